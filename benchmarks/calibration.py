@@ -38,7 +38,7 @@ from joulecast.predictors.measured.rows import device_rows
 from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.execution import Execution
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import BoostingRecipe
 from joulecast.queries.worth_measuring import common_networks, worth_measuring
 from joulecast.zoo import find_predictor

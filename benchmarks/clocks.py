@@ -26,7 +26,7 @@ from joulecast.predictors.evaluation.any_gpu import fit_hosts
 from joulecast.predictors.fitting.fit import fit_operations, load_recipe, network_learner
 from joulecast.predictors.measured.rows import device_rows
 from joulecast.predictors.model.predictor import AnyGpuPredictor
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.zoo import find_predictor
 
 OUT = Path(__file__).with_name("CLOCKS.md")

@@ -25,8 +25,8 @@ from joulecast.arrays import FloatArray
 from joulecast.hardware import GPU
 from joulecast.operations.network import Network
 from joulecast.predictors.contract import PredictsOperations
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.networks.prediction import Prediction
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.zoo.catalogue import find_predictor
 
 if TYPE_CHECKING:

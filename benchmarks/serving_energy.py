@@ -22,9 +22,8 @@ import numpy as np
 from mlenergy import PROMPTS, REQUESTS, Run, runs
 
 from joulecast.generation.generate import answer, server_of
-from joulecast.generation.lengths import Lengths
 from joulecast.generation.prediction import GenerationPrediction
-from joulecast.generation.serving import Load
+from joulecast.generation.serving import Lengths, Load
 
 REPORT = Path(__file__).with_name("serving") / "ENERGY.md"
 LEVEL = 0.9

@@ -28,7 +28,7 @@ from joulecast.predictors.fitting.fit import fit_operations, load_recipe, networ
 from joulecast.predictors.measured.rows import DeviceRow, device_rows
 from joulecast.predictors.measured.splits import fold_of
 from joulecast.predictors.model.predictor import AnyGpuPredictor
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import Recipe, RooflineRecipe, TransformerRecipe
 
 OUT = Path(__file__).with_name("transformer") / "REPORT.md"

@@ -1,10 +1,12 @@
 """Fixtures of several test files: simulated measurement loops, a simulated driver, real measurements if available."""
 
+import asyncio
 import contextlib
 import copy
 import gc
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import shutil
@@ -146,6 +148,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         places = {group: place for place, group in enumerate(BEGUN_FIRST)}
         items.sort(key=lambda item: places.get(group_of(item.nodeid), len(places)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in a loop of its own, for at most five minutes."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**given), 300))
+    return True
 
 
 @pytest.fixture(autouse=True)
@@ -296,6 +308,23 @@ def service(tmp_path_factory):
     running = start(folder, "--max-seconds", "600", "--calibrations", str(folder.parent / "calibrations0"))
     yield running
     running.stop()
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Starts services of a test, which end with it."""
+    from service_process import start
+
+    running = []
+
+    def begin(*options):
+        running.append(start(tmp_path, *options))
+        return running[-1]
+
+    yield begin
+    for each in running:
+        each.process.kill()
+        each.process.wait()
 
 
 @pytest.fixture(scope="session")

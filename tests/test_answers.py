@@ -103,7 +103,7 @@ def test_every_plot_takes_a_path(found: dict[str, object], name: str, ending: st
 
 
 def test_a_plot_into_another_ending_is_refused_and_writes_nothing(found: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="SVG, PNG or HTML"):
+    with pytest.raises(InputError, match=r"ends in \.svg, \.png, \.html"):
         found["prediction"].plot(tmp_path / "plot.gif")  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="folder"):
         found["prediction"].plot(tmp_path / "none" / "plot.svg")  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..errors import ExtractionError, InputError
-from ..extraction.assumptions import refuse_optimizer
+from ..extraction.job import refuse_optimizer
 from ..extraction.models.transformers_models import is_transformer, named_inputs
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.operation import require_mode

@@ -17,8 +17,8 @@ from ..queries.objectives import Tariff
 from ..queries.search import Constraints
 
 if TYPE_CHECKING:
-    from ..extraction.assumptions import Assume
-    from ..extraction.recorder import CustomOperators
+    from ..extraction.conversions import CustomOperators
+    from ..extraction.job import Assume
     from ..extraction.sources import InputShape, Model
 
 

@@ -21,8 +21,8 @@ from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_cpu_predictor, find_predictor
 
 if TYPE_CHECKING:
-    from ..extraction.assumptions import Assume
-    from ..extraction.recorder import CustomOperators
+    from ..extraction.conversions import CustomOperators
+    from ..extraction.job import Assume
     from ..extraction.sources import InputShape, Model
     from ..predictors.cpu.network import PreparedOnCpu
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..generation.choices import VERSIONS, GenerationChoice
+from ..generation.choices import GenerationChoice
+from ..generation.engines import COMMANDS
 from ..units import duration, number, si
 from .options import Asked
 from .printing import LEVEL, Column, listing, quantity, table, tell, tell_ways, totals, word
@@ -148,7 +149,9 @@ def _start(first: GenerationChoice) -> list[str]:
     """The commands that start a way that was simulated."""
     if first.rate_per_s is None:
         return []
-    commands = [line for name in VERSIONS for line in ("", f"{name} {VERSIONS[name]}:", first.command(name))]
+    commands = [
+        line for name, words in COMMANDS.items() for line in ("", f"{name} {words.version}:", first.command(name))
+    ]
     return ["", "to start a replica of the first:", *commands]
 
 

@@ -18,7 +18,7 @@ from .printing import table
 if TYPE_CHECKING:
     from ..datasets import Dataset
     from ..predictors.board.profile import BoardProfile
-    from ..predictors.networks.network_predictor import NetworkPredictor
+    from ..predictors.networks.prepared import NetworkPredictor
 
 
 def host(out: Path | None = None, device: str = "cpu", listed: bool = False) -> None:

@@ -84,7 +84,7 @@ def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
             tables.append(price.strip())
     spot_share = numbers.pop("spot", 0.0) if tables else 0.0
     for table in tables:
-        from ..queries.prices import cloud_prices, read_prices
+        from ..queries.objectives import cloud_prices, read_prices
 
         prices |= (read_prices if "." in table or "/" in table else cloud_prices)(table, spot_share)
     return prices | numbers or None
@@ -169,7 +169,7 @@ VALUES: Mapping[str, Values] = {
     "engines": lambda: _imported("generation.engines", "ENGINES"),
     "language_models": lambda: _imported("extraction.models.language_models", "LANGUAGE_MODELS"),
     "pipelines": lambda: _imported("generation.images.pipelines", "PIPELINES"),
-    "routers": lambda: _imported("traffic.replay", "ROUTERS"),
+    "routers": lambda: _imported("traffic.served", "ROUTERS"),
     "objectives": lambda: _imported("queries.objectives", "OBJECTIVES"),
     "objectives_of_serving": lambda: _imported("generation.choices", "OBJECTIVES"),
     "objectives_of_runs": lambda: _imported("runs.choosing", "OBJECTIVES"),

@@ -219,21 +219,25 @@ HANDLERS: Mapping[type[Recipe], RecipeHandler] = {
 """Class of recipe -> how it is handled: trained on one GPU's own measurements, or on those of many GPUs."""
 
 
-def handlers_of(recipe: Recipe, loaded: Sequence[Loaded]) -> list[tuple[RecipeHandler, list[Loaded]]]:
-    """How a recipe is handled, and the datasets for it: those of CPUs apart from those of GPUs.
+def handled(
+    recipes: Mapping[str, Recipe], loaded: Sequence[Loaded]
+) -> Iterator[tuple[str, Recipe, RecipeHandler, list[Loaded]]]:
+    """Recipes by name, with how each is handled, and the datasets for it: those of CPUs apart from those of GPUs.
 
     Raises InputError: a recipe for any GPU, and datasets of CPUs only.
     """
-    handler = HANDLERS[type(recipe)]
     on_cpus = [each for each in loaded if is_cpu(each.dataset.card.gpu)]
     on_gpus = [each for each in loaded if each not in on_cpus]
-    if handler is _OWN:
-        return [(each, part) for each, part in ((_CPU, on_cpus), (handler, on_gpus)) if part]
-    if not on_gpus:
-        raise InputError(
-            "a predictor for any GPU is trained on measurements of GPUs",
-            given=", ".join(each.dataset.card.gpu for each in loaded),
-            allowed=f"for a CPU a recipe of {', '.join(ONE_GPU_FORMS)}",
-            hint="`joulecast train --dataset FOLDER --recipe forest`",
-        )
-    return [(handler, on_gpus)]
+    for name, recipe in recipes.items():
+        handler = HANDLERS[type(recipe)]
+        if handler is _OWN and on_cpus:
+            yield name, recipe, _CPU, on_cpus
+        elif not on_gpus:
+            raise InputError(
+                "a predictor for any GPU is trained on measurements of GPUs",
+                given=", ".join(each.dataset.card.gpu for each in loaded),
+                allowed=f"for a CPU a recipe of {', '.join(ONE_GPU_FORMS)}",
+                hint="`joulecast train --dataset FOLDER --recipe forest`",
+            )
+        if on_gpus:
+            yield name, recipe, handler, on_gpus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,12 +46,13 @@ def train(
             hint="leave out one of the two options",
         )
     from ..zoo.mlflow.tracking import track
+    from .recipes import handled
 
     settings = _load_recipes(recipe)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
     with on_cluster(cluster):
-        for name, one, handler, part in _handled(settings, loaded):
+        for name, one, handler, part in handled(settings, loaded):
             tracking = None if no_track else (tracking_uri, _command())
             for chosen, trained in _trained(handler, part, _asked_modes(mode, training), one, quick, tune, tracking):
                 entry = trained.save(zoo)
@@ -65,17 +66,6 @@ def train(
                         _register(entry, tracking_uri, run)
     if len(settings) > 1:
         typer.echo(_table(scores))
-
-
-def _handled(
-    settings: Mapping[str, Recipe], loaded: Sequence[Loaded]
-) -> Iterator[tuple[str, Recipe, RecipeHandler, list[Loaded]]]:
-    """Recipes by name, with how each is handled on the datasets of GPUs, and on those of CPUs."""
-    from .recipes import handlers_of
-
-    for name, recipe in settings.items():
-        for handler, part in handlers_of(recipe, loaded):
-            yield name, recipe, handler, part
 
 
 def _trained(
@@ -115,11 +105,13 @@ def evaluate(
 
     Several recipes get a folder each, and a table compares them.
     """
+    from .recipes import handled
+
     settings = _load_recipes(recipe)
     text = "" if remarks is None else _text(remarks)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
-    for name, one, handler, part in _handled(settings, loaded):
+    for name, one, handler, part in handled(settings, loaded):
         with on_cluster(cluster):
             validations = handler.validate(part, _asked_modes(mode, training), one, quick)
         scores.setdefault(name, []).extend(score for validation in validations for score in handler.scores(validation))

@@ -14,6 +14,9 @@ Bound = Mapping[str, Any]
 Converted = tuple[str, list[Shape], dict[str, Any]] | None
 """Kind, input shapes and attributes of an operation; None if the call does no work."""
 
+CustomOperators = Mapping[str, str | Callable[[Bound], Converted]]
+"""Operator as "namespace.name" -> its kind, or a function from its arguments to kind, input shapes and attributes."""
+
 
 def shape_of(tensor: Any) -> Shape:
     """The shape of a tensor; for a complex tensor, the shape of its real view."""

@@ -17,7 +17,7 @@ from ..operations.inputs import Inputs, shape_text
 from .known_values import LARGEST, NeedsValuesError
 
 if TYPE_CHECKING:
-    from .assumptions import Assume
+    from .job import Assume
     from .recorder import Recorder
 
 LONGEST = 300

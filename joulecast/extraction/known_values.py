@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .assumptions import Assumptions
+from .job import Assumptions
 
 UNKNOWN: Any = object()
 """Marks a value that depends on the values of the input, which extraction does not know."""

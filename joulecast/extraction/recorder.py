@@ -19,10 +19,10 @@ from ..operations.kind import GRADIENTS
 from ..operations.kinds import KINDS
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
-from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
-from .conversions import Bound, Converted, shape_of
+from .conversions import Bound, Converted, CustomOperators, shape_of
 from .gradients import CallSizes, Gradients, recomputed
+from .job import NOTHING_ASSUMED, Assumptions
 from .known_values import UNKNOWN, KnownValues, decides, run_on_meta, with_places, without_memory
 from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, QUANTIZED_PRODUCTS, SAVES_INPUT
 
@@ -31,9 +31,6 @@ DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()
 _DOUBLE: Mapping[torch.dtype, str] = {torch.float64: "fp64", torch.complex128: "fp64"}
 _FLOAT8: Mapping[torch.dtype, str] = {torch.float8_e4m3fn: "fp8", torch.float8_e5m2: "fp8"}
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
-
-CustomOperators = Mapping[str, str | Callable[[Bound], Converted]]
-"""Operator as "namespace.name" -> its kind, or a function from its arguments to kind, input shapes and attributes."""
 
 
 def _whole_stochastic_depth(

@@ -17,9 +17,8 @@ from ..operations.network import Network
 from ..operations.operation import Operation, require_mode, require_precision
 from ..system.damage import refusing_damage
 from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_json
-from .assumptions import ATTENTION, refuse_optimizer
 from .cache import recall, remember
-from .job import Job
+from .job import ATTENTION, Job, refuse_optimizer
 from .models.spelling import known_as, known_names
 from .operators import WHITELIST
 from .templates import Request, answer, refusal

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..operations.inputs import Inputs
 from ..operations.network import Network
-from .assumptions import Assumptions
-from .job import Job
+from .job import Assumptions, Job
 
 if TYPE_CHECKING:
     import torch

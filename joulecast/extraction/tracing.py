@@ -23,13 +23,14 @@ from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
 from ..operations.network import Network, ParameterBytes
 from ..operations.operation import require_mode, require_precision
-from .assumptions import EXPERTS, Assume, Assumptions, refuse_optimizer
+from .conversions import CustomOperators
 from .exclusive import exclusive
 from .failures import LONGEST, explained, refuse_module, what_to_assume
 from .gradients import WholeLayers, followed
+from .job import EXPERTS, Assume, Assumptions, refuse_optimizer
 from .known_values import NeedsValuesError
 from .operators import WHITELIST
-from .recorder import DTYPES, Accumulations, Casts, CustomOperators, Recorder, Replay
+from .recorder import DTYPES, Accumulations, Casts, Recorder, Replay
 
 Tensors = dict[str, torch.Tensor]
 

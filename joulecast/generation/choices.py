@@ -12,34 +12,14 @@ from ..queries.objectives import Tariff
 from ..queries.ways import Ways
 from ..rendering.answers import Plain, Table
 from ..units import si
+from .engines import COMMANDS, Commands
 from .parallel import Parallel, boards_of
 
 OBJECTIVES = ("energy", "time", "gpus", "cost", "carbon")
 """Joules and seconds per output token, number of GPUs, and price and grams of CO2 per million output tokens."""
 
-VERSIONS: Mapping[str, str] = {"vllm": "0.11", "sglang": "0.5", "tensorrt_llm": "1.0"}
-"""Engine -> the version whose options `GenerationChoice.command` writes, as its documentation lists them."""
 
 _MILLION = 1e6
-_TRANSFER = """'{"kv_connector":"NixlConnector","kv_role":"kv_both"}'"""
-# Options of each engine: GPUs that share layers, sequences and tokens of a step, share of the memory, and what is set
-# where experts are distributed, weights or cache are fp8, and where prompts are read by replicas of their own.
-_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "vllm": (
-        *("vllm serve", "--tensor-parallel-size", "--max-num-seqs", "--max-num-batched-tokens"),
-        *("--gpu-memory-utilization", "--enable-expert-parallel", "--quantization fp8", "--kv-cache-dtype fp8"),
-        *(f"--kv-transfer-config {_TRANSFER}", f"--kv-transfer-config {_TRANSFER}"),
-    ),
-    "sglang": (
-        *("python -m sglang.launch_server --model-path", "--tp", "--max-running-requests", "--chunked-prefill-size"),
-        *("--mem-fraction-static", "--ep {experts}", "--quantization fp8", "--kv-cache-dtype fp8_e4m3"),
-        *("--disaggregation-mode prefill", "--disaggregation-mode decode"),
-    ),
-    "tensorrt_llm": (
-        *("trtllm-serve", "--tp_size", "--max_batch_size", "--max_num_tokens", "--kv_cache_free_gpu_memory_fraction"),
-        *("--ep_size {experts}", "", "", "", ""),
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -149,28 +129,28 @@ class GenerationChoice(Plain):
         free when the weights are loaded, and which of its replicas read prompts is said in a file.
 
         Args:
-            engine: vllm, sglang or tensorrt_llm; see `VERSIONS`.
+            engine: vllm, sglang or tensorrt_llm; see `joulecast.generation.engines.COMMANDS`.
 
         Raises:
             UnknownNameError: No commands are known for this engine.
         """
-        named("engine with commands", engine, VERSIONS)
-        decoding = self._command(engine, 9, None if self.default_clock else self.clock_mhz)
+        words = named("engine with commands", engine, COMMANDS)
+        decoding = self._command(words, words.decoding, None if self.default_clock else self.clock_mhz)
         if not self.prefill_replicas:
             return decoding
-        return f"# reads prompts\n{self._command(engine, 8, self.prefill_clock_mhz)}\n# decodes\n{decoding}"
+        return f"# reads prompts\n{self._command(words, words.reading, self.prefill_clock_mhz)}\n# decodes\n{decoding}"
 
-    def _command(self, engine: str, role: int, clock_mhz: float | None) -> str:
-        options, known = _OPTIONS[engine], LANGUAGE_MODELS.get(self.model)
-        start, tensor, sequences, tokens, memory, experts, weights, cache = options[:8]
+    def _command(self, words: Commands, role: str, clock_mhz: float | None) -> str:
+        known = LANGUAGE_MODELS.get(self.model)
         parts = [
-            f"{start} {self.model if known is None else known.source}",
-            f"{tensor} {self.tensor_parallel}" if self.tensor_parallel > 1 else "",
-            experts.format(experts=self.expert_parallel) if self.expert_parallel > 1 else "",
-            f"{sequences} {self.max_sequences} {tokens} {self.max_step_tokens} {memory} {self.memory_share}",
-            weights if self.precision == "fp8" else "",
-            cache if self.cache_precision == "fp8" else "",
-            options[role] if self.prefill_replicas else "",
+            f"{words.start} {self.model if known is None else known.source}",
+            f"{words.tensor} {self.tensor_parallel}" if self.tensor_parallel > 1 else "",
+            words.experts.format(experts=self.expert_parallel) if self.expert_parallel > 1 else "",
+            f"{words.sequences} {self.max_sequences} {words.tokens} {self.max_step_tokens}",
+            f"{words.memory} {self.memory_share}",
+            words.fp8_weights if self.precision == "fp8" else "",
+            words.fp8_cache if self.cache_precision == "fp8" else "",
+            role if self.prefill_replicas else "",
         ]
         drafts = [f"# with speculative decoding: {self.draft_tokens} tokens"] if self.draft_tokens else []
         lines = drafts if clock_mhz is None else [*drafts, f"nvidia-smi --lock-gpu-clocks={clock_mhz:g}"]

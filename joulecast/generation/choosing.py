@@ -20,14 +20,11 @@ from ..units import number, si
 from .choices import OBJECTIVES, GenerationChoice, GenerationChoices, priced
 from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
-from .engines import Engine, find_engine
-from .figures import Figures, figures_of
-from .lengths import Lengths
+from .engines import Engine, checked_sampling, find_engine
 from .models import find_decoder
 from .parallel import Parallel, boards_of, compared, layouts
-from .sampling import checked_sampling
-from .server import Server
-from .serving import Load
+from .server import Figures, Server, figures_of
+from .serving import Lengths, Load
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model

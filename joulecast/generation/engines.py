@@ -1,12 +1,21 @@
-"""Engines that serve language models, and the time of a step in which the GPU waits for them."""
+"""Engines that serve language models (engines.toml): how long GPUs wait for them, and how they sample tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from ..arrays import FloatArray
 from ..errors import named
 from ..hardware import GPU
+from ..operations.operation import Operation
+from ..predictors.operation_predictions import OperationPredictions
+from .decoder import Decoder
 
 _CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 
@@ -74,48 +83,47 @@ class Engine:
         return next((size for size in self.captured if size >= tokens), tokens)
 
 
+@dataclass(frozen=True)
+class Commands:
+    """The command that starts a replica, and its options, as the documentation of this version of an engine lists them.
+
+    They name the GPUs that share layers, the sequences and tokens of a step, the share of the memory, and what is set
+    where experts are distributed, weights or cache are fp8, and where replicas only read prompts, or decode those that
+    others have read.
+    """
+
+    version: str
+    start: str
+    tensor: str
+    sequences: str
+    tokens: str
+    memory: str
+    experts: str
+    fp8_weights: str = ""
+    fp8_cache: str = ""
+    reading: str = ""
+    decoding: str = ""
+
+
 _LARGE_BYTES = 70 * 2**30
 _NVIDIA = ("7.", "8.", "9.", "10.", "12.")
 _A100 = "8.0"  # Of the boards of this compute capability, only A100s have more than 70 GiB.
 
-SCAN_S = 1.2e-3
-"""Scans of prompts are about ten kernels of Triton, which are launched one by one between the CUDA graphs of the other
-layers, in vLLM 0.11. Set with chats of Nemotron-Nano 9B on H100 (ML.ENERGY), and compared with no other hybrid."""
 
-_VLLM = Engine(
-    "vllm",
-    "vllm",
-    "vllm",
-    step_s=0.9e-3,
-    sequence_s=15e-6,
-    scan_s=SCAN_S,
-    small_step_tokens=2048,
-    pads_prompts=True,
-    samples_in_torch=True,
-)
-
-ENGINES: Mapping[str, Engine] = {
-    engine.name: engine
-    for engine in (
-        # vLLM schedules a step after the tokens of the last one have arrived: its default up to version 0.13. In
-        # version 0.11.0, steps of gpt-oss-20b took 5.1 ms longer so than with asynchronous scheduling at a mean of 193
-        # running sequences (A100, mean inter-token latency 41.95 and 36.85 ms), and 6.1 ms longer at 352 (H100, 44.98
-        # and 38.92 ms; gpustack's performance lab, November 2025). With what asynchronous scheduling leaves, that is
-        # 0.9 ms and 24 and 17 us for each sequence. The H100's host is the newer one, and 15 us are taken. The limit of
-        # 2048 tokens on A100s and boards of less than 70 GiB is in vllm/engine/arg_utils.py. Steps with prompts run in
-        # CUDA graphs, too, all but attention ("piecewise"; vllm/config/compilation.py).
-        _VLLM,
-        # The next step is prepared while the GPU computes this one: vLLM with --async-scheduling, its default later on.
-        replace(_VLLM, name="vllm_async", step_s=0.3e-3, sequence_s=1e-6),
-        # The same ("zero-overhead scheduler", SGLang's blog, December 2024). It samples by kernels of its own.
-        Engine("sglang", "pytorch", "sglang", step_s=0.3e-3, sequence_s=1e-6),
-        # The loop is written in C++, and overlapped as well. With these 0.3 ms and 1 us, published runs of dense models
-        # on H100 and H200 are predicted within 4 % in the mean (benchmarks/serving/REPORT.md).
-        Engine("tensorrt_llm", "tensorrt_llm", "tensorrt_llm", step_s=0.3e-3, sequence_s=1e-6, capabilities=_NVIDIA),
-        # `generate` of transformers: eager, one batch from beginning to end, logits and cache as the model has them.
-        Engine("transformers", "pytorch", "pytorch", step_s=0.5e-3, sequence_s=0.0, fused=False, captured=()),
-    )
+_TABLES = tomllib.loads(Path(__file__).with_name("engines.toml").read_text(encoding="utf-8"))
+COMMANDS: Mapping[str, Commands] = {
+    name: Commands(**table.pop("commands")) for name, table in _TABLES.items() if "commands" in table
 }
+"""Engine -> the words that start it; engines without any are missing."""
+
+
+def _engine(name: str) -> Engine:
+    row: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in _TABLES[name].items()}
+    like = row.pop("like", None)
+    return Engine(name, **row) if like is None else replace(_engine(like), name=name, **row)
+
+
+ENGINES: Mapping[str, Engine] = {name: _engine(name) for name in _TABLES}
 """Name -> engine."""
 
 
@@ -126,3 +134,68 @@ def find_engine(name: str) -> Engine:
         UnknownNameError: No engine has this name.
     """
     return named("engine", name, ENGINES)
+
+
+# How tokens are sampled from logits: the operations over the whole vocabulary, in fp32 (vLLM, v1/sample).
+_RANDOM = ("softmax", "random", "div", "argmax")
+
+SAMPLINGS: Mapping[str, tuple[str, ...]] = {
+    "greedy": ("copy", "argmax"),
+    "temperature": ("copy", "div", *_RANDOM),
+    # Logits are sorted, cut off where their probabilities add up to p or after k of them, and put back in order
+    # (v1/sample/ops/topk_topp_sampler.py). Kernels that need no sorting, as FlashInfer has them, take less.
+    "top_p": ("copy", "div", "sort", "softmax", "cumsum", "masked_fill", "scatter", *_RANDOM),
+}
+"""Name -> kinds of the operations."""
+
+RANDOM_CYCLES, SORT_BYTES = 36.0, 480.0
+"""Cycles of a multiprocessor for each logit that is sampled in PyTorch, and bytes from memory for each that is sorted.
+
+PyTorch sorts pairs of a logit and its index by their digits: each pass reads all pairs and writes them in a new order,
+once for all rows and once by row (aten/src/ATen/native/cuda/SortStable.cu), at the bandwidth of the memory. In vLLM
+0.11.1 (ML.ENERGY), a step takes 0.30 ns on H100 and 0.19 ns on B200 for each logit that is sampled by top-p, in the
+median of the dense models, and 0.16 and 0.14 ns for GPT-OSS 20B, which is sampled without. What remains without the
+sort goes with the clock, as drawing random numbers does, and is counted so, whatever else it is.
+"""
+
+_INPUTS = {"masked_fill": 2, "scatter": 3}
+_ALONG_WORDS = frozenset({"softmax", "argmax", "sort", "cumsum"})
+
+
+def sampling_factors(predictions: OperationPredictions, gpu: GPU) -> FloatArray:
+    """Factors on time and dynamic energy of the operations of a step; one for all but sorting and drawing.
+
+    Returns:
+        Factors of shape (operations,).
+    """
+    seconds = {
+        "sort": SORT_BYTES / gpu.memory_bandwidth,
+        "random": RANDOM_CYCLES / (gpu.sms * gpu.boost_clock_mhz * 1e6),
+    }
+    return np.array(
+        [
+            max(1.0, operation.input_size * seconds.get(operation.kind, 0.0) / time_s)
+            for operation, time_s in zip(predictions.operations, predictions.device_time_s, strict=True)
+        ]
+    )
+
+
+def checked_sampling(name: str | None, engine: Engine, decoder: Decoder) -> str:
+    """The name of a way to sample.
+
+    `name`: A name of `SAMPLINGS`; None for what the engine does with the model by default.
+
+    Raises:
+        UnknownNameError: It is unknown.
+    """
+    if name is None:
+        return "top_p" if engine.samples_in_torch and decoder.top_p else "temperature"
+    named("sampling", name, SAMPLINGS)
+    return name
+
+
+def sampling_operations(sampling: str, tokens: int, words: int) -> Iterator[Operation]:
+    """The operations that sample tokens."""
+    for kind in SAMPLINGS[sampling]:
+        attributes = {"dim": -1} if kind in _ALONG_WORDS else {}
+        yield Operation(kind, [(tokens, words)] * _INPUTS.get(kind, 1), attributes)

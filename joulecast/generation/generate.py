@@ -13,15 +13,13 @@ from ..predictors.board.profile import Calibrated, find_profile
 from ..units import si
 from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
-from .engines import Engine, find_engine
-from .figures import figures_of
-from .four_bit_weights import FOUR_BIT_BYTES
-from .lengths import Lengths, Tokens
+from .engines import Engine, checked_sampling, find_engine
 from .models import find_decoder
 from .parallel import Parallel, find_gpus, find_parallel, layouts, split_count
 from .prediction import GenerationPrediction
-from .sampling import checked_sampling
-from .server import Server
+from .run_energy import FOUR_BIT_BYTES
+from .server import Server, figures_of
+from .serving import Lengths, Tokens
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model

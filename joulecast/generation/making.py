@@ -16,8 +16,7 @@ import torch
 from ..extraction.models.language_models import LANGUAGE_MODELS, Architecture
 from ..extraction.models.transformers_models import import_transformers
 from .decoder import Attention, Decoder
-from .known import FILE, TOP_P, _file, decoder_to_json
-from .models import extracted_decoder
+from .models import FILE, TOP_P, _file, decoder_to_json, extracted_decoder
 
 
 def made(name: str, row: Architecture) -> Decoder:

@@ -11,8 +11,8 @@ from ..predictors.networks.prediction import Prediction
 from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture, StackedBar, stacked_bars
 from ..units import si
+from .deployment import GenerationMemory
 from .intervals import HOST_S, GenerationInterval, SlowHost, factors
-from .memory import GenerationMemory
 from .parallel import Parallel
 
 _QUANTITIES = (

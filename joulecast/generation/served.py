@@ -14,15 +14,13 @@ from ..hardware import GPU
 from ..operations.entry import Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
-from ..predictors.networks.network_predictor import NetworkPredictor
-from ..predictors.networks.prepared import PreparedNetwork
+from ..predictors.networks.prepared import NetworkPredictor, PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
 from .collectives import KINDS, collective_costs
-from .four_bit_weights import four_bit_factors
-from .run_energy import served_j, with_joules
-from .sampling import sampling_factors
+from .engines import sampling_factors
+from .run_energy import four_bit_factors, served_j, with_joules
 from .steps import StepTokens
 
 Places = NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from numbers import Integral
@@ -258,6 +258,15 @@ class Entry:
             tuple(map(short_text, value.get("module_paths", ()))),
             tuple(value.get("module_counts", ())),
         )
+
+
+def merged(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Entries of which those of equal operations are put together."""
+    found: dict[Operation, Entry] = {}
+    for entry in entries:
+        known = found.get(entry.operation)
+        found[entry.operation] = entry if known is None else known.plus(entry)
+    return tuple(found.values())
 
 
 _OF_AN_ENTRY = frozenset({"count", "module_paths", "module_counts"})

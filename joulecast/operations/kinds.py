@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import indexing, parallel, rules, storage, transforms
+from . import parallel, rules, storage, transforms
 from .attributes import (
     COUNT,
     DIMENSION,
@@ -173,7 +173,7 @@ KINDS: Mapping[str, Kind] = {
         has_gradient=False,
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(output=1),
-        storage=storage.to_masks,
+        storage=storage.with_types({}, output=storage.MASK_BYTES),
     ),
     "complex_mul": Kind(
         family="elementwise",
@@ -221,7 +221,7 @@ KINDS: Mapping[str, Kind] = {
         has_gradient=False,
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(output=1),
-        storage=storage.to_indices,
+        storage=storage.with_types({}, output=storage.INDEX_BYTES),
     ),
     # One pass computes the mean and the sum of squares. The backward writes x - mean(x), and then scales it.
     "var": reduction(4, Traffic(inputs=3, output=1), Traffic(inputs=2, output=1)),
@@ -250,8 +250,8 @@ KINDS: Mapping[str, Kind] = {
         family="movement",
         attributes={"num_embeddings": Attribute(COUNT), "embedding_dim": Attribute(COUNT)},
         output=rules.embedding_output,
-        parameters=indexing.embedding_parameters,
-        storage=storage.embedding,
+        parameters=rules.embedding_parameters,
+        storage=storage.with_types({0: storage.INDEX_BYTES}),
         # The forward reads only the rows that are looked up. The gradient is as large as the whole table.
         reads=Traffic(inputs=1, output=1),
         training_reads=Traffic(inputs=2, output=3),

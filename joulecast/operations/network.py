@@ -15,7 +15,7 @@ from ..rendering.notebook import document, notes, table
 from ..system.regular_files import MOST_JSON_BYTES, read_json
 from ..system.whole_files import whole_file
 from ..units import si
-from .entry import Dropped, Entry, short_text
+from .entry import Dropped, Entry, merged, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import EXAMPLE, Operation, real_precision
 from .operation_list import IDENTITY, WORK, OperationList, identity, operation_text
@@ -223,36 +223,33 @@ class Network(Tabular, Plain):
     def replace(self, *, mode: str, precision: str | None = None) -> Network:
         """The same network in another mode, and in another precision if one is given."""
 
-        def changed(operation: Operation) -> Operation | None:
+        def changed(entry: Entry) -> Operation | None:
+            operation = entry.operation
             if mode == "inference" and operation.gradients == "recomputed":
                 return None  # The backward of training runs it again.
             real = None if precision is None else real_precision(operation.kind, precision)
             return operation.replace(mode=mode, precision=real)
 
-        held = None if precision else self.parameter_bytes
-        return replace(self, entries=self._with(changed), mode=mode, parameter_bytes=held)
+        return self.changed(changed, mode=mode, parameter_bytes=None if precision else self.parameter_bytes)
 
     def with_attention_by(self, library: str) -> Network:
         """The same network with attention computed by a library such as "cudnn", which its assumptions name.
 
         The library is a value of the attribute `implementation` of attention. Raises InputError: there is none such.
         """
-
-        def changed(operation: Operation) -> Operation:
-            return operation.with_attributes(implementation=library) if operation.kind == "attention" else operation
-
         said = f"attention is computed by {library}"
-        stated = tuple(dict.fromkeys((*self.assumptions, said)))
-        return replace(self, entries=self._with(changed), assumptions=stated)
+        return self.changed(
+            lambda e: (
+                e.operation.with_attributes(implementation=library) if e.operation.kind == "attention" else e.operation
+            ),
+            assumptions=tuple(dict.fromkeys((*self.assumptions, said))),
+        )
 
-    def _with(self, changed: Callable[[Operation], Operation | None]) -> tuple[Entry, ...]:
-        """Entries with other operations, equal ones put together; those that become None are left out."""
-        entries: dict[Operation, Entry] = {}
-        for entry in self.entries:
-            if (operation := changed(entry.operation)) is not None:
-                other = replace(entry, operation=operation)
-                entries[operation] = entries[operation].plus(other) if operation in entries else other
-        return tuple(entries.values())
+    def changed(self, change: Callable[[Entry], Operation | None], **others: Any) -> Network:
+        """The same network with other operations in place of its own, and without those that become None."""
+        changed = ((entry, change(entry)) for entry in self.entries)
+        entries = merged(replace(entry, operation=other) for entry, other in changed if other is not None)
+        return replace(self, entries=entries, **others)
 
     def diff(self, other: Network) -> NetworkDiff:
         """Compare with another network: operations that it adds, removes, or calls another number of times."""

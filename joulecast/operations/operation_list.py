@@ -1,14 +1,29 @@
-"""Operations in lists: as users give them, as text, as rows of a table, and with what was derived from them."""
+"""Operations in lists: as users give them, as text, as rows of a table, and with what was derived from them.
+
+Those that differ in their sizes alone are counted together, as rows and columns of sizes. Counting FLOPs and bytes of
+one operation takes 20 us, nearly all of it spent in Python between short calculations. The rules of a kind are
+arithmetic with sizes, so they do for arrays of sizes what they do for integers. The text that identifies an operation
+differs in its sizes alone, too.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, reduce
+from itertools import chain
 from typing import Any, Self, TypeVar, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import InputError
-from .operation import Operation
+from .attributes import COUNT, REQUIRED, SHAPE
+from .counted import Counted
+from .kinds import KINDS
+from .operation import Operation, compact_json, digest_of
 
 Derived = TypeVar("Derived")
 
@@ -112,3 +127,148 @@ def checked_operations(operations: Iterable[Operation]) -> list[Operation]:
             hint="Operation.from_dict(...) makes one of a dictionary",
         )
     return listed
+
+
+_MANY = 16  # From this number on, computing together is quicker than computing one after the other.
+_SIZE = "\0"  # Stands for a size in the text of operations.
+_MOST_ELEMENTS = 2.0**29
+"""Elements of all tensors of an operation. FLOPs grow with the product of two tensors at most, so those of this many
+elements fit into 64 bits. Python's integers hold any number."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Operations of one kind, precision and mode, with equal ranks and equal attributes but for sizes of tensors.
+
+    `places` are their indices in the list that the group was found in. `rows` has all sizes of each operation: those in
+    attributes, by the name of the attribute, those of the inputs, those of the output, and the number of parameters.
+    """
+
+    places: Sequence[int]
+    operations: Sequence[Operation]
+    rows: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, places: Sequence[int], operations: Sequence[Operation]) -> Group:
+        """A group of operations that are known to be alike."""
+        names = _size_attributes(operations[0].kind)
+        return cls(places, operations, [_sizes(operation, names) for operation in operations])
+
+    def digests(self) -> Iterator[str]:
+        """The digest of each operation; see `Operation.digest`."""
+        first = self.operations[0]
+        described = first.to_dict()
+        attributes, shapes = described["attributes"], described["input_shapes"]
+        for name in _size_attributes(first.kind):
+            listed = isinstance(attributes[name], list)
+            attributes[name] = [_SIZE] * len(attributes[name]) if listed else _SIZE
+        described["input_shapes"] = [[_SIZE] * len(shape) for shape in shapes]
+        # The output and the number of parameters at the end of each row follow from the rest, and are not written.
+        written = len(self.rows[0]) - len(first.output_shape) - 1
+        text = compact_json(described).replace("%", "%%").replace(compact_json(_SIZE), "%d")
+        return (digest_of(text % tuple(row[:written])) for row in self.rows)
+
+
+def alike_groups(operations: OperationList) -> tuple[Group, ...]:
+    """The groups of operations that are alike, in the order of their first operations; those of a few are left out."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for place, operation in enumerate(operations if len(operations) >= _MANY else ()):
+        found.setdefault(_likeness(operation), []).append(place)
+    large = [places for places in found.values() if len(places) >= _MANY]
+    return tuple(Group.of(places, [operations[place] for place in places]) for places in large)
+
+
+def digests_of(operations: OperationList) -> list[str]:
+    """The digests of operations; see `Operation.digest`. Those that are alike are computed together, and stored."""
+    # A cached property looks its value up in the instance's dictionary.
+    unknown = OperationList(operation for operation in operations if "digest" not in vars(operation))
+    groups = (operations if len(unknown) == len(operations) else unknown).derived(alike_groups)
+    for group in groups:
+        for operation, digest in zip(group.operations, group.digests(), strict=True):
+            vars(operation)["digest"] = digest
+    return [operation.digest for operation in operations]
+
+
+class AlikeOperations(Counted):
+    """The operations of a group as one, in which every size, and what is computed of it, has the shape (operations,).
+
+    Raises OverflowError: one has more parameters than a 64-bit integer can hold.
+    """
+
+    def __init__(self, group: Group) -> None:
+        first = group.operations[0]
+        self.kind, self.precision, self.mode = first.kind, first.precision, first.mode
+        columns: Iterator[Any] = iter(np.array(group.rows, np.int64).T)
+
+        def taken(like: Any) -> Any:
+            return tuple(map(taken, like)) if isinstance(like, tuple) else next(columns)
+
+        sizes = {name: taken(first.attributes[name]) for name in _size_attributes(first.kind)}
+        self.attributes = {**first.attributes, **sizes}
+        self.input_shapes = taken(first.input_shapes)
+        self.output_shape = taken(first.output_shape)
+        self.parameters = next(columns)
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Which operations are small enough to be counted in 64 bits, shape (operations,)."""
+        tensors = [*self.input_shapes, self.output_shape, (self.parameters,)]
+        elements = sum(math.prod(np.asarray(side, float) for side in shape) for shape in tensors)
+        return np.asarray(elements < _MOST_ELEMENTS)
+
+    @property
+    def _broadcasts(self) -> bool:
+        out = self.output_shape
+        others = [shape for shape in self.input_shapes if len(shape) == len(out)]
+        wider = len(others) < len(self.input_shapes)
+        differ = [np.not_equal(a, b) for shape in others for a, b in zip(shape, out, strict=True)]
+        return reduce(np.logical_or, differ, wider)
+
+    def _whole(self, amount: float) -> int:
+        return cast(int, np.round(amount))
+
+
+def _likeness(operation: Operation) -> tuple[Any, ...]:
+    """A value that is equal for operations of one group."""
+    attributes = operation.attributes
+    return (
+        operation.kind,
+        operation.precision,
+        operation.mode,
+        len(operation.output_shape),
+        *map(len, operation.input_shapes),
+        *(attributes[name] for name in _fixed_attributes(operation.kind)),
+        *(len(attributes[name]) for name in _shape_attributes(operation.kind)),
+    )
+
+
+def _sizes(operation: Operation, names: Sequence[str]) -> list[int]:
+    """A row of `Group`, for the names of `_size_attributes`."""
+    row: list[int] = []
+    for name in names:
+        value = operation.attributes[name]
+        row += value if isinstance(value, tuple) else (value,)
+    row.extend(chain.from_iterable(operation.input_shapes))
+    row += operation.output_shape
+    row.append(operation.parameters)
+    return row
+
+
+@cache
+def _size_attributes(kind: str) -> tuple[str, ...]:
+    """The attributes of a kind that are sizes of tensors, such as out_channels, and shapes, in the order of names."""
+    rows = KINDS[kind].attributes
+    counts = {name for name, row in rows.items() if row.values is COUNT and row.default is REQUIRED}
+    return tuple(sorted({*counts, *_shape_attributes(kind)}))
+
+
+@cache
+def _shape_attributes(kind: str) -> tuple[str, ...]:
+    """The attributes of a kind that are shapes."""
+    return tuple(name for name, row in KINDS[kind].attributes.items() if row.values is SHAPE)
+
+
+@cache
+def _fixed_attributes(kind: str) -> tuple[str, ...]:
+    """The attributes of a kind that are the same for all operations of a group."""
+    return tuple(name for name in KINDS[kind].attributes if name not in _size_attributes(kind))

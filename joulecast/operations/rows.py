@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from . import indexing, parallel, rules, storage, transforms
+from . import parallel, rules, storage, transforms
 from .attributes import (
     COUNT,
     DIMENSION,
@@ -281,40 +281,40 @@ INDEX_KINDS: Mapping[str, Kind] = {
         flops=rules.per_output_element(1),
         training_reads=Traffic(inputs=1, output=2),
         training_writes=Traffic(output=3),
-        storage=storage.of_mask(0),
+        storage=storage.with_types({0: storage.MASK_BYTES}),
     ),
     # Works in place; operators that do not are extracted with a copy before. The backward fills a copy of the gradient.
     "masked_fill": Kind(
         family="elementwise",
         inputs=(2, 2),
-        output=indexing.masked_fill_output,
+        output=rules.masked_fill_output,
         flops=rules.per_output_element(1),
         training_reads=Traffic(inputs=2, output=1),
         training_writes=Traffic(output=3),
-        storage=storage.of_mask(1),
+        storage=storage.with_types({1: storage.MASK_BYTES}),
     ),
     "embedding_bag": Kind(
         family="movement",
         inputs=(2, 2),
         attributes={"num_embeddings": Attribute(COUNT), "embedding_dim": Attribute(COUNT)},
-        output=indexing.embedding_bag_output,
-        flops=indexing.embedding_bag_flops,
-        parameters=indexing.embedding_parameters,
+        output=rules.embedding_bag_output,
+        flops=rules.embedding_bag_flops,
+        parameters=rules.embedding_parameters,
         storage=storage.bags,
         reads=Traffic(inputs=1),
         # The backward writes a gradient of zeros for the whole table, and adds to the rows that were looked up.
         training_reads=Traffic(inputs=2, output=1),
         training_writes=Traffic(output=1, parameters=1, workspace=1),
     ),
-    "gather": looking_up(indexing.gather_output),
-    "index_select": looking_up(indexing.index_select_output),
+    "gather": looking_up(rules.gather_output),
+    "index_select": looking_up(rules.index_select_output),
     # Works in place, like masked_fill. In the backward, the gradient of the source is looked up.
     "scatter": Kind(
         family="movement",
         inputs=(3, 3),
         attributes={"accumulate": Attribute(FLAG, False)},
-        output=indexing.scatter_output,
-        flops=indexing.scatter_flops,
+        output=rules.scatter_output,
+        flops=rules.scatter_flops,
         backward_flops=0.0,
         reads=Traffic(inputs=1),
         training_reads=Traffic(inputs=2, workspace=1),
@@ -325,19 +325,19 @@ INDEX_KINDS: Mapping[str, Kind] = {
     "one_hot": Kind(
         family="movement",
         attributes={"num_classes": Attribute(COUNT)},
-        output=indexing.one_hot_output,
+        output=rules.one_hot_output,
         has_gradient=False,
         writes=Traffic(inputs=1, output=1),
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(inputs=1, output=1),
-        storage=storage.one_hot,
+        storage=storage.with_types({0: storage.INDEX_BYTES}, output=storage.INDEX_BYTES),
     ),
     # The backward writes zeros, and then each gradient to the original position of its value.
     "sort": Kind(
         family="movement",
         attributes={"dim": Attribute(DIMENSION, -1)},
         output=rules.same_along_dimension,
-        flops=indexing.sort_flops,
+        flops=rules.sort_flops,
         backward_flops=0.0,
         reads=Traffic(inputs=1, workspace=1),
         writes=Traffic(output=1, workspace=1),
@@ -348,7 +348,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
     "topk": Kind(
         family="movement",
         attributes={"k": Attribute(COUNT), "dim": Attribute(DIMENSION, -1)},
-        output=indexing.topk_output,
+        output=rules.topk_output,
         flops=rules.per_input_element(1),
         backward_flops=0.0,
         # A radix select finds the k-th largest value, eight bits per pass; one more pass gathers all values that are

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from .attributes import ELEMENT_BYTES, QUANTIZED
-from .indexing import row_length
-from .rules import Attributes, Shape, Shapes, size
+from .rules import Attributes, Shape, Shapes, row_length, size
 from .transforms import fft_passes, gate_elements
 
-_INDEX_BYTES = 8  # PyTorch's indices are int64.
-_MASK_BYTES = 1
+INDEX_BYTES = 8  # PyTorch's indices are int64.
+MASK_BYTES = 1
 _SCALE_BYTES = 4  # Scales of blocks are fp32.
 _BLOCK = 128
 """Elements of an activation's row, and rows and columns of a weight's square, that share a scale.
@@ -58,11 +57,6 @@ def convolution(shapes: Shapes, attributes: Attributes, output: Shape, parameter
             return stored
 
 
-def embedding(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Like `plain`, but the input consists of indices."""
-    return plain(shapes, attributes, output, parameters, precision)._replace(inputs=_INDEX_BYTES * size(shapes[0]))
-
-
 def linear(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
     """Like `plain`, with the scales of inputs and weights if there is one for each block."""
     stored = plain(shapes, attributes, output, parameters, precision)
@@ -86,34 +80,24 @@ def attention(shapes: Shapes, attributes: Attributes, output: Shape, parameters:
     return stored._replace(inputs=ELEMENT_BYTES[precision] * size(queries) + cached)
 
 
-def of_mask(position: int) -> Callable[[Shapes, Attributes, Shape, int, str], Storage]:
-    """Like `plain`, but the input at this position is a mask of one byte per element."""
+def with_types(
+    inputs: Mapping[int, int], output: int | None = None
+) -> Callable[[Shapes, Attributes, Shape, int, str], Storage]:
+    """Like `plain`, but with so many bytes for each element of the inputs at these positions, and of the output."""
 
-    def stored(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-        without = plain(shapes, attributes, output, parameters, precision)
-        return without._replace(
-            inputs=without.inputs + (_MASK_BYTES - ELEMENT_BYTES[precision]) * size(shapes[position])
-        )
-
-    return stored
-
-
-def _to(element_bytes: int) -> Callable[[Shapes, Attributes, Shape, int, str], Storage]:
-    """Like `plain`, but an element of the output has so many bytes."""
-
-    def stored(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-        return plain(shapes, attributes, output, parameters, precision)._replace(output=element_bytes * size(output))
+    def stored(shapes: Shapes, attributes: Attributes, result: Shape, parameters: int, precision: str) -> Storage:
+        element = ELEMENT_BYTES[precision]
+        read = sum(inputs.get(position, element) * size(shape) for position, shape in enumerate(shapes))
+        written = output_bytes(precision) if output is None else output
+        return Storage(read, written * size(result), element * parameters)
 
     return stored
-
-
-to_masks, to_indices = _to(_MASK_BYTES), _to(_INDEX_BYTES)
 
 
 def looked_up(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
     """The index and the elements that it selects are read; the gradient of the input is as large as the whole input."""
     element = ELEMENT_BYTES[precision]
-    read = _INDEX_BYTES * size(shapes[1]) + element * size(output)
+    read = INDEX_BYTES * size(shapes[1]) + element * size(output)
     return Storage(read, element * size(output), 0.0, element * size(shapes[0]))
 
 
@@ -126,7 +110,7 @@ def scattered(shapes: Shapes, attributes: Attributes, output: Shape, parameters:
     x, source, index = (size(shape) for shape in shapes)
     element = ELEMENT_BYTES[precision]
     accumulates = attributes["accumulate"]
-    read = _INDEX_BYTES * index + element * source * (2 if accumulates else 1)
+    read = INDEX_BYTES * index + element * source * (2 if accumulates else 1)
     return Storage(read, element * source, 0.0, 0.0 if accumulates else element * x)
 
 
@@ -134,13 +118,8 @@ def bags(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int,
     """Indices, offsets and the rows that are looked up are read, and one vector per bag is written."""
     element = ELEMENT_BYTES[precision]
     rows = element * size(shapes[0]) * output[-1]
-    read = _INDEX_BYTES * (size(shapes[0]) + size(shapes[1])) + rows
+    read = INDEX_BYTES * (size(shapes[0]) + size(shapes[1])) + rows
     return Storage(read, element * size(output), element * parameters, rows)
-
-
-def one_hot(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Class indices and the output are int64."""
-    return Storage(_INDEX_BYTES * size(shapes[0]), _INDEX_BYTES * size(output), 0.0)
 
 
 # A block of threads sorts a row of up to this length in one pass (aten/src/ATen/native/cuda/Sort.cpp). Longer rows take
@@ -154,14 +133,14 @@ def ranked(shapes: Shapes, attributes: Attributes, output: Shape, parameters: in
     element = ELEMENT_BYTES[precision]
     long = row_length(shapes, attributes) > _SORTED_AT_ONCE
     passes = int(8 * element) // _BITS_PER_PASS if long else 1
-    each = element + _INDEX_BYTES
+    each = element + INDEX_BYTES
     return Storage(element * size(shapes[0]), each * size(output), 0.0, (passes - 1) * each * size(shapes[0]))
 
 
 def largest(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
     """All values are read; the largest are written with their indices."""
     element = ELEMENT_BYTES[precision]
-    return Storage(element * size(shapes[0]), (element + _INDEX_BYTES) * size(output), 0.0)
+    return Storage(element * size(shapes[0]), (element + INDEX_BYTES) * size(output), 0.0)
 
 
 def gated(gates: int) -> Callable[[Shapes, Attributes, Shape, int, str], Storage]:

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..hardware import GPU
-from ..operations.alike import digests_of
 from ..operations.attributes import PRECISIONS
 from ..operations.operation import Operation
-from ..operations.operation_list import OperationList
+from ..operations.operation_list import OperationList, digests_of
 from .at_default import COLUMNS, MISSING, AtDefault, rows_of
 from .batches import in_batches
 from .contract import Regressor, require_mode

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..predictors.intervals.network_spread import Interval
+from ..predictors.intervals.network_calibration import Interval
 from ..predictors.networks.uncovered import INCOMPLETE, percent
 from ..rendering.answers import Answer, Drawn, Plain, Table
 from ..rendering.notebook import Picture, as_html, as_picture

@@ -26,8 +26,7 @@ from ..predictors.model.predictor import lists_asked_for
 from ..predictors.networks.execution import EAGER, Execution
 from ..predictors.networks.knowledge import OverClocks
 from ..predictors.networks.memory import MemoryNeed
-from ..predictors.networks.network_predictor import NetworkPredictor
-from ..predictors.networks.prepared import over_gpus
+from ..predictors.networks.prepared import NetworkPredictor, over_gpus
 from ..predictors.physics.precisions import fp64_in_fp32
 from ..progress import paced
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..hardware import GPU, same_boards
-from ..predictors.intervals.network_spread import Interval
+from ..predictors.intervals.network_calibration import Interval
 from ..predictors.networks.builder import caveats
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
@@ -190,7 +190,7 @@ class _Candidates:
         best = best_curve.over
         times = float(best.time_s[best_place]), float(best.energy_j[best_place])
         least = float(self.objective.value(*times, self._job(best_curve)))
-        of_best = caveats(best, best_place, LEVEL).interval
+        of_best, _ = caveats(best, best_place, LEVEL)
         high = None if of_best is None else self._value_at(of_best, 1, best_curve)
         measured = measured_gpus()
 

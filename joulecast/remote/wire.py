@@ -15,15 +15,15 @@ import numpy as np
 
 from ..errors import InputError, JoulecastError
 from ..generation.choices import GenerationChoice, GenerationChoices
+from ..generation.deployment import GenerationMemory
 from ..generation.images.predict import ImagePrediction
-from ..generation.memory import GenerationMemory
 from ..generation.prediction import GenerationPrediction
 from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
 from ..operations.entry import Dropped, DroppedWork, Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..predictors.explanation import Contribution, Explanation, Neighbour
-from ..predictors.intervals.network_spread import Interval, NetworkSpread
+from ..predictors.intervals.network_calibration import Interval, NetworkSpread
 from ..predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.operation_cost import OperationCost

@@ -2,18 +2,153 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from ..errors import InputError
-from ..generation.dividing import divided, in_experts, paths_of_experts
+from ..generation.fusing import DIVISIONS
 from ..operations.attributes import HALF_PRECISIONS
-from ..operations.entry import Entry
-from ..operations.network import Network
+from ..operations.entry import Entry, merged
+from ..operations.network import Network, ParameterBytes
 from ..operations.operation import Operation
 from ..predictors.networks.memory import parameters_held
 from .layout import IN_A_LAYER, Layout
+
+_IN_A_LAYER = re.compile(r"\.\d+\.")
+WORDS = 8192
+"""From so many outputs on, a last layer is a head over words."""
+
+Shape = tuple[int, ...]
+
+
+def divided(network: Network, count: int) -> Network:
+    """One GPU's part of a network that is shared by several GPUs.
+
+    Layers are recognized by their names (`DIVISIONS` in generation/fusing.py). The first layers of a block are divided
+    by their outputs, the last one by its inputs. Heads and features between them are divided as well, and so are the
+    words of the embedding, of the last layer and of the loss. Norms and residuals are divided by tokens (sequence
+    parallelism; Korthikanti et al., arXiv 2205.05198), as PyTorch, Megatron and torchtitan do.
+    """
+    if count == 1:
+        return network
+    closing = [entry.operation for entry in network if _division(entry) == "rows"]
+    attending = [entry.operation for entry in network if entry.operation.kind == "attention"]
+    heads, cached = ({each.input_shapes[place][-3] for each in attending} for place in (0, 1))
+    if not closing or not heads:
+        raise InputError(
+            f"{network.name} has no layers that GPUs can share",
+            given="no attention" if closing else "no layers with known names",
+            allowed="transformers",
+            hint="use data_parallel or pipeline_parallel",
+        )
+    hidden = {operation.attributes["out_features"] for operation in closing}
+    inner = {operation.input_shapes[0][-1] for operation in closing} - hidden
+    words = {entry.operation.attributes["out_features"] for entry in network if _gives_words(entry)}
+    for what, sizes in (("heads", heads), ("features", inner | hidden)):
+        for size in sizes:
+            if size % count:
+                raise InputError(
+                    f"the {what} of {network.name} cannot be divided over the GPUs",
+                    given=f"{size} {what} over {count} GPUs",
+                    allowed=f"a tensor_parallel that divides {size}",
+                )
+    experts = paths_of_experts(network)
+    part = network.changed(
+        lambda e: e.operation if in_experts(e, experts) else _part(e, count, heads | cached, inner | words)
+    )
+    before, after = (sum(len(e.by_module) * e.operation.parameters for e in each) for each in (network, part))
+    share = after / max(1, before)
+    listed = tuple(_stepped(entry, share) for entry in part)
+    held = network.parameter_bytes
+    return replace(
+        network, entries=listed, parameter_bytes=held and ParameterBytes(*(round(share * each) for each in held))
+    )
+
+
+def paths_of_experts(network: Network) -> frozenset[str]:
+    """Paths of the modules whose layers are several experts; they are divided by experts, not by features."""
+    return frozenset(path for each in network if each.operation.kind == "grouped_linear" for path in each.module_paths)
+
+
+def in_experts(entry: Entry, paths: Collection[str]) -> bool:
+    """Whether an operation belongs to one of these modules."""
+    return any(f"{path}.".startswith(f"{own}.") for path in entry.module_paths[:1] for own in paths)
+
+
+def results_of_blocks(network: Network) -> Iterator[Shape]:
+    """The shape of the result of each block, which is summed over the GPUs that share the block."""
+    for entry in network:
+        # Layers of equal shapes are one entry, such as those before and after attention.
+        for path, calls in entry.by_module.items():
+            if _division(entry, path) == "rows":
+                yield from itertools.repeat(entry.operation.output_shape, calls)
+
+
+def _in_a_layer(entry: Entry) -> bool:
+    return bool(entry.module_paths and _IN_A_LAYER.search(entry.module_paths[0]))
+
+
+def _of_layers(entry: Entry) -> bool:
+    return _in_a_layer(entry) or entry.module_paths == ("(backward)",)
+
+
+def _gives_words(entry: Entry) -> bool:
+    linear = entry.operation.kind == "linear" and not _in_a_layer(entry)
+    return linear and entry.operation.attributes["out_features"] >= WORDS
+
+
+def _division(entry: Entry, path: str | None = None) -> str | None:
+    if entry.operation.kind != "linear" or not _in_a_layer(entry):
+        return "columns" if _gives_words(entry) else None
+    own = (path or entry.module_paths[0]).removesuffix(".base_layer")  # An adapter's layer is divided like its base.
+    return DIVISIONS.get(own.rpartition(".")[2], "columns")
+
+
+def _part(entry: Entry, count: int, heads: set[int], inner: set[int]) -> Operation:
+    operation = entry.operation
+    shapes, attributes = operation.input_shapes, dict(operation.attributes)
+    match _division(entry):
+        case "columns":
+            attributes["out_features"] = -(-attributes["out_features"] // count)
+        case "rows":
+            shapes = ((*shapes[0][:-1], shapes[0][-1] // count),)
+        case None if operation.kind == "embedding":
+            attributes["num_embeddings"] = -(-attributes["num_embeddings"] // count)
+        case None if not operation.row.is_optimizer_step:
+            shapes = tuple(_shape(shape, count, heads, inner) for shape in shapes)
+            if shapes == operation.input_shapes and _of_layers(entry):
+                shapes = tuple(_some_tokens(shape, count) for shape in shapes)
+    return Operation(operation.kind, shapes, attributes, precision=operation.precision, mode=operation.mode)
+
+
+def _shape(shape: Shape, count: int, heads: set[int], inner: set[int]) -> Shape:
+    """The shape with its heads and inner features divided; other sizes are unchanged."""
+    if shape and shape[-1] in inner:
+        return (*shape[:-1], -(-shape[-1] // count))
+    for place in (1, 2) if len(shape) == 4 else ():
+        if shape[place] in heads:
+            return (*shape[:place], max(1, shape[place] // count), *shape[place + 1 :])
+    return shape
+
+
+def _some_tokens(shape: Shape, count: int) -> Shape:
+    """A part of the tokens of (batch, tokens, features) or (tokens, features)."""
+    place = len(shape) - 2
+    return shape if place not in (0, 1) else (*shape[:place], -(-shape[place] // count), shape[-1])
+
+
+def _stepped(entry: Entry, share: float) -> Entry:
+    """The optimizer's step over one GPU's share of the parameters; other operations are unchanged."""
+    operation = entry.operation
+    if not operation.row.is_optimizer_step:
+        return entry
+    (parameters,) = operation.input_shapes[0]
+    step = Operation(operation.kind, [(round(share * parameters),)], precision=operation.precision, mode="training")
+    return replace(entry, operation=step)
+
 
 # Bytes of a weight in nf4 with double quantisation: 4 bits, and 0.127 for the constants of blocks (Dettmers et al.,
 # QLoRA, arXiv 2305.14314, section 3).
@@ -38,16 +173,6 @@ def expert_share(network: Network) -> float:
     for entry in network:
         count[entry.operation.kind == "grouped_linear"] += len(entry.by_module) * entry.operation.parameters
     return count[True] / max(1, sum(count.values()))
-
-
-def with_changed(network: Network, change: Callable[[Entry], Operation], mode: str = "training") -> Network:
-    """The network with other operations in place of some; equal ones are put together."""
-    entries: dict[Operation, Entry] = {}
-    for entry in network:
-        changed = replace(entry, operation=change(entry))
-        known = entries.get(changed.operation)
-        entries[changed.operation] = changed if known is None else known.plus(changed)
-    return replace(network, entries=tuple(entries.values()), mode=mode)
 
 
 def _with_experts(network: Network, count: int, tensor: int) -> Network:
@@ -75,7 +200,7 @@ def _with_experts(network: Network, count: int, tensor: int) -> Network:
         shapes = [(max(1, s[0] // tensor), *s[1:]) if s and s[0] == rows else s for s in operation.input_shapes]
         return Operation(operation.kind, shapes, attributes, precision=operation.precision, mode=operation.mode)
 
-    return with_changed(network, part)
+    return network.changed(part)
 
 
 def _in_context(network: Network, count: int) -> Network:
@@ -96,7 +221,7 @@ def _in_context(network: Network, count: int) -> Network:
         shapes = [queries, *((*shape[:-2], length, shape[-1]) for shape in others)]
         return Operation("attention", shapes, operation.attributes, precision=operation.precision, mode=operation.mode)
 
-    return with_changed(network, wider)
+    return network.changed(wider)
 
 
 def in_fp8(network: Network) -> Network:
@@ -121,7 +246,7 @@ def in_fp8(network: Network) -> Network:
             return operation.with_attributes(implementation="cudnn")
         return operation.replace(precision="fp8") if operation in eights else operation
 
-    return replace(with_changed(network, in_eight), parameter_bytes=held._replace(casts=held.casts + 2 * weights))
+    return network.changed(in_eight, parameter_bytes=held._replace(casts=held.casts + 2 * weights))
 
 
 def _in_eights(entry: Entry) -> bool:
@@ -150,18 +275,18 @@ def on_four_bits(network: Network) -> Network:
         raise InputError(
             f"{network.name} has no frozen layers to store in 4 bits", given="base=nf4", allowed="lora, with a rank"
         )
-    copies: dict[Operation, Entry] = {}
-    for entry in frozen:
-        weights = (entry.operation.attributes["out_features"], entry.operation.input_shapes[0][-1])
-        copy = Operation("copy", [weights], precision=entry.operation.precision, mode="training")
-        made = replace(entry, operation=copy)
-        copies[copy] = copies[copy].plus(made) if copy in copies else made
+    copies = merged(replace(entry, operation=_copied_weights(entry.operation)) for entry in frozen)
     held = parameters_held(network)
     count = sum(len(entry.by_module) * entry.operation.parameters for entry in frozen)
-    largest = max(math.prod(copy.input_shapes[0]) for copy in copies)
+    largest = max(math.prod(copy.operation.input_shapes[0]) for copy in copies)
     stored = round(held.stored - (2 - _NF4_BYTES) * count)
     return replace(
         network,
-        entries=(*network.entries, *copies.values()),
+        entries=(*network.entries, *copies),
         parameter_bytes=held._replace(stored=stored, casts=held.casts + 2 * largest),
     )
+
+
+def _copied_weights(operation: Operation) -> Operation:
+    weights = (operation.attributes["out_features"], operation.input_shapes[0][-1])
+    return Operation("copy", [weights], precision=operation.precision, mode="training")

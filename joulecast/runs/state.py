@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..generation.dividing import WORDS, divided, results_of_blocks
 from ..operations.attributes import ELEMENT_BYTES
 from ..operations.entry import Entry
 from ..operations.fusion import role_of
@@ -15,7 +14,7 @@ from ..operations.network import Network, ParameterBytes
 from ..operations.rules import size
 from ..predictors.networks.memory import MemoryNeed, memory_need, moments, parameters_held, saved_bytes
 from ..predictors.networks.prediction import Prediction
-from .computed import computed_part, expert_share
+from .computed import WORDS, computed_part, divided, expert_share, results_of_blocks
 from .layout import IN_A_LAYER, Layout
 from .traffic import Sent, Traffic
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..extraction import Job
-from ..generation.dividing import WORDS
 from ..hardware import GPU
 from ..hardware.host import find_host
 from ..operations.entry import Entry
@@ -23,13 +22,13 @@ from ..predictors.board.profile import find_profile
 from ..predictors.networks.energy_rows import forward_fraction
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.memory import MemoryNeed, moments
-from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.operation_cost import OperationCost
 from ..predictors.networks.prediction import Prediction
+from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
-from .computed import computed_part, with_changed
+from .computed import WORDS, computed_part
 from .layout import Layout
 from .state import Sending, State, is_recomputed, memory_of
 from .traffic import Traffic
@@ -170,7 +169,7 @@ def _recomputed(network: Network, recompute: str) -> Network | None:
     if not chosen:
         return None
     some = replace(network, entries=chosen, dropped=(), parameter_bytes=None)
-    return with_changed(some, lambda entry: entry.operation.replace(mode="inference"), "inference")
+    return some.changed(lambda entry: entry.operation.replace(mode="inference"), mode="inference")
 
 
 def _of_part(operation: Operation, divisor: float, kind: str = "") -> Operation:

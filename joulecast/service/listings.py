@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
+from starlette.datastructures import State
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -27,7 +28,7 @@ from ..hardware import GPU
 from ..hardware import gpus as catalogue
 from ..hardware.host import USUAL, hosts
 from ..predictors.networks.execution import EXECUTIONS
-from ..queries.prices import grids
+from ..queries.objectives import grids
 from ..system.resources import shipped
 from ..zoo import entries
 from ..zoo.entries.cards import load_card, measured_gpus
@@ -48,7 +49,7 @@ _FIGURES = (
 )
 
 
-def gpu_summary(gpu: GPU) -> dict[str, Any]:
+def _gpu_summary(gpu: GPU) -> dict[str, Any]:
     """A GPU as a row of the catalogue."""
     measured = measured_gpus()
     return {
@@ -57,32 +58,6 @@ def gpu_summary(gpu: GPU) -> dict[str, Any]:
         "precisions": list(gpu.peak_flops),
         "measured": str(measured[gpu.name]) if gpu.name in measured else None,
         "predictors": [entry for entry in entries() if entry.startswith(f"{gpu.slug}/")],
-    }
-
-
-def all_gpus() -> dict[str, Any]:
-    """The catalogue."""
-    return {"gpus": [gpu_summary(gpu) for gpu in catalogue().values()]}
-
-
-def one_gpu(gpu: GPU) -> dict[str, Any]:
-    """All figures of a GPU."""
-    return {**asdict(gpu), **gpu_summary(gpu), "sources": list(gpu.sources)}
-
-
-def ways_to_run() -> dict[str, Any]:
-    """How a network can be run, the hosts and engines that are known by name, and grids with their carbon intensity."""
-    named_hosts = [
-        {"name": host.name, "factor": host.factor, "source": host.source} for host in (USUAL, *hosts().values())
-    ]
-    return {
-        "executions": list(EXECUTIONS),
-        "hosts": named_hosts,
-        "engines": [engine.name for engine in ENGINES.values() if engine.fused],
-        "grids": [
-            {"code": grid.code, "name": grid.name, "carbon_g_per_kwh": grid.carbon_g_per_kwh}
-            for grid in grids().values()
-        ],
     }
 
 
@@ -127,32 +102,63 @@ def all_models(search: str = "", *, others: bool = False) -> dict[str, Any]:
     }
 
 
-def zoo_card(name: str) -> dict[str, Any]:
-    """The model card of an entry, as text under "markdown", too.
-
-    Raises UnknownNameError, ZooError: It is not there, or damaged.
-    """
-    names = entries()
-    if name not in names:
-        raise unknown_name("predictor", name, names)
-    card = load_card(shipped("zoo") / name)
-    return {**card, "name": name, "markdown": markdown(card)}
-
-
 listed = APIRouter(prefix="/v1", route_class=CachedRoute)
 system = APIRouter(prefix="/v1", responses=PROBLEMS)
 
 
-@listed.get("/gpus", **answering("GpusAnswer"), tags=["catalogue"])
-async def gpus(request: Request) -> Response:
+def _listing(path: str, schema: str) -> Callable[[Callable[[State], Any]], None]:
+    """Answer a path without parameters by a function of the application's state."""
+
+    def add(listing: Callable[[State], Any]) -> None:
+        async def answer(request: Request) -> Response:
+            return Response(json_bytes(listing(request.app.state)), media_type="application/json")
+
+        answer.__name__, answer.__doc__ = listing.__name__, listing.__doc__
+        listed.get(path, **answering(schema), tags=["catalogue"])(answer)
+
+    return add
+
+
+@_listing("/gpus", "GpusAnswer")
+def gpus(state: State) -> dict[str, Any]:
     """List the GPU catalogue, with what was measured on each GPU."""
-    return Response(json_bytes(all_gpus()), media_type="application/json")
+    return {"gpus": [_gpu_summary(gpu) for gpu in catalogue().values()]}
 
 
-@listed.get("/execution", **answering("ExecutionAnswer"), tags=["catalogue"])
-async def execution(request: Request) -> Response:
+@_listing("/execution", "ExecutionAnswer")
+def execution(state: State) -> dict[str, Any]:
     """List how a network can be run, the hosts and engines that are known by name, and grids by country."""
-    return Response(json_bytes(ways_to_run()), media_type="application/json")
+    return {
+        "executions": list(EXECUTIONS),
+        "hosts": [{"name": h.name, "factor": h.factor, "source": h.source} for h in (USUAL, *hosts().values())],
+        "engines": [engine.name for engine in ENGINES.values() if engine.fused],
+        "grids": [
+            {"code": grid.code, "name": grid.name, "carbon_g_per_kwh": grid.carbon_g_per_kwh}
+            for grid in grids().values()
+        ],
+    }
+
+
+@_listing("/zoo", "ZooAnswer")
+def zoo(state: State) -> dict[str, Any]:
+    """List the names of the predictors."""
+    return {"entries": entries()}
+
+
+@_listing("/calibrations", "CalibrationsAnswer")
+def calibrations(state: State) -> dict[str, Any]:
+    """List the calibrations that requests may name."""
+    rows = [
+        {"name": name, "gpu": profile.gpu, "sha256": profile.sha256, "about": str(profile)}
+        for name, profile in state.calibrations.items()
+    ]
+    return {"calibrations": rows}
+
+
+@_listing("/scoreboard", "ScoreboardAnswer")
+def scoreboard(state: State) -> dict[str, Any]:
+    """Published runs beside predictions, a row for each source, GPU and task."""
+    return {"rows": json.loads((shipped("zoo") / "scoreboard.json").read_text("utf-8"))}
 
 
 @listed.get("/models", **answering("ModelsAnswer"), tags=["models"])
@@ -165,34 +171,14 @@ async def models(
     return Response(json_bytes(listed), media_type="application/json")
 
 
-@listed.get("/zoo", **answering("ZooAnswer"), tags=["catalogue"])
-async def zoo(request: Request) -> Response:
-    """List the names of the predictors."""
-    return Response(json_bytes({"entries": entries()}), media_type="application/json")
-
-
-@listed.get("/calibrations", **answering("CalibrationsAnswer"), tags=["catalogue"])
-async def calibrations(request: Request) -> Response:
-    """List the calibrations that requests may name."""
-    rows = [
-        {"name": name, "gpu": profile.gpu, "sha256": profile.sha256, "about": str(profile)}
-        for name, profile in request.app.state.calibrations.items()
-    ]
-    return Response(json_bytes({"calibrations": rows}), media_type="application/json")
-
-
-@listed.get("/scoreboard", **answering("ScoreboardAnswer"), tags=["catalogue"])
-async def scoreboard(request: Request) -> Response:
-    """Published runs beside predictions, a row for each source, GPU and task."""
-    rows = json.loads((shipped("zoo") / "scoreboard.json").read_text("utf-8"))
-    return Response(json_bytes({"rows": rows}), media_type="application/json")
-
-
 @listed.get("/gpus/{name}", **naming("GpuAnswer"), tags=["catalogue"])
 async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
     """All figures of a GPU, with their sources."""
-    to_dict = one_gpu
-    return await found(ask(request, None, lambda _: checked_gpu(name), to_dict))
+
+    def figures(gpu: GPU) -> dict[str, Any]:
+        return {**asdict(gpu), **_gpu_summary(gpu), "sources": list(gpu.sources)}
+
+    return await found(ask(request, None, lambda _: checked_gpu(name), figures))
 
 
 @listed.get("/zoo/{gpu}/{entry}", **naming("CardAnswer"), tags=["catalogue"])
@@ -202,7 +188,14 @@ async def card(
     entry: Annotated[str, Path(max_length=100, examples=["forest-inference"])],
 ) -> Response:
     """The model card of a predictor."""
-    return await found(ask(request, None, lambda _: zoo_card(f"{gpu}/{entry}"), lambda found: found))
+
+    def card_of(name: str) -> dict[str, Any]:
+        if name not in (names := entries()):
+            raise unknown_name("predictor", name, names)
+        card = load_card(shipped("zoo") / name)
+        return {**card, "name": name, "markdown": markdown(card)}
+
+    return await found(ask(request, None, lambda _: card_of(f"{gpu}/{entry}"), lambda card: card))
 
 
 @system.get("/health", response_model=SCHEMAS["HealthAnswer"], tags=["system"])

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..errors import InputError, JoulecastError, MissingDependencyError, UnknownNameError, unknown_name
 from ..extraction import Job, named_network, network_of_job
 from ..extraction.isolation import IsolatedExtraction, Limits
-from ..operations.entry import Dropped, Entry
+from ..operations.entry import Dropped, Entry, merged
 from ..operations.inputs import Inputs, parse_shapes, shape_from_json
 from ..operations.network import Network
 from ..progress import paced
@@ -207,12 +207,8 @@ class Networks:
                     given=f"{name} together with operations",
                     hint="omit it, or extract the model with it",
                 )
-        merged: dict[Any, Entry] = {}
-        for item in paced(items):
-            entry = entry_of(item)
-            merged[entry.operation] = merged[entry.operation].plus(entry) if entry.operation in merged else entry
         return Network(
-            tuple(merged.values()),
+            merged(map(entry_of, paced(items))),
             name=subject.name or "network",
             input_shape=shape_from_json(subject.input_shape),
             mode=items[0].mode,

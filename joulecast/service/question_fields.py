@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from ..extraction.assumptions import OPTIMIZERS
+from ..extraction.job import OPTIMIZERS
 from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
 from ..predictors.networks.execution import EXECUTIONS

@@ -17,7 +17,7 @@ from ..generation.images.predict import ImageInterval
 from ..generation.intervals import GenerationInterval
 from ..hardware.host import Host
 from ..queries.choice import WRITTEN
-from ..queries.prices import Grid
+from ..queries.objectives import Grid
 from ..remote.wire import CLASSES
 from ..runs import RunInterval
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..generation.choices import GenerationChoices
 from ..generation.choosing import LIMITS, steady_ways
-from ..generation.lengths import Tokens
+from ..generation.serving import Tokens
 from ..hardware import GPU
 from .rates import ways_at_a_rate
 
@@ -17,18 +18,11 @@ if TYPE_CHECKING:
     from ..extraction.sources import Model
     from ..predictors.board.profile import Calibrated
 
-_OF_RATES = {
-    **dict.fromkeys(("p99_ttft_s", "p99_tpot_s", "max_total_power_w"), None),
-    "max_gpus": 64,
-    "prefill_split": False,
-    "burstiness": 1.0,
-    "prefix_hit_rate": 0.0,
-    "draft_tokens": 0,
-    "draft_model": None,
-    "acceptance": 0.7,
-    "seed": 0,
-}
-"""Arguments of requests at a rate, and their defaults."""
+_OF_RATES = (
+    *("p99_ttft_s", "p99_tpot_s", "max_total_power_w", "max_gpus", "prefill_split", "burstiness", "prefix_hit_rate"),
+    *("draft_tokens", "draft_model", "acceptance", "seed"),
+)
+"""Arguments of requests at a rate."""
 
 
 def best_generation(
@@ -137,7 +131,8 @@ def best_generation(
 def _check(asked: Mapping[str, Any], has_rate: bool) -> None:
     other = [name for name in LIMITS if asked[name] is not None]
     if not has_rate:
-        other = [name for name, usual in _OF_RATES.items() if asked[name] != usual]
+        usual = signature(best_generation).parameters
+        other = [name for name in _OF_RATES if asked[name] != usual[name].default]
     if other:
         raise InputError(
             "limits of full batches do not hold for requests at a rate, nor the other way round",

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
-from ..generation.lengths import Lengths
+from ..generation.serving import Lengths
 from ..system.regular_files import is_file
 
 _COLUMNS = {

@@ -13,14 +13,13 @@ import numpy as np
 
 from ..errors import InputError, unknown_name
 from ..generation.engines import ENGINES, find_engine
-from ..generation.lengths import Lengths, Tokens
 from ..generation.models import find_decoder
+from ..generation.serving import Lengths, Tokens
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..predictors.board.profile import Calibrated
-from .replay import ROUTERS
 from .requests import Drawn, Trace, at_rate, endless, read_trace
-from .served import Served
+from .served import ROUTERS, Served
 from .simulation import ServingSimulation
 from .timeline import usual_step
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
 from ..predictors.fallback import FallbackPredictor
-from ..predictors.networks.network_predictor import NetworkPredictor
+from ..predictors.networks.prepared import NetworkPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped
 from .entries.entry import Background, Loaded, load_any, load_background

@@ -18,7 +18,7 @@ from ..predictors.contract import Networks
 from ..predictors.evaluation import any_gpu, kernels, one_gpu
 from ..predictors.fitting.fit import ANY_GPU_FORMS
 from ..predictors.networks.composition import HostModel
-from ..predictors.networks.network_predictor import NetworkPredictor
+from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..system.resources import shipped
 from .entries.any_gpu_entry import AnyGpuEntry

@@ -9,9 +9,8 @@ import torch
 
 import joulecast
 from joulecast.errors import ExtractionError, InputError
-from joulecast.extraction.assumptions import NOTHING_ASSUMED
 from joulecast.extraction.isolation import SHARED, Limits
-from joulecast.extraction.job import Job
+from joulecast.extraction.job import NOTHING_ASSUMED, Job
 from joulecast.extraction.known_values import KnownValues
 from joulecast.operations.inputs import Inputs
 

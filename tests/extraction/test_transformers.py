@@ -16,7 +16,7 @@ from joulecast.extraction.job import Job
 from joulecast.extraction.models.language_models import BY_NAME, LANGUAGE_MODELS
 from joulecast.extraction.models.torchvision_models import import_torchvision
 from joulecast.extraction.sources import network_of_file
-from joulecast.generation.known import known_decoder
+from joulecast.generation.models import known_decoder
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
 from joulecast.predictors.networks.memory import memory_need

@@ -8,9 +8,8 @@ from joulecast.extraction.models.language_models import LANGUAGE_MODELS
 from joulecast.extraction.models.transformers_models import import_transformers
 from joulecast.generation.decoder import Activation, Attention, Experts, LatentAttention, Logits, Projection, Recurrence
 from joulecast.generation.engines import find_engine
-from joulecast.generation.known import known_decoder
 from joulecast.generation.making import made
-from joulecast.generation.models import find_decoder
+from joulecast.generation.models import find_decoder, known_decoder
 
 
 def test_recurrent_layers_have_a_state_for_each_sequence():

@@ -5,8 +5,8 @@ import pytest
 from joulecast import predict_image
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.generation.images.autoencoders import Autoencoder
-from joulecast.generation.images.deep_compression import DeepCompression
 from joulecast.generation.images.layers import parameters_of
+from joulecast.generation.images.linear_denoiser import DeepCompression
 from joulecast.generation.images.pipelines import PIPELINES, encoder
 from joulecast.generation.images.sequence_parallel import Split
 from joulecast.generation.images.video_decoder import CausalDecoder, ConditionedDecoder

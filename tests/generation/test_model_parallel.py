@@ -7,11 +7,10 @@ import pytest
 from conftest import SHARED_DATA
 from joulecast import Operation, predict_generation
 from joulecast.errors import InputError
-from joulecast.generation.collective_table import table
-from joulecast.generation.collectives import collective_j, collective_s, curves
+from joulecast.generation.collectives import collective_j, collective_s, curves, table
 from joulecast.generation.decoder import Attention, Experts, Projection
 from joulecast.generation.engines import ENGINES
-from joulecast.generation.known import known_decoder
+from joulecast.generation.models import known_decoder
 from joulecast.generation.parallel import Parallel, find_gpus, find_parallel, share
 from joulecast.generation.steps import Precisions, StepTokens, step_network
 from joulecast.hardware import find_gpu

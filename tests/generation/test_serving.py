@@ -7,8 +7,7 @@ import pytest
 
 from joulecast.errors import InputError
 from joulecast.generation.engines import ENGINES
-from joulecast.generation.lengths import Lengths
-from joulecast.generation.serving import Load, cycle_of
+from joulecast.generation.serving import Lengths, Load, cycle_of
 from joulecast.hardware import find_gpu
 
 VLLM = ENGINES["vllm"]  # At most 8192 tokens in a step.

@@ -4,9 +4,9 @@ import pytest
 
 import joulecast
 from joulecast.errors import InputError
+from joulecast.generation.deployment import activations_bytes, cached_bytes, weights_bytes
 from joulecast.generation.engines import ENGINES
-from joulecast.generation.known import known_decoder
-from joulecast.generation.memory import activations_bytes, cached_bytes, weights_bytes
+from joulecast.generation.models import known_decoder
 from joulecast.generation.steps import Precisions, StepTokens, step_network
 
 BF16 = Precisions("bf16")

@@ -9,8 +9,7 @@ from test_costs_by_hand import IDS, ROWS
 
 import joulecast
 from joulecast import Operation
-from joulecast.operations.alike import AlikeOperations, Group, alike_groups, digests_of
-from joulecast.operations.operation_list import OperationList
+from joulecast.operations.operation_list import AlikeOperations, Group, OperationList, alike_groups, digests_of
 
 COMPARE_SIZES = {"grouped_linear", "experts", "lstm", "gru", "rnn", "cdist", "sort", "fft"}
 """Kinds whose rules choose by sizes what to compute. They have to be counted one by one."""

@@ -10,7 +10,7 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.fallback import FallbackPredictor
 from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.zoo import find_predictor
 
@@ -75,11 +75,6 @@ def test_what_exists_on_no_such_gpu_stays_missing(both):
     predictions = FallbackPredictor(own, lambda: other).predict(OPERATIONS)
     assert predictions.source[1:] == ("missing", "missing")
     assert np.isnan(predictions.time_s[1:]).all()
-
-
-def test_the_default_is_from_the_fallback():
-    predictions = find_predictor("A30", "inference").operations.predict(OPERATIONS)
-    assert "missing" not in predictions.source
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

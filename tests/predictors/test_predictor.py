@@ -14,7 +14,7 @@ from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.measured.rows import MeasuredLoop, measured_loops, transferred_loops
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.recipes import ForestRecipe
 
@@ -136,12 +136,6 @@ def test_depthwise_convolutions_are_transferred_by_what_is_counted():
     longer = [(21.6 * 49 + n * (290 + 41 * 49) + 39 * 49 + n * blocks) / (21.6 * 49) for n in (1, 4)]
     times_s = [loop.time_s for loop in made if loop.operation.is_depthwise]
     assert times_s == pytest.approx([each * 1e-3 for each in longer], rel=0.02)
-
-
-def test_training_twice_gives_the_same_numbers(dataset, predictor):
-    again = fit_own(dataset, "inference", RECIPE)
-    operations = simulated_operations()[::7]
-    assert (again.predict(operations).time_s == predictor.predict(operations).time_s).all()
 
 
 def test_too_few_operations_are_refused(dataset):

@@ -6,7 +6,7 @@ import pytest
 
 import joulecast
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.queries.prices import carbon_intensity, grids
+from joulecast.queries.objectives import carbon_intensity, grids
 
 JOB = ("resnet18", (32, 3, 224, 224))
 TWO = {"gpus": ["A30", "T4"], "clocks": (600, 900, 1200)}

@@ -7,8 +7,7 @@ import pytest
 
 from joulecast import predict_run
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.queries.objectives import Tariff
-from joulecast.queries.prices import cloud_prices, read_prices
+from joulecast.queries.objectives import Tariff, cloud_prices, read_prices
 
 TABLE = "gpu,price_per_hour,spot_per_hour,date\nL4,0.8,0.3,2026-11-01\np5.48xlarge,56,16,2026-11-01\n"
 

@@ -5,8 +5,8 @@ import pytest
 import joulecast
 from joulecast import predict_parallel_training
 from joulecast.errors import InputError
-from joulecast.generation.dividing import divided, results_of_blocks
 from joulecast.hardware import find_gpu
+from joulecast.runs.computed import divided, results_of_blocks
 from joulecast.runs.traffic import Traffic
 
 H100 = find_gpu("H100 SXM")

@@ -85,122 +85,95 @@ async def happens(claim):
         await asyncio.sleep(0.01)
 
 
-def run(scene):
-    asyncio.run(asyncio.wait_for(scene, 300))
-
-
 @pytest.mark.parametrize("said", [b"", b"GET /v1/hea", REQUEST[:-2]])
 @pytest.mark.parametrize("after", ["the first", "a good request"])
-def test_a_head_has_a_deadline(said, after):
-    async def scene():
-        async with serving(head_seconds=0.2) as (port, connections):
-            reader, writer = await connect(port)
-            if after == "a good request":
-                assert await answer(reader, writer) == b"xx"
-                # Without any byte of the next request, uvicorn's own timeout would end the connection.
-                said_now = said or b"G"
-            else:
-                said_now = said
-            writer.write(said_now)
-            assert await closed(reader)
-            assert len(connections) == 0
-
-    run(scene())
+async def test_a_head_has_a_deadline(said, after):
+    async with serving(head_seconds=0.2) as (port, connections):
+        reader, writer = await connect(port)
+        if after == "a good request":
+            assert await answer(reader, writer) == b"xx"
+            # Without any byte of the next request, uvicorn's own timeout would end the connection.
+            said_now = said or b"G"
+        else:
+            said_now = said
+        writer.write(said_now)
+        assert await closed(reader)
+        assert len(connections) == 0
 
 
-def test_a_slow_head_is_as_late_as_none():
+async def test_a_slow_head_is_as_late_as_none():
     """Each byte arrives within the deadline, but the whole head does not."""
+    async with serving(head_seconds=0.3) as (port, _):
+        reader, writer = await connect(port)
 
-    async def scene():
-        async with serving(head_seconds=0.3) as (port, _):
-            reader, writer = await connect(port)
+        async def drip():
+            for _ in range(10_000):
+                writer.write(b"G")
+                await asyncio.sleep(0.05)
 
-            async def drip():
-                for _ in range(10_000):
-                    writer.write(b"G")
-                    await asyncio.sleep(0.05)
-
-            dripping = asyncio.ensure_future(drip())
-            assert await closed(reader)
-            dripping.cancel()
-
-    run(scene())
+        dripping = asyncio.ensure_future(drip())
+        assert await closed(reader)
+        dripping.cancel()
 
 
-def test_an_answer_may_take_its_time():
-    async def scene():
-        async with serving(head_seconds=0.3) as (port, _):
-            reader, writer = await connect(port)
-            writer.write(NEVER)
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(reader.read(), 0.6)
-
-    run(scene())
+async def test_an_answer_may_take_its_time():
+    async with serving(head_seconds=0.3) as (port, _):
+        reader, writer = await connect(port)
+        writer.write(NEVER)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(), 0.6)
 
 
-def test_a_client_that_never_reads_is_disconnected():
-    async def scene():
-        async with serving(write_seconds=0.2) as (port, connections):
-            with socket.socket() as raw:
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                raw.connect(("127.0.0.1", port))
-                raw.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
-                await happens(lambda: len(connections) == 1)
-                await happens(lambda: len(connections) == 0)
-
-    run(scene())
+async def test_a_client_that_never_reads_is_disconnected():
+    async with serving(write_seconds=0.2) as (port, connections):
+        with socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            raw.connect(("127.0.0.1", port))
+            raw.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+            await happens(lambda: len(connections) == 1)
+            await happens(lambda: len(connections) == 0)
 
 
-def test_a_client_that_reads_slowly_is_served():
+async def test_a_client_that_reads_slowly_is_served():
     """An answer may take many deadlines, if the client reads enough bytes within each of them."""
-
-    async def scene():
-        async with serving(write_seconds=1.0) as (port, _):
-            with socket.create_connection(("127.0.0.1", port)) as raw:
-                raw.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                taken, started_s = 0, time.monotonic()
-                while data := await asyncio.to_thread(raw.recv, 100_000):
-                    taken += len(data)
-                    await asyncio.sleep(0.008)
-            assert taken > LARGE
-            assert time.monotonic() - started_s > 1.0
-
-    run(scene())
+    async with serving(write_seconds=1.0) as (port, _):
+        with socket.create_connection(("127.0.0.1", port)) as raw:
+            raw.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            taken, started_s = 0, time.monotonic()
+            while data := await asyncio.to_thread(raw.recv, 100_000):
+                taken += len(data)
+                await asyncio.sleep(0.008)
+        assert taken > LARGE
+        assert time.monotonic() - started_s > 1.0
 
 
-def test_too_many_connections_close_those_of_the_client_with_most():
-    async def scene():
-        async with serving(most=10) as (port, connections):
-            honest = await connect(port)
-            assert await answer(*honest) == b"xx"
-            many = [await connect(port, "127.0.0.2") for _ in range(30)]
-            late = await connect(port)
-            assert await answer(*late) == b"xx"
-            assert await answer(*honest) == b"xx"
-            assert len(connections) == 10
-            gone = [reader for reader, _ in many if reader.at_eof() or reader.exception()]
-            assert len(gone) == 22
-
-    run(scene())
+async def test_too_many_connections_close_those_of_the_client_with_most():
+    async with serving(most=10) as (port, connections):
+        honest = await connect(port)
+        assert await answer(*honest) == b"xx"
+        many = [await connect(port, "127.0.0.2") for _ in range(30)]
+        late = await connect(port)
+        assert await answer(*late) == b"xx"
+        assert await answer(*honest) == b"xx"
+        assert len(connections) == 10
+        gone = [reader for reader, _ in many if reader.at_eof() or reader.exception()]
+        assert len(gone) == 22
 
 
-def test_connections_in_use_are_closed_only_to_admit_other_clients():
-    async def scene():
-        async with serving(most=5) as (port, connections):
-            many = [await connect(port, "127.0.0.2") for _ in range(5)]
-            for _, writer in many:
-                writer.write(NEVER)
-            await happens(lambda: len(WITHOUT_ANSWER) == 5)
-            # Another connection of this client is refused. One of another client takes the place of the oldest.
-            more = await connect(port, "127.0.0.2")
-            assert await closed(more[0])
-            assert not any(reader.at_eof() for reader, _ in many)
-            other = await connect(port)
-            assert await answer(*other) == b"xx"
-            assert await closed(many[0][0])
-            assert len(connections) == 5
-
-    run(scene())
+async def test_connections_in_use_are_closed_only_to_admit_other_clients():
+    async with serving(most=5) as (port, connections):
+        many = [await connect(port, "127.0.0.2") for _ in range(5)]
+        for _, writer in many:
+            writer.write(NEVER)
+        await happens(lambda: len(WITHOUT_ANSWER) == 5)
+        # Another connection of this client is refused. One of another client takes the place of the oldest.
+        more = await connect(port, "127.0.0.2")
+        assert await closed(more[0])
+        assert not any(reader.at_eof() for reader, _ in many)
+        other = await connect(port)
+        assert await answer(*other) == b"xx"
+        assert await closed(many[0][0])
+        assert len(connections) == 5
 
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -221,31 +194,24 @@ async def reading(scope, receive, send):
 
 
 @pytest.mark.parametrize(("chunk", "count"), [(b"1\r\nx\r\n", 3_000), (b"64\r\n" + b"x" * 100 + b"\r\n", 9_000)])
-def test_a_body_may_come_in_chunks(chunk, count):
-    async def scene():
-        async with serving(app=reading) as (port, _):
-            found = await answer(*await connect(port), CHUNKED + chunk * count + b"0\r\n\r\n")
-            assert int(found) == count * chunk.count(b"x")
-
-    run(scene())
+async def test_a_body_may_come_in_chunks(chunk, count):
+    async with serving(app=reading) as (port, _):
+        found = await answer(*await connect(port), CHUNKED + chunk * count + b"0\r\n\r\n")
+        assert int(found) == count * chunk.count(b"x")
 
 
 @pytest.mark.parametrize(
     "body", [b"1\r\nx\r\n" * 20_000, b"1\r\nx\r\nno number\r\n\r\n"], ids=["small chunks", "no chunk"]
 )
 @pytest.mark.parametrize("application", [app, reading], ids=["answered before", "read"])
-def test_a_body_that_cannot_be_read_ends_its_connection_without_an_error(body, application, caplog):
+async def test_a_body_that_cannot_be_read_ends_its_connection_without_an_error(body, application, caplog):
     """A second of the event loop went to 100,000 chunks of a byte, and two answers to one request were an error."""
-
-    async def scene():
-        async with serving(app=application) as (port, _):
-            reader, writer = await connect(port)
-            writer.write(CHUNKED + body)
-            with contextlib.suppress(ConnectionError):
-                heads = (await reader.read()).count(b"HTTP/1.1 ")
-                assert heads <= 1
-
-    run(scene())
+    async with serving(app=application) as (port, _):
+        reader, writer = await connect(port)
+        writer.write(CHUNKED + body)
+        with contextlib.suppress(ConnectionError):
+            heads = (await reader.read()).count(b"HTTP/1.1 ")
+            assert heads <= 1
     warned = [record.getMessage() for record in caplog.records if record.levelname != "INFO"]  # INFO: the answers.
     assert warned == ["Invalid HTTP request received."]
 
@@ -255,7 +221,7 @@ def test_a_body_that_cannot_be_read_ends_its_connection_without_an_error(body, a
     [(app, REQUEST * 10), (reading, CHUNKED + b"1\r\nx\r\n" * 300 + b"0\r\n\r\n")],
     ids=["requests behind each other", "small chunks"],
 )
-def test_many_connections_leave_turns_to_others(application, sent, monkeypatch):
+async def test_many_connections_leave_turns_to_others(application, sent, monkeypatch):
     """Much is sent on 100 connections of one client; another client's request is answered after little of it."""
     order, parsed = [], []
     next_event = connections._Requests.next_event
@@ -265,18 +231,15 @@ def test_many_connections_leave_turns_to_others(application, sent, monkeypatch):
         await application(scope, receive, send)
         order.append((scope["client"][0], len(parsed)))
 
-    async def scene():
-        checked = RequestChecks(answered, Settings(log_level="error"), lambda *_: None)
-        async with serving(300, app=checked) as (port, _):
-            other = await connect(port, "127.0.0.3")
-            writers = [(await connect(port, "127.0.0.2"))[1] for _ in range(100)]
-            for writer in writers:
-                writer.write(sent)
-            for _ in range(3):
-                await asyncio.sleep(0)
-            await answer(*other)
-            place = [client for client, _ in order].index("127.0.0.3")
-            assert place < 50
-            assert order[place][1] < 15_000  # of 31,000 events in small chunks
-
-    run(scene())
+    checked = RequestChecks(answered, Settings(log_level="error"), lambda *_: None)
+    async with serving(300, app=checked) as (port, _):
+        other = await connect(port, "127.0.0.3")
+        writers = [(await connect(port, "127.0.0.2"))[1] for _ in range(100)]
+        for writer in writers:
+            writer.write(sent)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await answer(*other)
+        place = [client for client, _ in order].index("127.0.0.3")
+        assert place < 50
+        assert order[place][1] < 15_000  # of 31,000 events in small chunks

@@ -8,7 +8,6 @@ import pytest
 
 from conftest import benchmark
 from joulecast.remote import wire
-from service_process import start
 
 RELU = {"kind": "relu", "input_shapes": [[32, 64]]}
 LINEAR = {"kind": "linear", "input_shapes": [[2, 3]], "attributes": {"out_features": 3}}
@@ -151,17 +150,13 @@ def test_a_large_body_is_read_as_a_small_one_is(service):
     assert service.ask("/v1/predict", b" " * 70_000, Content_Type="").status == 415
 
 
-def test_large_bodies_in_memory_are_limited(tmp_path):
-    running = start(tmp_path, "--max-bodies-bytes", "800000", "--no-extraction")
-    try:
-        spaces = b" " * 150_000
-        body = json.dumps({"operations": [RELU], "gpu": "A30"}).encode()
-        assert running.ask("/v1/predict", body + spaces).status == 200
-        refused = running.ask("/v1/predict", body + spaces + spaces)
-        assert (refused.status, refused.json["title"]) == (429, "too many large bodies are waiting")
-        assert "quarter" in refused.json["allowed"]
-        # Bodies that were answered or refused take no memory any more.
-        assert [running.ask("/v1/predict", body + spaces).status for _ in range(8)] == [200] * 8
-    finally:
-        running.process.kill()
-        running.process.wait()
+def test_large_bodies_in_memory_are_limited(started):
+    running = started("--max-bodies-bytes", "800000", "--no-extraction")
+    spaces = b" " * 150_000
+    body = json.dumps({"operations": [RELU], "gpu": "A30"}).encode()
+    assert running.ask("/v1/predict", body + spaces).status == 200
+    refused = running.ask("/v1/predict", body + spaces + spaces)
+    assert (refused.status, refused.json["title"]) == (429, "too many large bodies are waiting")
+    assert "quarter" in refused.json["allowed"]
+    # Bodies that were answered or refused take no memory any more.
+    assert [running.ask("/v1/predict", body + spaces).status for _ in range(8)] == [200] * 8

@@ -18,7 +18,6 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.zoo.catalogue import DEFAULT_PREDICTOR, entry_name
 from joulecast.zoo.places.sources import push
-from service_process import start
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from joulecast.service import Settings
@@ -26,21 +25,6 @@ from joulecast.service.server import listen, url_of
 
 RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}
 QUESTION = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"}
-
-
-@pytest.fixture
-def stopped():
-    """Ends services after a test, also after one that failed."""
-    running = []
-
-    def remember(service):
-        running.append(service)
-        return service
-
-    yield remember
-    for service in running:
-        service.process.kill()
-        service.process.wait()
 
 
 def test_strangers_are_refused(narrow):
@@ -75,11 +59,11 @@ def waiting(running, count):
     until(lambda: f"joulecast_waiting_requests {count}.0\n" in running.ask("/v1/metrics").text)
 
 
-def test_a_damaged_list_of_predictors_is_reported_and_does_not_stop_the_service(tmp_path, stopped):
+def test_a_damaged_list_of_predictors_is_reported_and_does_not_stop_the_service(tmp_path, started):
     names = tmp_path / "cache" / "zoo" / "names.json"
     names.parent.mkdir(parents=True)
     names.write_text("{")
-    running = stopped(start(tmp_path, "--no-extraction"))
+    running = started("--no-extraction")
     for path, question in (("/v1/ready", None), ("/v1/predict", QUESTION)):
         answer = running.ask(path, question)
         assert (answer.status, "names.json" in answer.json["detail"]) == (503, True)
@@ -89,8 +73,8 @@ def test_a_damaged_list_of_predictors_is_reported_and_does_not_stop_the_service(
     assert running.ask("/v1/ready").status == 200
 
 
-def test_later_damage_is_reported(tmp_path, stopped):
-    running = stopped(start(tmp_path, "--no-extraction"))
+def test_later_damage_is_reported(tmp_path, started):
+    running = started("--no-extraction")
     assert running.ask("/v1/ready").status == 200
     (tmp_path / "cache" / "zoo").mkdir(parents=True)
     (tmp_path / "cache" / "zoo" / "names.json").write_text("[]")
@@ -98,8 +82,8 @@ def test_later_damage_is_reported(tmp_path, stopped):
     assert running.ask("/v1/predict", QUESTION).status == 503
 
 
-def test_what_takes_too_long_is_refused_and_stopped(tmp_path, stopped):
-    running = stopped(start(tmp_path, "--max-seconds", "2", "--max-waiting", "1", "--no-extraction"))
+def test_what_takes_too_long_is_refused_and_stopped(started):
+    running = started("--max-seconds", "2", "--max-waiting", "1", "--no-extraction")
     waiting(running, 0)
     shapes = [[size, 3, 224, 224] for size in range(1, 2000)]  # would take half a minute
     requests = [{**QUESTION, "model": "densenet121", "input_shape": shape} for shape in shapes]
@@ -116,8 +100,8 @@ def test_what_takes_too_long_is_refused_and_stopped(tmp_path, stopped):
     assert running.ask("/v1/predict", {"operations": [RELU], "gpu": "A30"}).status == 200
 
 
-def test_the_largest_sweep_is_stopped_in_time(tmp_path, stopped):
-    running = stopped(start(tmp_path, "--max-seconds", "0.5", "--no-extraction"))  # it would take 1.5 s on a quiet core
+def test_the_largest_sweep_is_stopped_in_time(started):
+    running = started("--max-seconds", "0.5", "--no-extraction")  # it would take 1.5 s on a quiet core
     many = {"operations": [{"kind": "relu", "input_shapes": [[1, n]]} for n in range(1, 5001)], "gpus": ["A30"]}
     clocks = [900 + 0.25 * n for n in range(1000)]
     assert running.ask("/v1/sweep", {**many, "clocks_mhz": clocks}).status == 408
@@ -235,8 +219,8 @@ def test_counts_and_logs(service):
     assert "evil" not in service.log.read_text()
 
 
-def test_running_questions_are_answered_before_it_stops(tmp_path, stopped):
-    running = stopped(start(tmp_path, "--drain-seconds", "300"))
+def test_running_questions_are_answered_before_it_stops(started):
+    running = started("--drain-seconds", "300")
     question = {"model": "resnet18", "input_shape": [1, 3, 224, 224], "precision": ["fp32", "fp16", "bf16"]}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         asked = pool.submit(running.ask, "/v1/sweep", question)
@@ -246,8 +230,8 @@ def test_running_questions_are_answered_before_it_stops(tmp_path, stopped):
     assert running.process.wait(timeout=300) in (0, -signal.SIGTERM)
 
 
-def test_starts_again_after_it_was_killed_under_load(tmp_path, stopped):
-    running = stopped(start(tmp_path))
+def test_starts_again_after_it_was_killed_under_load(tmp_path, started):
+    running = started()
     stop = threading.Event()
 
     def load(place: int) -> None:
@@ -277,16 +261,16 @@ def test_starts_again_after_it_was_killed_under_load(tmp_path, stopped):
     assert len(files) >= 4
     for file in files:
         Network.from_dict(json.loads(file.read_text())["network"])
-    again = stopped(start(tmp_path))
+    again = started()
     assert again.ask("/v1/predict", {**QUESTION, "model": "plain_bert_base", "input_shape": [1, 8]}).status == 200
     assert again.stop() in (0, -signal.SIGTERM)
 
 
-def test_a_promoted_predictor_answers_from_then_on(small_entry, tmp_path, stopped):
+def test_a_promoted_predictor_answers_from_then_on(small_entry, tmp_path, started):
     source = tmp_path / "source"
     source.mkdir()
     options = ["--follow", str(source), "--follow-seconds", "0.5"]
-    running = stopped(start(tmp_path, *options))
+    running = started(*options)
     question = {"operations": [RELU], "gpu": "A30"}
     before = running.ask("/v1/predict", question)
     generation = running.ask("/v1/version").json["generation"]

@@ -12,7 +12,6 @@ from waiting import until
 from joulecast.hardware import find_gpu
 from joulecast.zoo.catalogue import DEFAULT_PREDICTOR, entry_name
 from joulecast.zoo.places.sources import push
-from service_process import start
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from uvicorn import Config
@@ -38,30 +37,26 @@ def reloads(running):
     return dict(re.findall(r'joulecast_reloads_total{process="(\d+)"} (\d+)\.0', text))
 
 
-def test_two_processes_share_a_port_and_are_replaced(small_entry, tmp_path):
+def test_two_processes_share_a_port_and_are_replaced(small_entry, tmp_path, started):
     source = tmp_path / "source"
     source.mkdir()
     options = ["--workers", "2", "--no-extraction", "--follow", str(source), "--follow-seconds", "1"]
-    running = start(tmp_path, *options)
-    try:
-        ready = set()
-        until(lambda: ready.add(process_of(running)) or len(ready - {None}) == 2)
-        first, second = ready - {None}
-        assert running.process.pid not in ready
+    running = started(*options)
+    ready = set()
+    until(lambda: ready.add(process_of(running)) or len(ready - {None}) == 2)
+    first, second = ready - {None}
+    assert running.process.pid not in ready
 
-        # The parent process pulls the predictor that is followed, and both workers notice it.
-        push(small_entry, entry_name(find_gpu("A30"), DEFAULT_PREDICTOR, "inference"), str(source))
-        until(lambda: reloads(running) == {str(first): "1", str(second): "1"})
+    # The parent process pulls the predictor that is followed, and both workers notice it.
+    push(small_entry, entry_name(find_gpu("A30"), DEFAULT_PREDICTOR, "inference"), str(source))
+    until(lambda: reloads(running) == {str(first): "1", str(second): "1"})
 
-        os.kill(first, signal.SIGKILL)
-        until(lambda: ready.add(process_of(running)) or len(ready - {None}) == 3)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: ready.add(process_of(running)) or len(ready - {None}) == 3)
 
-        # Without the parent process the workers end, and the port is free again.
-        running.process.kill()
-        until(lambda: not is_open(running.port))
-    finally:
-        running.process.kill()
-        running.process.wait()
+    # Without the parent process the workers end, and the port is free again.
+    running.process.kill()
+    until(lambda: not is_open(running.port))
 
 
 def test_the_end_of_a_process_is_noticed_at_once():

@@ -15,7 +15,6 @@ from waiting import until
 
 from conftest import benchmark
 from joulecast.errors import InputError, UnknownNameError
-from service_process import start
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from joulecast.extraction.isolation import IsolatedExtraction
@@ -81,7 +80,7 @@ def test_a_tree_has_bounds(service):
         assert service.ask("/v1/predict", {"operations": operations, "gpu": "A30"}).status == 200
 
 
-def test_a_refusal_keeps_nothing_of_its_question():
+async def test_a_refusal_keeps_nothing_of_its_question():
     """Exceptions and frames refer to each other, so that the question would stay until all garbage is collected."""
     kept = []
 
@@ -93,40 +92,33 @@ def test_a_refusal_keeps_nothing_of_its_question():
         except ValueError as error:
             raise InputError("no") from error
 
-    async def scene():
-        gc.disable()
-        try:
-            with pytest.raises(InputError):
-                await Workers(1, 10).run(refused, seconds=60)
-            assert kept[0]() is None
-        finally:
-            gc.enable()
-
-    asyncio.run(scene())
+    gc.disable()
+    try:
+        with pytest.raises(InputError):
+            await Workers(1, 10).run(refused, seconds=60)
+        assert kept[0]() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is given back on Linux")
-def test_what_was_computed_is_kept_while_others_ask_and_dropped_when_nobody_does(monkeypatch):
+async def test_what_was_computed_is_kept_while_others_ask_and_dropped_when_nobody_does(monkeypatch):
     """It was dropped every few seconds of a busy service, which had to prepare all networks anew: 0.3 s of waiting."""
     looks = []
     resident = application.resident_bytes
     monkeypatch.setattr(application, "_TIDY_SECONDS", 0.0)
     monkeypatch.setattr(application, "_TIDY_BYTES", -(10**12))  # as if memory had grown
     monkeypatch.setattr(application, "resident_bytes", lambda: looks.append(0) or resident())
-
-    async def scene():
-        app = application.create_app()
-        finished = app.state.cache.finished
-        finished.put(b"key", "answer", 10)
-        tidying = asyncio.ensure_future(application._tidy(app))
-        while len(looks) < 50:
-            assert finished.get(b"key") == "answer"
-            await asyncio.sleep(0)
-        while len(finished):
-            await asyncio.sleep(0)
-        tidying.cancel()
-
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    app = application.create_app()
+    finished = app.state.cache.finished
+    finished.put(b"key", "answer", 10)
+    tidying = asyncio.ensure_future(application._tidy(app))
+    while len(looks) < 50:
+        assert finished.get(b"key") == "answer"
+        await asyncio.sleep(0)
+    while len(finished):
+        await asyncio.sleep(0)
+    tidying.cancel()
 
 
 class Parts:
@@ -142,81 +134,63 @@ class Parts:
         self.order.append(self.name)
 
 
-def test_a_long_question_pauses_for_others():
+async def test_a_long_question_pauses_for_others():
     """Also where as many long questions as there are threads have begun before."""
     order = []
-
-    async def scene():
-        workers = Workers(1, 100)
-        long = asyncio.ensure_future(workers.run(Parts(order, "long", 60), seconds=600, client="greedy"))
-        while not workers._begun:
-            await asyncio.sleep(0)
-        short = [workers.run(Parts(order, "short", 1), seconds=600, client=f"honest {n}") for n in range(5)]
-        await asyncio.gather(*short, long)
-        assert (workers.waiting, workers._free, workers._begun.total()) == (0, 1, 0)
-
-    asyncio.run(scene())
+    workers = Workers(1, 100)
+    long = asyncio.ensure_future(workers.run(Parts(order, "long", 60), seconds=600, client="greedy"))
+    while not workers._begun:
+        await asyncio.sleep(0)
+    short = [workers.run(Parts(order, "short", 1), seconds=600, client=f"honest {n}") for n in range(5)]
+    await asyncio.gather(*short, long)
+    assert (workers.waiting, workers._free, workers._begun.total()) == (0, 1, 0)
     assert order == ["short"] * 5 + ["long"]
 
 
 @pytest.mark.parametrize("others", [0, 3])
-def test_a_question_stops_when_its_client_leaves(others):
+async def test_a_question_stops_when_its_client_leaves(others):
     """While it is computed, and while it pauses for others."""
-    order, long = [], None
-
-    async def scene():
-        nonlocal long
-        workers, long, gone = Workers(1, 100), Parts(order, "long", 10**9), asyncio.Event()
-        task = asyncio.ensure_future(workers.run(long, seconds=600, client="greedy", left=gone.wait()))
-        short = [
-            asyncio.ensure_future(workers.run(Parts(order, "short", 10), seconds=600, client=f"honest {n}"))
-            for n in range(others)
-        ]
-        while not long.done:
-            await asyncio.sleep(0.01)
-        gone.set()
-        await asyncio.gather(task, *short, return_exceptions=True)
-        while workers.waiting:
-            await asyncio.sleep(0.01)
-        assert (workers._free, workers._begun.total()) == (1, 0)
-
-    asyncio.run(scene())
+    order, workers, gone = [], Workers(1, 100), asyncio.Event()
+    long = Parts(order, "long", 10**9)
+    task = asyncio.ensure_future(workers.run(long, seconds=600, client="greedy", left=gone.wait()))
+    short = [
+        asyncio.ensure_future(workers.run(Parts(order, "short", 10), seconds=600, client=f"honest {n}"))
+        for n in range(others)
+    ]
+    while not long.done:
+        await asyncio.sleep(0.01)
+    gone.set()
+    await asyncio.gather(task, *short, return_exceptions=True)
+    while workers.waiting:
+        await asyncio.sleep(0.01)
+    assert (workers._free, workers._begun.total()) == (1, 0)
     assert order == ["short"] * others
     assert long.done < 10**9
 
 
-def test_few_questions_are_begun_at_a_time():
+async def test_few_questions_are_begun_at_a_time():
     """Each that pauses keeps what it has computed in memory."""
-    most = 0
-
-    async def scene():
-        nonlocal most
-        workers = Workers(2, 100)
-        tasks = [asyncio.ensure_future(workers.run(Parts([], "", 20), seconds=600, client=f"{n}")) for n in range(24)]
-        while not all(task.done() for task in tasks):
-            most = max(most, workers._begun.total())
-            await asyncio.sleep(0.001)
-        await asyncio.gather(*tasks)
-
-    asyncio.run(scene())
+    most, workers = 0, Workers(2, 100)
+    tasks = [asyncio.ensure_future(workers.run(Parts([], "", 20), seconds=600, client=f"{n}")) for n in range(24)]
+    while not all(task.done() for task in tasks):
+        most = max(most, workers._begun.total())
+        await asyncio.sleep(0.001)
+    await asyncio.gather(*tasks)
     assert 2 < most <= 16
 
 
-def test_closing_ends_what_pauses():
+async def test_closing_ends_what_pauses():
     others = set(threading.enumerate())
-
-    async def scene():
-        workers = Workers(1, 100)
-        tasks = [asyncio.ensure_future(workers.run(Parts([], "", 10**9), seconds=600, client=f"{n}")) for n in range(3)]
-        while workers._begun.total() < 3:
-            await asyncio.sleep(0.01)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        workers.close()
-
-    asyncio.run(scene())
-    until(lambda: not set(threading.enumerate()) - others)
+    workers = Workers(1, 100)
+    tasks = [asyncio.ensure_future(workers.run(Parts([], "", 10**9), seconds=600, client=f"{n}")) for n in range(3)]
+    while workers._begun.total() < 3:
+        await asyncio.sleep(0.01)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    workers.close()
+    while set(threading.enumerate()) - others:
+        await asyncio.sleep(0.01)
 
 
 def test_what_pauses_ends_with_the_loop_that_would_wake_it():
@@ -266,14 +240,10 @@ def client_in_log(running):
     return next(line for line in running.lines() if line.get("request_id") == "forwarded")["client"]
 
 
-def test_forwarded_headers_count_only_from_configured_proxies(tmp_path, narrow):
+def test_forwarded_headers_count_only_from_configured_proxies(started, narrow):
     assert client_in_log(narrow) == "127.0.0.1"  # although uvicorn's own variable trusts everybody: conftest.py
-    running = start(tmp_path, "--no-extraction", "--proxy", "127.0.0.0/8")
-    try:
-        assert client_in_log(running) == "203.0.113.7"
-    finally:
-        running.process.kill()
-        running.process.wait()
+    running = started("--no-extraction", "--proxy", "127.0.0.0/8")
+    assert client_in_log(running) == "203.0.113.7"
 
 
 needs_torch = pytest.mark.skipif(find_spec("torchvision") is None, reason="needs joulecast[torch]")
@@ -298,18 +268,14 @@ def test_names_that_nobody_has_are_refused_without_tracing():
 
 
 @needs_torch
-def test_models_to_trace_have_a_queue_of_their_own(tmp_path):
-    running = start(tmp_path, "--max-tracing", "1")
+def test_models_to_trace_have_a_queue_of_their_own(started):
+    running = started("--max-tracing", "1")
     known = {"model": "resnet18", "input_shape": [1, 3, 64, 64], "gpu": "A30"}
     traced = {**known, "model": "plain_bert_base"}
-    try:
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            asked = [pool.submit(running.ask, "/v1/predict", {**traced, "input_shape": [n, 8]}) for n in range(1, 5)]
-            assert running.ask("/v1/predict", known).status == 200
-            answers = [each.result() for each in asked]
-    finally:
-        running.process.kill()
-        running.process.wait()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asked = [pool.submit(running.ask, "/v1/predict", {**traced, "input_shape": [n, 8]}) for n in range(1, 5)]
+        assert running.ask("/v1/predict", known).status == 200
+        answers = [each.result() for each in asked]
     refused = [answer for answer in answers if answer.status == 429]
     assert refused
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)

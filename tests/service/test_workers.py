@@ -44,108 +44,90 @@ def asked(workers, call, client, **more):
     return asyncio.ensure_future(workers.run(call, seconds=60, client=client, **more))
 
 
-def test_clients_take_turns(held):
-    async def scene():
-        workers = Workers(1, 100)
-        tasks = [await busy(workers, held)]
-        tasks += [asked(workers, held.note(f"greedy {i}"), "greedy") for i in range(5)]
-        tasks += [asked(workers, held.note(f"honest {i}"), "honest") for i in range(2)]
-        await asyncio.sleep(0)
-        held.let_go.set()
-        await asyncio.gather(*tasks)
-        assert workers.waiting == 0
-
-    asyncio.run(scene())
+async def test_clients_take_turns(held):
+    workers = Workers(1, 100)
+    tasks = [await busy(workers, held)]
+    tasks += [asked(workers, held.note(f"greedy {i}"), "greedy") for i in range(5)]
+    tasks += [asked(workers, held.note(f"honest {i}"), "honest") for i in range(2)]
+    await asyncio.sleep(0)
+    held.let_go.set()
+    await asyncio.gather(*tasks)
+    assert workers.waiting == 0
     assert held.order[:4] == ["greedy 0", "honest 0", "greedy 1", "honest 1"]
     assert len(held.order) == 7
 
 
-def test_long_questions_wait_for_short_ones(held):
+async def test_long_questions_wait_for_short_ones(held):
     def burn():
         until_s = time.thread_time() + 0.02
         while time.thread_time() < until_s:
             pass
         held.order.append("long")
 
-    async def scene():
-        workers = Workers(1, 100)
-        tasks = [await busy(workers, held)]
-        tasks += [asked(workers, burn, "greedy") for _ in range(3)]
-        tasks += [asked(workers, held.note("short"), "honest") for _ in range(10)]
-        await asyncio.sleep(0)
-        held.let_go.set()
-        await asyncio.gather(*tasks)
-
-    asyncio.run(scene())
+    workers = Workers(1, 100)
+    tasks = [await busy(workers, held)]
+    tasks += [asked(workers, burn, "greedy") for _ in range(3)]
+    tasks += [asked(workers, held.note("short"), "honest") for _ in range(10)]
+    await asyncio.sleep(0)
+    held.let_go.set()
+    await asyncio.gather(*tasks)
     assert held.order == ["long", *["short"] * 10, "long", "long"]
 
 
-def test_the_longest_queue_gives_way(held):
-    async def scene():
-        workers = Workers(1, 6)
-        tasks = [await busy(workers, held)]
-        greedy = [asked(workers, held.note(f"greedy {i}"), "greedy") for i in range(5)]
-        await asyncio.sleep(0)
-        more = asked(workers, held.note("greedy too many"), "greedy")
-        honest = [asked(workers, held.note(f"honest {i}"), "honest") for i in range(2)]
-        await asyncio.sleep(0)
-        held.let_go.set()
-        results = await asyncio.gather(*tasks, *greedy, more, *honest, return_exceptions=True)
-        refused = [isinstance(result, RefusalError) and result.status == 429 for result in results]
-        assert refused == [False, False, False, False, True, True, True, False, False]
-        assert workers.waiting == 0
-
-    asyncio.run(scene())
+async def test_the_longest_queue_gives_way(held):
+    workers = Workers(1, 6)
+    tasks = [await busy(workers, held)]
+    greedy = [asked(workers, held.note(f"greedy {i}"), "greedy") for i in range(5)]
+    await asyncio.sleep(0)
+    more = asked(workers, held.note("greedy too many"), "greedy")
+    honest = [asked(workers, held.note(f"honest {i}"), "honest") for i in range(2)]
+    await asyncio.sleep(0)
+    held.let_go.set()
+    results = await asyncio.gather(*tasks, *greedy, more, *honest, return_exceptions=True)
+    refused = [isinstance(result, RefusalError) and result.status == 429 for result in results]
+    assert refused == [False, False, False, False, True, True, True, False, False]
+    assert workers.waiting == 0
     assert held.order.count("honest 0") == held.order.count("honest 1") == 1
 
 
-def test_a_client_that_disconnects_leaves_the_queue(held):
-    async def scene():
-        workers, stopped = Workers(1, 100), []
-        running = await busy(workers, held)
-        gone = asyncio.Event()
-        waits = asked(workers, held.note("nobody waits for it"), "other", left=gone.wait())
-        await asyncio.sleep(0)
-        assert workers.waiting == 2
-        gone.set()
-        with pytest.raises(RefusalError, match="disconnected"):
-            await waits
-        assert workers.waiting == 1
-        held.let_go.set()
-        await running
-        held.begun.clear()
-        held.let_go.clear()
-        # A question that is being computed is told to stop.
-        computed = asked(workers, held.hold, "other", left=gone.wait(), stop=lambda: stopped.append(1))
-        with pytest.raises(RefusalError, match="disconnected"):
-            await computed
-        assert stopped == [1]
-        held.let_go.set()
-
-    asyncio.run(scene())
+async def test_a_client_that_disconnects_leaves_the_queue(held):
+    workers, stopped = Workers(1, 100), []
+    running = await busy(workers, held)
+    gone = asyncio.Event()
+    waits = asked(workers, held.note("nobody waits for it"), "other", left=gone.wait())
+    await asyncio.sleep(0)
+    assert workers.waiting == 2
+    gone.set()
+    with pytest.raises(RefusalError, match="disconnected"):
+        await waits
+    assert workers.waiting == 1
+    held.let_go.set()
+    await running
+    held.begun.clear()
+    held.let_go.clear()
+    # A question that is being computed is told to stop.
+    computed = asked(workers, held.hold, "other", left=gone.wait(), stop=lambda: stopped.append(1))
+    with pytest.raises(RefusalError, match="disconnected"):
+        await computed
+    assert stopped == [1]
+    held.let_go.set()
     assert held.order == []
 
 
-def test_deadlines_cover_waiting(held):
-    async def scene():
-        workers = Workers(1, 100)
-        running = await busy(workers, held)
-        with pytest.raises(RefusalError, match="too long"):
-            await workers.run(held.note("too late"), seconds=0.01, client="other")
-        assert workers.waiting == 1
-        held.let_go.set()
-        await running
-
-    asyncio.run(scene())
+async def test_deadlines_cover_waiting(held):
+    workers = Workers(1, 100)
+    running = await busy(workers, held)
+    with pytest.raises(RefusalError, match="too long"):
+        await workers.run(held.note("too late"), seconds=0.01, client="other")
+    assert workers.waiting == 1
+    held.let_go.set()
+    await running
     assert held.order == []
 
 
-def test_errors_and_results_come_back():
-    async def scene():
-        workers = Workers(2, 100)
-        assert await workers.run(lambda: 7, seconds=60) == 7
-        with pytest.raises(ZeroDivisionError):
-            await workers.run(lambda: 1 // 0, seconds=60)
-        assert workers.waiting == 0
-
-    asyncio.run(scene())
+async def test_errors_and_results_come_back():
+    workers = Workers(2, 100)
+    assert await workers.run(lambda: 7, seconds=60) == 7
+    with pytest.raises(ZeroDivisionError):
+        await workers.run(lambda: 1 // 0, seconds=60)
+    assert workers.waiting == 0

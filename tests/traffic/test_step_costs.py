@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from joulecast.generation.generate import server_of
-from joulecast.generation.lengths import Lengths
-from joulecast.generation.serving import Steps
+from joulecast.generation.serving import Lengths, Steps
 from joulecast.generation.steps import StepTokens
 from joulecast.traffic.step_costs import PredictedSteps
 

@@ -13,15 +13,12 @@ from typing import Any
 
 from ...operations.network import Network
 from .autoencoders import Autoencoder, Decoder
-from .deep_compression import DeepCompression
-from .denoisers import CrossDiT, Denoiser, JointDiT
-from .encoders import TextEncoder
-from .joint_video_denoiser import JointVideoDiT
-from .linear_denoiser import LinearDiT
+from .denoisers import CrossDiT, Denoiser, JointDiT, TextEncoder
+from .linear_denoiser import DeepCompression, LinearDiT
 from .sequence_parallel import ONE_GPU, Split
 from .unet import UNet
 from .video_decoder import CausalDecoder, ConditionedDecoder, GroupedDecoder
-from .video_denoiser import VideoDiT
+from .video_denoiser import JointVideoDiT, VideoDiT
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def corrected(
         clock_mhz: The graphics clock that they were asked for.
         in_loops: Whether they are loops on the board, with its host and at its clock. Inside a network, host times stay
             those of the reference host, and watts those of the clock: the network's host has the factor, and its clock
-            is limited (networks/network_predictor.py, Execution.most_clock_mhz).
+            is limited (networks/prepared.py, Execution.most_clock_mhz).
     """
     work, cap_w = found.work, found.power_range_w[1]
     if work is None:
@@ -179,8 +179,7 @@ class CalibratedPredictor(WrappedPredictor):
 def calibrated(own: PredictsOperations, profile: BoardProfile) -> CalibratedPredictor:
     """A predictor corrected by a profile; see `CalibratedPredictor` for the arguments.
 
-    Raises:
-        InputError: The profile is of another GPU.
+    Raises InputError: the profile is of another GPU.
     """
     profile.check_gpu(own.gpu.name)
     # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).

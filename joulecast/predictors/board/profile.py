@@ -130,11 +130,7 @@ class BoardProfile:
             yield f"the calibration corrects {meant}: how well its factors hold for {predictor} was not measured"
 
     def check_gpu(self, name: str) -> None:
-        """Refuse the name of another GPU than the one that was measured.
-
-        Raises:
-            InputError: It is another GPU.
-        """
+        """Refuse the name of another GPU than the one that was measured. Raises InputError: it is another GPU."""
         if name != self.gpu:
             raise InputError(
                 "this calibration is of another GPU",
@@ -162,11 +158,7 @@ class BoardProfile:
         }
 
     def write(self, path: Path) -> None:
-        """Write the profile to a file, which `find_profile` reads.
-
-        Raises:
-            InputError: The file cannot be written.
-        """
+        """Write the profile to a file, which `find_profile` reads. Raises InputError: the file cannot be written."""
         try:
             with whole_file(path) as unfinished:
                 unfinished.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
@@ -186,8 +178,7 @@ Calibrated: TypeAlias = "str | Path | Mapping[str, Any] | BoardProfile"
 def find_profile(wanted: Calibrated | None) -> BoardProfile | None:
     """Find the calibration that a user gives.
 
-    Raises:
-        InputError: It is no calibration, has another version, or was changed since it was made.
+    Raises InputError: it is no calibration, has another version, or was changed since it was made.
     """
     if wanted is None or isinstance(wanted, BoardProfile):
         return wanted
@@ -207,8 +198,7 @@ def find_profile(wanted: Calibrated | None) -> BoardProfile | None:
 def profile_among(wanted: Calibrated | None, gpus: Iterable[str]) -> BoardProfile | None:
     """Find the calibration for a comparison of GPUs, in which it holds for its own GPU.
 
-    Raises:
-        InputError: It is no calibration, see `find_profile`, or of none of the GPUs.
+    Raises InputError: it is no calibration, see `find_profile`, or of none of the GPUs.
     """
     profile, names = find_profile(wanted), list(gpus)
     if profile is not None and names and profile.gpu not in names:
@@ -219,8 +209,7 @@ def profile_among(wanted: Calibrated | None, gpus: Iterable[str]) -> BoardProfil
 def profiles_in(folder: str | Path) -> dict[str, BoardProfile]:
     """The calibrations in a folder, by the names of their files without .json.
 
-    Raises:
-        InputError: There is no such folder, it has no calibration, or a JSON file in it is none.
+    Raises InputError: there is no such folder, it has no calibration, or a JSON file in it is none.
     """
     found = {path.stem: find_profile(path) for path in sorted(Path(folder).glob("*.json"))}
     if not found:
@@ -267,8 +256,7 @@ def _read(value: Any, where: str) -> BoardProfile:
 def _checked(value: Mapping[str, Any]) -> BoardProfile:
     """The profile of checked values: every number within its range.
 
-    Raises:
-        KeyError, TypeError, ValueError, AttributeError, InputError: A value is something else.
+    Raises KeyError, TypeError, ValueError, AttributeError, InputError: a value is something else.
     """
     factors = {
         _one_of(name, PARTS): number(factor, _LEAST_FACTOR, _MOST_FACTOR)

@@ -22,7 +22,7 @@ from ...hardware.host import USUAL
 from ...operations.network import Network
 from ...rendering.answers import Plain
 from ..formats.numbers import number
-from ..intervals.network_spread import NetworkSpread
+from ..intervals.network_calibration import NetworkSpread
 from ..networks.composition import counts_of
 from ..networks.execution import EAGER, EXECUTIONS, Execution
 from ..networks.memory import memory_need

@@ -29,33 +29,22 @@ from ..model.boosted_residual import BoostedResidual
 from ..model.fit_boosted import inputs_and_targets
 from ..model.predictor import AnyGpuPredictor
 from ..networks.composition import HostModel, counts_of, plain_sum
-from ..networks.network_predictor import NetworkPredictor
 from ..networks.parts import as_parts
+from ..networks.prepared import NetworkPredictor
 from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
 from ..recipes import Recipe
 from ..regressors.fitted_trees import FittedTrees
 from .calibrating import MOST_ERRORS
 from .errors import Known, NetworkError, network_log_errors
-from .left_out import Held, each_left_out
+from .left_out import TEXTS, Held, each_left_out
 
-SPLITS = (
-    "Operations: k-fold cross-validation, in which an operation is in the same fold on all GPUs, in both modes and in "
-    "all precisions; and each GPU left out together with all GPUs of the same chip. Networks: the residual model of "
-    "operations is trained without any GPU of this chip. Energies, host cost and corrections are fitted either without "
-    "any network of this chip (nothing known of the chip), or with its networks of other names (networks known of the "
-    "chip), but never with a network of the same name."
-)
+SPLITS, QUICKLY = TEXTS["any GPU"], TEXTS["quick"]
 
 _MANY_ROWS = 20_000  # From this number of rows on, a fit takes longer than starting a process for it.
 
 ALL = "all GPUs"
 """Name in place of a GPU for errors over all GPUs. The kind and mode are then "all"."""
-
-QUICKLY = (
-    "Quick validation: only the first fold, and only the chips whose networks were measured. For this validation, a "
-    "transformer was fitted with a third of its passes over the data."
-)
 
 
 @dataclass(frozen=True)

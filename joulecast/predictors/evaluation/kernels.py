@@ -22,14 +22,9 @@ from ..model.fit_power import Readings, fit_power
 from ..model.learned import LEAST_S, OneModel
 from ..model.parts import Parts
 from ..recipes import KernelRecipe
-from .left_out import Held, each_left_out
+from .left_out import TEXTS, Held, each_left_out
 
-SPLITS = (
-    "Measured: a fraction of the sizes is left out on all GPUs; for linear layers, a size is a pair of output and "
-    "input features. Same generation: one GPU is left out, and others of its compute capability are not. Other "
-    "generations: all GPUs of a compute capability are left out, also of the constants of physics; how far the trees "
-    "over all GPUs are trusted there is chosen with these errors, one number for each part."
-)
+SPLITS = TEXTS["kernels"]
 _LEFT_OUT_ROWS = 2_500  # Most rows of each part and GPU that are left out, or learned from if whole GPUs are left out.
 _TRUSTS = np.linspace(0.0, 1.0, 6)
 _MOST_ERRORS = 400  # Most errors that an entry stores for the intervals of a part.

@@ -6,9 +6,11 @@ the chip of its GPU. What has one value is left out of training and then predict
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from itertools import compress
 from statistics import median
 from typing import Any, Literal, TypeVar
@@ -41,6 +43,9 @@ from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
 from ..recipes import Recipe
 from .errors import NetworkError, OperationErrors
+
+TEXTS: Mapping[str, str] = tomllib.loads(files(__package__).joinpath("splits.toml").read_text(encoding="utf-8"))
+"""Evaluation -> what is left out in it, for cards and reports."""
 
 Found = TypeVar("Found")
 Held = NDArray[np.bool_]

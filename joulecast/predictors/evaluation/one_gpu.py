@@ -31,15 +31,9 @@ from ..recipes import Recipe
 from .calibrating import calibrate, fit_networks
 from .coverage import Coverage, network_coverage, operation_coverage
 from .errors import NetworkError, OperationErrors, network_summary
-from .left_out import Held, NetworksLeftOut, cross_validate, each_left_out, leave_kinds_out, leave_networks_out
+from .left_out import TEXTS, Held, NetworksLeftOut, cross_validate, each_left_out, leave_kinds_out, leave_networks_out
 
-SPLITS = (
-    "Operations: k-fold cross-validation within one campaign, with training on this campaign only. An operation is in "
-    "the same fold with all its repeats, in both modes and all precisions. Networks: each name, and each family of "
-    "names (all ResNets with their wide and grouped variants, all Swins, ...), is left out in all its shapes and "
-    "precisions. Every operation that no other measured network has is left out as well, in both modes and all "
-    "precisions, and the host cost is fitted without these networks."
-)
+SPLITS, CPU_SPLITS = TEXTS["one GPU"], TEXTS["CPU"]
 
 
 FOLDS = "folds over all campaigns"
@@ -143,14 +137,6 @@ def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[Netw
         held_out={split: errors for split, errors in splits.items() if errors is not None},
         seed=recipe.seed,
     )
-
-
-CPU_SPLITS = (
-    "Operations: k-fold cross-validation; an operation is in the same fold in both modes and all precisions. Networks: "
-    "each name is left out in all its shapes, together with every operation that no other measured network has, and "
-    "the constants by which operations add up are fitted without it. Of repeated measurements the quickest counts, "
-    "because other programs can only make them longer."
-)
 
 
 def validate_cpu(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import mean, median
 
 from .any_gpu import ALL, AnyGpuValidation
-from .errors import NetworkError
+from .errors import NetworkError, network_summary
 from .one_gpu import Validation
 
 
@@ -70,8 +69,7 @@ def any_gpu_scores(validation: AnyGpuValidation) -> Iterator[Score]:
 
 
 def _of_networks(where: str, split: str, errors: Sequence[NetworkError], *, with_power: bool = False) -> Score:
-    times = [abs(e.error("time")) for e in errors]
-    energies = [abs(e.error("energy")) for e in errors if e.measurement.energy_j is not None]
-    powers = [abs(e.error("power")) for e in errors] if with_power else []
-    energy_mean, power_mean = (mean(known) if known else None for known in (energies, powers))
-    return Score(where, split, len(times), median(times), mean(times), energy_mean, power_mean)
+    s = network_summary(errors)
+    power_mean = s.get("power_error_mean") if with_power else None
+    times = s["time_error_median"], s["time_error_mean"]
+    return Score(where, split, len(errors), *times, s.get("energy_error_mean"), power_mean)

@@ -46,8 +46,7 @@ def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]
 def arrays_from_bytes(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """Read what `arrays_to_bytes` wrote: arrays that cannot be written to, and texts.
 
-    Raises:
-        ZooError: The bytes are damaged, or an array has a type that is not supported.
+    Raises ZooError: the bytes are damaged, or an array has a type that is not supported.
     """
     try:
         return _read(memoryview(data))

@@ -17,8 +17,7 @@ _MOST_TEXT = 200
 def numbers(values: Mapping[str, Any]) -> dict[str, float]:
     """Check that all values of a mapping from a file are finite numbers, and return name -> float.
 
-    Raises:
-        TypeError: A value is not a finite number.
+    Raises TypeError: a value is not a finite number.
     """
     return {str(name): number(value) for name, value in values.items()}
 
@@ -26,8 +25,7 @@ def numbers(values: Mapping[str, Any]) -> dict[str, float]:
 def number_array(values: Any, dimensions: int = 1) -> NDArray[np.float64]:
     """An array of finite numbers, from nested lists or from a text of numbers separated by spaces.
 
-    Raises:
-        TypeError, ValueError: A value is not a finite number, or the number of dimensions is another.
+    Raises TypeError, ValueError: a value is not a finite number, or the number of dimensions is another.
     """
     found = np.array(values.split() if isinstance(values, str) else values, dtype=float)
     if found.ndim != dimensions or not np.isfinite(found).all():
@@ -38,8 +36,7 @@ def number_array(values: Any, dimensions: int = 1) -> NDArray[np.float64]:
 def sorted_errors(values: Any) -> NDArray[np.float64]:
     """Absolute errors from a file, in ascending order; there may be none.
 
-    Raises:
-        TypeError, ValueError: They are not numbers, not ascending, or negative.
+    Raises TypeError, ValueError: they are not numbers, not ascending, or negative.
     """
     found = number_array(values)
     if len(found) and (found[0] < 0 or np.any(np.diff(found) < 0)):

@@ -29,8 +29,7 @@ _SWITCH = "ORT_DISABLE_TELEMETRY"
 def session(model: bytes, what: str, allowed: str, hint: str) -> Any:
     """ONNX Runtime for a model, in one thread: starting more takes longer than they save for tens of operations.
 
-    Raises:
-        ZooError: ONNX Runtime cannot load it.
+    Raises ZooError: ONNX Runtime cannot load it.
     """
     # Imported here, because measurements are collected on machines without ONNX Runtime.
     onnxruntime = import_onnxruntime()

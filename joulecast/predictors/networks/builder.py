@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from ...errors import InputError
 from ...hardware.host import REFERENCE, USUAL
 from ...units import si
 from ..intervals.conformal import power_range_w
-from ..intervals.network_spread import FAR_SHARE, Interval, NetworkSpread
+from ..intervals.network_calibration import FAR_SHARE, Interval, NetworkSpread
 from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
 from .execution import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S
@@ -27,18 +26,6 @@ _SHOWN_KINDS = 4
 _SHOWN_OPERATIONS = 3
 _LEAST_S = 1e-15  # Instead of a division by zero.
 _LEAST = 1e-300
-
-
-class Caveats(NamedTuple):
-    """How far to trust a prediction.
-
-    Args:
-        interval: Around its totals; None where too few errors are known.
-        notes: Warnings, as a prediction carries them.
-    """
-
-    interval: Interval | None
-    notes: tuple[str, ...]
 
 
 def build_prediction(
@@ -80,15 +67,15 @@ def build_prediction(
     )
 
 
-def caveats(found: OverClocks, place: int, level: float) -> Caveats:
-    """How far to trust the totals of a network at one of its clocks."""
+def caveats(found: OverClocks, place: int, level: float) -> tuple[Interval | None, tuple[str, ...]]:
+    """How far to trust the totals of a network at one of its clocks: an interval, if enough errors are known; notes."""
     spread = _spread(found, place, found.operations_at(place))
     notes = tuple(_notes(found, place, spread))
     if spread is None or not spread.supports(level):
-        return Caveats(None, notes)
+        return None, notes
     totals = float(found.time_s[place]), float(found.energy_j[place]), float(found.held_clocks_mhz[place])
     power_range = power_range_w(found.knowledge.operations.gpu, found.power_limit_w)
-    return Caveats(spread.interval(level, *totals, power_range), notes)
+    return spread.interval(level, *totals, power_range), notes
 
 
 def _spread(found: OverClocks, place: int, predictions: OperationPredictions) -> NetworkSpread | None:

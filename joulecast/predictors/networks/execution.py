@@ -61,11 +61,7 @@ class Execution:
 
     @classmethod
     def of(cls, name: str, host: Host, profile: BoardProfile | None = None) -> Execution:
-        """An execution by its name.
-
-        Raises:
-            UnknownNameError: There is no execution of this name.
-        """
+        """An execution by its name. Raises UnknownNameError: there is no execution of this name."""
         for known in EXECUTIONS:
             if name == known:
                 return cls(known, host, profile)

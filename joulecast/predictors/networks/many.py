@@ -23,17 +23,16 @@ from ...progress import paced
 from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Picture, front_picture
 from ..intervals.conformal import conformal_rank
-from ..intervals.network_spread import Interval
+from ..intervals.network_calibration import Interval
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from .builder import caveats, refuse_uncovered
 from .composition import composed
 from .knowledge import NetworkKnowledge
-from .network_predictor import NetworkPredictor
 from .parts import part_factors
 from .prediction import checked_composition
-from .prepared import PreparedNetwork, over_gpus
+from .prepared import NetworkPredictor, PreparedNetwork, over_gpus
 
 Item = TypeVar("Item")
 
@@ -297,7 +296,7 @@ class _Asked(NamedTuple):
                 row[place] = values
             if self.level is not None:
                 ways = range(len(self.clocks_mhz))
-                part.intervals[place] = [caveats(over, way, self.level).interval for way in paced(ways)]
+                part.intervals[place] = [caveats(over, way, self.level)[0] for way in paced(ways)]
         return part
 
 

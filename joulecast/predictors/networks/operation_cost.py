@@ -12,6 +12,9 @@ from ..operation_predictions import Source
 
 Bound = Literal["compute", "memory", "launch"]
 
+COLUMNS = ("device_time_s", "power_w", "energy_j", "source", "bound_by")
+"""What tables and dictionaries say of the cost of an operation."""
+
 
 @dataclass(frozen=True)
 class OperationCost:
@@ -53,14 +56,7 @@ class OperationCost:
 
     def to_dict(self) -> dict[str, Any]:
         """The operation with its count and modules, as `Entry.to_dict` has it, and what it costs in SI units."""
-        return {
-            **self.entry.to_dict(),
-            "device_time_s": self.device_time_s,
-            "power_w": self.power_w,
-            "energy_j": self.energy_j,
-            "source": self.source,
-            "bound_by": self.bound_by,
-        }
+        return {**self.entry.to_dict(), **{name: getattr(self, name) for name in COLUMNS}}
 
 
 def by_cost(costs: Iterable[OperationCost]) -> list[OperationCost]:

@@ -15,8 +15,8 @@ from ...rendering.answers import Answer, Table, plain
 from ...rendering.notebook import Picture, as_picture
 from ...units import NOT_MEASURED, si
 from ..intervals.conformal import require_level
-from ..intervals.network_spread import Interval, NetworkSpread
-from .operation_cost import OperationCost, by_cost
+from ..intervals.network_calibration import Interval, NetworkSpread
+from .operation_cost import COLUMNS, OperationCost, by_cost
 from .uncovered import Coverage, Uncovered
 
 if TYPE_CHECKING:
@@ -29,18 +29,13 @@ COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
 
 
 def checked_composition(name: str) -> Composition:
-    """The composition of this name.
-
-    Raises:
-        InputError: There is none.
-    """
+    """The composition of this name. Raises InputError: there is none."""
     for known in COMPOSITIONS:
         if name == known:
             return known
     raise InputError("unknown composition", given=repr(name), allowed=", ".join(COMPOSITIONS))
 
 
-_COST_COLUMNS = ("device_time_s", "power_w", "energy_j", "source", "bound_by")
 _TOLD = (
     *("network", "input_shape", "mode", "gpu", "clock_mhz", "held_clock_mhz", "power_limit_w", "predictor"),
     *("composition", "execution", "host", "time_s", "power_w", "energy_j", "edp_js", "device_time_s", "host_time_s"),
@@ -289,12 +284,12 @@ class Prediction(Answer):
 
     def _table(self) -> Table:
         """The operations, most expensive first, and then the operators that were dropped."""
-        header = (*IDENTITY, "count", *_COST_COLUMNS, "module_paths")
+        header = (*IDENTITY, "count", *COLUMNS, "module_paths")
         rows = [
             (
                 *identity(cost.operation),
                 cost.count,
-                *(getattr(cost, name) for name in _COST_COLUMNS),
+                *(getattr(cost, name) for name in COLUMNS),
                 " ".join(cost.module_paths),
             )
             for cost in by_cost(self.operations)

@@ -1,4 +1,4 @@
-"""A network on a GPU under a power cap, with everything computed that does not depend on the clock.
+"""A network on a GPU under a power cap, with everything computed that does not depend on the clock; what predicts it.
 
 Most of the work of a prediction is the cost of operations at the default clock, which needs features and regressors.
 The clock law (physics/clock.py) then derives the cost at any other clock with a few array operations, for all networks,
@@ -8,15 +8,19 @@ GPUs and clocks that are asked for together. A single network at one clock is a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
 from ...arrays import FloatArray
+from ...hardware.host import USUAL, Host
 from ...operations.network import Network
 from ...operations.operation_list import OperationList
 from ...progress import paced
+from ..board.calibrated import calibrated
+from ..board.parts import launches_in
 from ..contract import PredictsOperations
 from ..operation_predictions import OperationPredictions
 from ..physics.cached import cached
@@ -24,6 +28,7 @@ from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from .builder import build_prediction
 from .composition import composed, counts_of, plain_sum
+from .execution import Execution
 from .knowledge import NetworkKnowledge, OverClocks
 from .memory import MemoryNeed, memory_need
 from .parts import as_compiled, as_parts
@@ -86,8 +91,7 @@ class PreparedNetwork:
     def at(self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False) -> Prediction:
         """Predict one iteration at a graphics clock; see `NetworkPredictor.predict`.
 
-        Raises:
-            InputError, UncoveredError: See `NetworkPredictor.predict`.
+        Raises InputError, UncoveredError: see `NetworkPredictor.predict`.
         """
         clock = self.knowledge.operations.gpu.checked_clock_mhz(clock_mhz)
         found = over_clocks(self, [clock], composition=composition)
@@ -205,3 +209,49 @@ def _for_network(
 ) -> OperationPredictions:
     """See `PredictsOperations.predict_for_network`."""
     return predictor.predict_for_network(operations, power_limit_w)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPredictor(NetworkKnowledge):
+    """Predicts networks by what is known of their operations; see `NetworkKnowledge` for the arguments."""
+
+    def under(self, execution: Execution) -> Self:
+        """The same predictor for networks that are run in another way, by another host, or on a board of its own.
+
+        Raises InputError: the board's profile is of another GPU.
+        """
+        profile, host = execution.profile, execution.host.of(self.operations.gpu)
+        operations = self.operations if profile is None else calibrated(self.operations, profile)
+        launches = launches_in(self.operations.mode)
+        if profile is not None and execution.host is USUAL and launches in profile.factors:
+            host = Host("the calibrated host", profile.factors[launches], "measured by joulecast calibrate")
+        return replace(self, operations=operations, host=replace(self.host, execution=execution, host=host))
+
+    def predict(
+        self,
+        network: Network,
+        clock_mhz: float | None = None,
+        power_limit_w: float | None = None,
+        *,
+        composition: str | None = None,
+        strict: bool = False,
+    ) -> Prediction:
+        """Predict one iteration of a network.
+
+        Args:
+            network: Operations of this predictor's mode.
+            clock_mhz: Graphics clock; None for the GPU's default.
+            power_limit_w: Power cap; None for the board's default.
+            composition: "overlap" or "sum"; None for the one that was better on networks that were left out.
+            strict: Whether to raise an error where an operation is not covered.
+
+        Raises:
+            InputError: Another mode, a clock or a cap that the GPU cannot hold, an unknown composition, or a network
+                of which nothing is covered.
+            UncoveredError: Strict, and some operations are not covered.
+        """
+        return self.prepared(network, power_limit_w).at(clock_mhz, composition=composition, strict=strict)
+
+    def prepared(self, network: Network, power_limit_w: float | None = None) -> PreparedNetwork:
+        """Compute everything that does not depend on the clock. Raises InputError: a cap that the GPU cannot hold."""
+        return PreparedNetwork(self, network, self.operations.gpu.checked_power_limit_w(power_limit_w))

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arrays import FloatArray
-from ...operations.alike import AlikeOperations, Group, alike_groups
 from ...operations.attributes import ELEMENT_BYTES, PRECISIONS
 from ...operations.counted import Counted
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
-from ...operations.operation_list import OperationList
+from ...operations.operation_list import AlikeOperations, Group, OperationList, alike_groups
 from ...operations.rules import Product, size
 from .operation_rows import OperationRows
 from .tiling import padded

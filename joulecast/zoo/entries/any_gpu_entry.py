@@ -19,7 +19,7 @@ from ...predictors.model.learned import OneModel
 from ...predictors.model.predictor import AnyGpuPredictor
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.execution import EAGER
-from ...predictors.networks.network_predictor import NetworkPredictor
+from ...predictors.networks.prepared import NetworkPredictor
 from .cards import AnyGpuCard, host_of, name_of
 from .stored import GOLDEN_OPERATIONS, Stored, golden_of, golden_operations, save_as_entry, smoke_test
 

@@ -13,8 +13,8 @@ from ...operations.operation import Operation
 from ...predictors.formats.numbers import require_features
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
-from ...predictors.networks.network_predictor import NetworkPredictor
 from ...predictors.networks.prediction import COMPOSITIONS
+from ...predictors.networks.prepared import NetworkPredictor
 from ...predictors.physics.baseline import Baseline
 from ...predictors.predictor import INPUT_NAMES, OperationPredictor
 from ...predictors.regressors.forms import ONE_GPU_FORMS

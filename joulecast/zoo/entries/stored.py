@@ -24,7 +24,7 @@ from .files import EntryFiles, checked_files, json_bytes, parsed_json, write_fil
 
 if TYPE_CHECKING:
     from ...predictors.cpu.network import CpuNetworkPredictor
-    from ...predictors.networks.network_predictor import NetworkPredictor
+    from ...predictors.networks.prepared import NetworkPredictor
 
 GOLDEN_OPERATIONS = 8
 """How many operations a golden prediction has; where it covers several GPUs, per GPU."""

@@ -22,7 +22,7 @@ from joulecast.predictors.intervals.conformal import conformal_error, conformal_
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts
 from joulecast.predictors.intervals.widening import MEASURED_KINDS, never_measured
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import ForestRecipe
 
 A30 = find_gpu("A30")

@@ -10,8 +10,7 @@ from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
 from joulecast.predictors.intervals.calibration import Calibration, ErrorGroup, PowerUnits
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness, coordinates
-from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts, shares_of
-from joulecast.predictors.intervals.network_spread import NetworkSpread
+from joulecast.predictors.intervals.network_calibration import NetworkCalibration, NetworkSpread, Parts, shares_of
 from joulecast.predictors.intervals.operation_spread import OperationSpread, SentOperationSpread
 from joulecast.predictors.operation_predictions import OperationPredictions
 

@@ -20,7 +20,7 @@ from joulecast.predictors.model.fit_boosted import fit_any_gpu
 from joulecast.predictors.model.fit_networks import fit_energies, learn_from_networks
 from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.energy import PRIOR_ENERGY, EnergyConstants, process_factor, static_power_w
 from joulecast.predictors.physics.fp32_kernels import counted_ratio
 from joulecast.predictors.physics.half_precision import HalfPrecision

@@ -6,7 +6,7 @@ import pytest
 from joulecast import Network, Operation
 from joulecast.hardware import find_gpu
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.operation_predictions import OperationPredictions
 from joulecast.predictors.physics.clock import Work
 from joulecast.predictors.physics.least_times import LeastTimes
