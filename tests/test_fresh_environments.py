@@ -105,11 +105,11 @@ def test_the_first_steps_of_readme_run(tmp_path: Path, monkeypatch: pytest.Monke
     assert all(any(part in line for line in lines(first_steps(README))) for part in LIMITS_S)
 
 
-def test_what_readme_shows_is_what_is_printed(printed) -> None:
-    """The output that README shows, and every command of its tables that needs no other file or machine."""
+def test_what_readme_and_the_first_pages_show_is_what_is_printed(printed) -> None:
     out = printed("predict", "resnet50", "32,3,224,224", "--gpu", "A30")
-    (shown,) = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
-    assert out.startswith(shown.strip())
+    for page in ("README.md", "docs/index.md", "docs/quickstart.md"):
+        (shown,) = re.findall(r"```text\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+        assert shown.strip() in out, page
 
 
 def test_readme_is_short_and_begins_with_a_picture() -> None:

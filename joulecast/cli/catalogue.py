@@ -134,17 +134,19 @@ def list_models(words: list[str] | None = None, search: str = "") -> None:
     """
     from ..errors import unknown_name
     from ..extraction.models.language_models import BY_NAME, LANGUAGE_MODELS, SAME_ARCHITECTURE
-    from ..extraction.models.spelling import known_as, known_names
+    from ..extraction.models.spelling import known_as, known_names, spelled_as
     from ..generation.images.pipelines import PIPELINES
 
     wanted = " ".join([*(words or []), *search.split()])
-    same = {known_as(repository): repository for repository in SAME_ARCHITECTURE}
+    sources = {name: row.source for name, row in PIPELINES.items()}
+    meant = {known_as(wanted), spelled_as(wanted, sources)}
+    sources |= {known_as(repository): repository for repository in SAME_ARCHITECTURE}
     rows = []
     for name in sorted({*known_names(), *PIPELINES}):
-        source = BY_NAME[name].source if name in BY_NAME else same.get(name, "")
+        source = BY_NAME[name].source if name in BY_NAME else sources.get(name, "")
         commands = "image" if name in PIPELINES else "predict, generate" if name in LANGUAGE_MODELS else "predict"
         searched = f"{name} {source} {commands}".lower()
-        if all(word in searched for word in wanted.lower().split()) or known_as(wanted) == name:
+        if all(word in searched for word in wanted.lower().split()) or name in meant:
             rows.append([name, commands, source])
     if not rows:
         raise unknown_name("model", wanted, {*known_names(), *PIPELINES}, hint="search for a part of its name")

@@ -16,6 +16,7 @@ from ..operations.attributes import ELEMENT_BYTES
 from ..operations.entry import Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
+from ..predictors.model.parts import rows_of_tiles
 from .collectives import NCCL
 from .decoder import (
     Activation,
@@ -35,17 +36,7 @@ from .parallel import ALONE, Parallel
 from .run_energy import FOUR_BIT_BYTES
 
 _QUANTIZED = ("fp8", "nvfp4")
-_ROWS = 8
-"""Rows of products are predicted in multiples of these: kernels were measured with multiples of 16 rows and with one
-row more than those, and with 264 to 1024 rows in between (vidur2024, H100) products are 8 to 10 % off if predicted at
-multiples of 8, and 15 to 19 % too quick at any other number. Kernels compute whole tiles, so that both take the same.
-"""
 _CHUNK = 256  # Tokens of a chunk of a scan: the default of mamba_ssm, which engines take.
-
-
-def rows_of_tiles(rows: int) -> int:
-    """Rows with which a product is predicted."""
-    return rows if rows < _ROWS else math.ceil(rows / _ROWS) * _ROWS
 
 
 @dataclass(frozen=True)

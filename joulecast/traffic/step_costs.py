@@ -21,9 +21,10 @@ import numpy as np
 from ..arrays import FloatArray
 from ..generation.decoder import Attention, LatentAttention, Logits, Part, Recurrence
 from ..generation.server import Server
-from ..generation.steps import StepTokens, rows_of_tiles, step_network
+from ..generation.steps import StepTokens, step_network
 from ..operations.entry import Entry
 from ..operations.network import Network
+from ..predictors.model.parts import rows_of_tiles
 from ..predictors.physics.energy import static_power_w
 
 Cost = tuple[float, float]

@@ -99,7 +99,7 @@ def test_uncovered_operations_are_printed(printed):
         ((*PREDICT, "--precision", "tf32", "--predictor", "forest", "--strict"), 6, "not covered"),
         ((*SERVED, "--engine", "vlm"), 2, "vllm"),
         (("generate", "llama3_1_70b", "--gpu", "H100 SXM"), 2, "does not fit"),
-        (("image", "pixart", "--gpu", "H100 SXM"), 2, "pixart_sigma"),
+        (("image", "pixard", "--gpu", "H100 SXM"), 2, "pixart_sigma"),
         (("best-generation", *SERVED[1:], "--objective", "watts"), 2, "objective"),
         (("best-generation", *SERVED[1:], "--counts", "1,x"), 2, "numbers of GPUs are positive integers"),
         (("best-generation", *SERVED[1:], "--json", "--csv"), 2, "either JSON or CSV"),
@@ -157,6 +157,7 @@ def test_models_are_listed_and_searched(printed):
     out = printed("models", "--search", "Qwen/Qwen3-8B")
     assert out.splitlines()[2].split() == ["qwen3_8b", "predict,", "generate", "Qwen/Qwen3-8B"]
     assert {"resnet50", "bert_base", "flux_1_dev"} <= {line.split()[0] for line in printed("models").splitlines()}
+    assert "sdxl  image" in printed("models", "--search", "stable-diffusion-xl")
 
 
 def test_a_gpu_described_in_a_file(call, printed, tmp_path):

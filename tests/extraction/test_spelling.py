@@ -8,7 +8,8 @@ import pytest
 import joulecast
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.extraction.models.language_models import BY_NAME, SAME_ARCHITECTURE
-from joulecast.extraction.models.spelling import known_as, known_names
+from joulecast.extraction.models.spelling import known_as, known_names, spelled_as
+from joulecast.generation.images.pipelines import PIPELINES
 
 with Path(__file__).with_name("published_models.toml").open("rb") as file:
     WRITTEN = tomllib.load(file)["names"]
@@ -29,6 +30,14 @@ def test_every_name_and_repository_means_its_own_model():
 @pytest.mark.parametrize("name", ["mistralai/Mistral-7B-v0.4", "Qwen3-9B", "gpt2-huge", "bert", "my/model", "", "/"])
 def test_other_models_stay_unknown(name):
     assert known_as(name) == name
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [("stable-diffusion-xl", "sdxl"), ("Wan2.1-14B", "wan_2_1_14b"), ("flux", "flux"), ("", ""), ("dall-e", "dall-e")],
+)
+def test_the_beginning_of_a_pipeline_is_enough_where_no_other_has_it(written, name):
+    assert spelled_as(written, {name: each.source for name, each in PIPELINES.items()}) == name
 
 
 def test_pipelines_are_found_by_their_repositories():

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ def variables():
 def kubernetes():
     documents = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
     return {document["kind"]: document for document in documents}
+
+
+def test_the_image_copies_what_the_wheel_includes():
+    folders = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+        "wheel"
+    ]
+    copied = {line.split()[1] for line in (DEPLOY / "Containerfile").read_text().splitlines() if line[:5] == "COPY "}
+    assert {*folders["packages"], *folders["force-include"]} <= copied
 
 
 def test_compose_limits_the_service():

@@ -68,7 +68,10 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
         return torchvision_models.build(name, **options)
     if timm_models.installed() and timm_models.is_known(name):
         return timm_models.build(name, **options)
-    hint = "or give a name of timm (joulecast[timm]), a torch.nn.Module, or a file: network, config.json, .pt2, .onnx"
+    hint = (
+        "`joulecast models` searches, also image pipelines; or give a name of timm (joulecast[timm]), a "
+        "torch.nn.Module, or a file: network, config.json, .pt2, .onnx"
+    )
     raise unknown_name("model", name, [*known, *BY_NAME, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS], hint=hint)
 
 

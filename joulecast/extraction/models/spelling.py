@@ -38,8 +38,13 @@ def known_as(name: str) -> str:
 
 
 def spelled_as(name: str, repositories: Mapping[str, str]) -> str:
-    """As `known_as`, for the names of a table, each with the id of its repository."""
-    return name if name in repositories else _found(name, _spelled(repositories))
+    """As `known_as`, for the names of a table, each with the id of its repository; the beginning of one is enough."""
+    if name in repositories:
+        return name
+    spelled = _spelled(repositories)
+    begun = {known for form, known in spelled.items() if form.startswith(_letters(name) or "?")}
+    found = _found(name, spelled)
+    return begun.pop() if found == name and len(begun) == 1 else found
 
 
 def _found(name: str, spelled: Mapping[str, str]) -> str:

@@ -57,6 +57,22 @@ def test_other_operations_are_their_own_kernel(operation):
     assert kernels_of(operation) == (operation,)
 
 
+@pytest.mark.parametrize(("rows", "computed"), [(1, 1), (7, 7), (8, 8), (9, 16), (250, 256), (256, 256), (257, 264)])
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_rows_of_a_linear_layer_fill_tiles(rows, computed, mode):
+    """250 rows came out 15 % quicker than 256 on an H100: no kernel was measured with 250."""
+    attributes = {"out_features": 512, "bias": False, "implementation": "vllm"}
+    layer = Operation(
+        "linear", [(rows, 1024)], attributes, precision="fp8" if mode == "inference" else "bf16", mode=mode
+    )
+    kernel, *gradients = kernels_of(layer)
+    assert (kernel.input_shapes, kernel.attributes["out_features"]) == (((computed, 1024),), 512)
+    if mode == "inference":
+        assert (kernel.attributes["implementation"], gradients) == ("vllm", [])
+    else:
+        assert [each.input_shapes for each in gradients] == [((computed, 512),), ((512, computed),)]
+
+
 def test_the_kernels_of_an_operation_share_its_place():
     operations = OperationList([LAYER.replace(precision="fp32"), LAYER])
     parts = parts_of(operations)
