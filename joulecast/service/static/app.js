@@ -91,6 +91,7 @@ byId("question").addEventListener("submit", () => { if (narrow.matches) byId("re
 byId("ask").addEventListener("click", () => { byId("question").scrollIntoView(); byId("question").querySelector("input:checked").focus({ preventScroll: true }); });
 
 let wide = innerWidth;
-addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; model.where(); } });
+// In the next frame, because columns change places after this event.
+addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; requestAnimationFrame(() => model.where()); } });
 
 setUp(answer, refuse).catch(refuse);
