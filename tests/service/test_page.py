@@ -184,6 +184,27 @@ def test_a_phone_shows_the_answer_before_the_form(page):
         page.resize(None)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30,L4&cap=60",
+        "#view=runs&together=8&gpus=A30,H100+SXM&objective=cost",
+        "#view=traffic&llm=qwen3_0_6b&rate=3&seconds=20&gpus=H100+SXM,L4",
+    ],
+    ids=["model", "runs", "traffic"],
+)
+def test_on_a_small_screen_the_button_hides_no_limits(page, address):
+    page.open(address)
+    page.wait()
+    bottom = "const of = document.querySelector('#more summary'); return of ? of.getBoundingClientRect().bottom : 0"
+    try:
+        page.resize(1280, 900)
+        top = page.js("return document.querySelector('#question > .primary').getBoundingClientRect().top")
+        assert page.js(bottom) <= top
+    finally:
+        page.resize(None)
+
+
 def test_invalid_lists_of_operations_are_reported(page):
     page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30")
     page.js("document.querySelector('[name=subject][value=operations]').click()")
