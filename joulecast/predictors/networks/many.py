@@ -113,7 +113,10 @@ class NetworkPredictions(Answer):
         return f"{count:,} predictions{without}, on {len(set(self.gpu))} GPUs at {clocks} clocks"
 
     def pareto(self) -> tuple[int, ...]:
-        """The Pareto front, fastest first: indices of rows that no other beats in energy without taking longer."""
+        """The Pareto front, fastest first: indices of rows that no other beats in energy without taking longer.
+
+        All rows are compared, whatever their network: of networks that do not do the same, the smallest win.
+        """
         return tuple(front_of(self.time_s, self.energy_j))
 
     def _picture(self) -> Picture:
