@@ -291,7 +291,8 @@ def _parameter_bytes(forward: Forward, recorder: Recorder) -> ParameterBytes | N
     stored, learned = (
         {id(tensor): tensor.nbytes for tensor in some} for some in (forward.parameters(), forward.learned())
     )
-    # Llama 4's experts are operands of products, which have no parameters. Tables that are only added are small.
+    # Some parameters belong to no operation: Llama 4's experts are operands of products, and a table of positions is
+    # only added. Up to 5 % more bytes than the operations count, such as that table, are ignored.
     counted = sum(op.parameters * ELEMENT_BYTES[op.precision] for op, _ in set(recorder.calls))
     if not recorder.cast_bytes and stored == learned and sum(stored.values()) <= 1.05 * counted:
         return None

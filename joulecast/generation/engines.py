@@ -112,13 +112,14 @@ _A100 = "8.0"  # Of the boards of this compute capability, only A100s have more 
 
 _TABLES = tomllib.loads(Path(__file__).with_name("engines.toml").read_text(encoding="utf-8"))
 COMMANDS: Mapping[str, Commands] = {
-    name: Commands(**table.pop("commands")) for name, table in _TABLES.items() if "commands" in table
+    name: Commands(**table["commands"]) for name, table in _TABLES.items() if "commands" in table
 }
 """Engine -> the words that start it; engines without any are missing."""
 
 
 def _engine(name: str) -> Engine:
-    row: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in _TABLES[name].items()}
+    table = _TABLES[name].items()
+    row: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table if k != "commands"}
     like = row.pop("like", None)
     return Engine(name, **row) if like is None else replace(_engine(like), name=name, **row)
 

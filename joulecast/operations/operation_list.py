@@ -1,9 +1,9 @@
 """Operations in lists: as users give them, as text, as rows of a table, and with what was derived from them.
 
-Those that differ in their sizes alone are counted together, as rows and columns of sizes. Counting FLOPs and bytes of
-one operation takes 20 us, nearly all of it spent in Python between short calculations. The rules of a kind are
-arithmetic with sizes, so they do for arrays of sizes what they do for integers. The text that identifies an operation
-differs in its sizes alone, too.
+Operations that differ only in their sizes are counted together, as rows and columns of sizes: of the time to count one
+alone, nearly all is spent in Python between short calculations. The rules of a kind are arithmetic with sizes, so they
+work on arrays of sizes as on integers. The texts that identify such operations also differ only in their sizes, so
+digests are made together as well.
 """
 
 from __future__ import annotations

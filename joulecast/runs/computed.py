@@ -17,7 +17,7 @@ from ..operations.operation import Operation
 from ..predictors.networks.memory import parameters_held
 from .layout import IN_A_LAYER, Layout
 
-_IN_A_LAYER = re.compile(r"\.\d+\.")
+_INSIDE_A_BLOCK = re.compile(r"\.\d+\.")  # Narrower than IN_A_LAYER: a number at either end of a path does not count.
 WORDS = 8192
 """From so many outputs on, a last layer is a head over words."""
 
@@ -87,21 +87,21 @@ def results_of_blocks(network: Network) -> Iterator[Shape]:
                 yield from itertools.repeat(entry.operation.output_shape, calls)
 
 
-def _in_a_layer(entry: Entry) -> bool:
-    return bool(entry.module_paths and _IN_A_LAYER.search(entry.module_paths[0]))
+def _inside_a_block(entry: Entry) -> bool:
+    return bool(entry.module_paths and _INSIDE_A_BLOCK.search(entry.module_paths[0]))
 
 
 def _of_layers(entry: Entry) -> bool:
-    return _in_a_layer(entry) or entry.module_paths == ("(backward)",)
+    return _inside_a_block(entry) or entry.module_paths == ("(backward)",)
 
 
 def _gives_words(entry: Entry) -> bool:
-    linear = entry.operation.kind == "linear" and not _in_a_layer(entry)
+    linear = entry.operation.kind == "linear" and not _inside_a_block(entry)
     return linear and entry.operation.attributes["out_features"] >= WORDS
 
 
 def _division(entry: Entry, path: str | None = None) -> str | None:
-    if entry.operation.kind != "linear" or not _in_a_layer(entry):
+    if entry.operation.kind != "linear" or not _inside_a_block(entry):
         return "columns" if _gives_words(entry) else None
     own = (path or entry.module_paths[0]).removesuffix(".base_layer")  # An adapter's layer is divided like its base.
     return DIVISIONS.get(own.rpartition(".")[2], "columns")

@@ -27,7 +27,7 @@ from .step_costs import OtherSteps, PredictedSteps, StepCosts
 ROUTERS = ("round_robin", "least_loaded", "prefix")
 """How requests are given to replicas: in turn, to the one with the fewest, or those with a prefix to the same one."""
 
-_PACE = 1000  # Requests between two moments at which a service may stop a simulation.
+_REQUESTS_BETWEEN_STOPS = 1000  # A service may stop a simulation after so many requests.
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Replay:
         columns = (trace.arrival_s.tolist(), *(each.astype(int).tolist() for each in integers))
         requests, count = self.replicas[0].requests, len(self.replicas)
         for place, (arrival_s, prompt, output, prefix, shared) in enumerate(zip(*columns, strict=True)):
-            if place % _PACE == 0:
+            if place % _REQUESTS_BETWEEN_STOPS == 0:
                 PACE.get()()
             if self.router == "least_loaded":
                 for replica in self.replicas:

@@ -34,7 +34,14 @@ def test_other_models_stay_unknown(name):
 
 @pytest.mark.parametrize(
     ("written", "name"),
-    [("stable-diffusion-xl", "sdxl"), ("Wan2.1-14B", "wan_2_1_14b"), ("flux", "flux"), ("", ""), ("dall-e", "dall-e")],
+    [
+        ("stable-diffusion-xl", "sdxl"),
+        ("Wan2.1-14B", "wan_2_1_14b"),
+        ("flux", "flux"),
+        ("", ""),
+        ("p", "p"),
+        ("dall-e", "dall-e"),
+    ],
 )
 def test_the_beginning_of_a_pipeline_is_enough_where_no_other_has_it(written, name):
     assert spelled_as(written, {name: each.source for name, each in PIPELINES.items()}) == name

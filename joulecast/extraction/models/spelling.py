@@ -42,7 +42,8 @@ def spelled_as(name: str, repositories: Mapping[str, str]) -> str:
     if name in repositories:
         return name
     spelled = _spelled(repositories)
-    begun = {known for form, known in spelled.items() if form.startswith(_letters(name) or "?")}
+    letters = _letters(name)  # Fewer than four could be a slip of the keyboard.
+    begun = {known for form, known in spelled.items() if len(letters) > 3 and form.startswith(letters)}
     found = _found(name, spelled)
     return begun.pop() if found == name and len(begun) == 1 else found
 

@@ -63,7 +63,12 @@ class Split:
         A denoiser of no heads cannot be shared.
         """
         if gpus not in (groups := GROUPS if heads else (1,)):
-            raise InputError("so many GPUs cannot share an image", given=gpus, allowed=", ".join(map(str, groups)))
+            raise InputError(
+                "so many GPUs cannot share an image" + ("" if heads else " of this model"),
+                given=gpus,
+                allowed=", ".join(map(str, groups)),
+                hint="give another number of GPUs" if heads else "give one GPU, or a model whose GPUs can share heads",
+            )
         if ulysses is None:
             ulysses = gpus // ring if ring and not gpus % ring else math.gcd(gpus, heads)
         ring = max(1, gpus // ulysses) if ring is None else ring

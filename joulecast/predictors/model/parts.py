@@ -43,8 +43,8 @@ _PRODUCTS = ("linear", "matmul", "grouped_linear")
 _PRECISIONS = ("tf32", "fp16", "bf16", "fp8", "nvfp4")  # Of the products and attention that were measured.
 
 _ROWS = 8
-"""Rows of products are predicted in multiples of these: kernels were measured with multiples of 16 rows and with one
-row more than those, and with 264 to 1024 rows in between (vidur2024, H100) products are 8 to 10 % off if predicted at
+"""Rows of linear layers are predicted in multiples of these. Kernels were measured with multiples of 16 rows and with
+one row more than those. With 264 to 1024 rows in between (vidur2024, H100), products are 8 to 10 % off if predicted at
 multiples of 8, and 15 to 19 % too quick at any other number. Kernels compute whole tiles, so that both take the same.
 """
 
@@ -136,7 +136,7 @@ def _parts(operations: OperationList) -> Parts:
 
 
 def rows_of_tiles(rows: int) -> int:
-    """Rows with which a product is predicted."""
+    """Rows with which a linear layer is predicted that has these rows."""
     return rows if rows < _ROWS else math.ceil(rows / _ROWS) * _ROWS
 
 
