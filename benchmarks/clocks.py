@@ -78,7 +78,7 @@ def left_out(datasets: Sequence[Dataset], networks: Networks) -> Iterator[Row]:
     for name in dict.fromkeys(m.network for _, m, _ in mine):
         others = [n for n in networks if n[1].network != name]
         without = learn(others)
-        hosts = fit_hosts(without, others)
+        hosts = fit_hosts(SharedByAll(without), others)
         for gpu, m, network in (n for n in mine if n[1].network == name):
             predictor = NetworkPredictor("left out", SharedByAll(without).on(gpu, m.mode), hosts[m.mode])
             found = predictor.predict(network, m.clock_mhz)

@@ -109,7 +109,7 @@ def by_length(learned: Attentive, rows: Sequence[DeviceRow], sequences: int) -> 
 
 def of_networks(learned: Attentive, networks: Networks) -> list[dict[str, Any]]:
     """Errors of measured networks added up from operations, and how many operations they have."""
-    hosts, found = fit_hosts(learned, networks), []
+    hosts, found = fit_hosts(SharedByAll(learned), networks), []
     for gpu, m, network in networks:
         predictor = NetworkPredictor("", SharedByAll(learned).on(gpu, m.mode), hosts[m.mode])
         p = predictor.predict(network, m.clock_mhz)

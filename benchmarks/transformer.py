@@ -129,7 +129,7 @@ def networks_left_out(
     for network_name in dict.fromkeys(m.network for _, m, _ in mine):
         of_other_names = [n for n in others if n[1].network != network_name]
         learned = learn(of_other_names)
-        hosts = fit_hosts(learned, of_other_names)
+        hosts = fit_hosts(SharedByAll(learned), of_other_names)
         for gpu, m, network in (n for n in mine if n[1].network == network_name):
             errors = {}
             for how, correction, composition in (

@@ -32,6 +32,7 @@ from ..predictors.fitting.fit import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe, XGBoostRecipe
 from ..predictors.regressors.forms import ONE_GPU_FORMS
+from ..zoo.catalogue import find_kernels
 from ..zoo.mlflow.tracking import tuning
 from ..zoo.rendering import any_gpu_errors, cpu_errors
 from ..zoo.training import Trained, train, train_any_gpu, train_cpu
@@ -171,7 +172,8 @@ def _train_any_gpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recip
 def _validate_any_gpu(
     loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool
 ) -> list[AnyGpuValidation]:
-    return [validate_any_gpu([each.dataset for each in loaded], all_networks(loaded), recipe, quick=quick)]
+    datasets = [each.dataset for each in loaded]
+    return [validate_any_gpu(datasets, all_networks(loaded), recipe, kernels=find_kernels(), quick=quick)]
 
 
 def _train_cpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Entry]:

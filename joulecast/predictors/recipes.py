@@ -111,9 +111,12 @@ class RooflineRecipe(Recipe):
     """Settings of the roofline predictor for any GPU, which has no parameters: they concern its test only."""
 
 
+FOREST_KINDS = ("extra_trees", "random_forest")
+
+
 @dataclass(frozen=True)
-class ForestRecipe(Recipe):
-    """Settings of a forest on the measurements of one GPU.
+class ForestSettings(Settings):
+    """Settings of a forest.
 
     Args:
         forest: "extra_trees" draws split points at random; "random_forest" searches for the best ones on bootstrap
@@ -123,10 +126,33 @@ class ForestRecipe(Recipe):
         min_samples_leaf: Least number of operations in a leaf.
     """
 
-    forest: Literal["extra_trees", "random_forest"] = setting("extra_trees", choices=("extra_trees", "random_forest"))
+    WHAT = "forest"
+
+    forest: Literal["extra_trees", "random_forest"] = setting("extra_trees", choices=FOREST_KINDS)
     trees: int = setting(64, 1)
     max_features: float = setting(1.0, _LEAST_SHARE, 1)
     min_samples_leaf: int = setting(1, 1)
+
+
+@dataclass(frozen=True)
+class SharedForest(ForestSettings):
+    """Settings of a forest over the measurements of many GPUs.
+
+    Args:
+        most_rows: Largest number of measurements of a kind in a precision and a mode on one GPU; more are thinned out.
+    """
+
+    trees: int = setting(32, 1)
+    max_features: float = setting(0.5, _LEAST_SHARE, 1)
+    min_samples_leaf: int = setting(10, 1)
+    most_rows: int = setting(600, 1)
+
+
+@dataclass(frozen=True)
+class ForestRecipe(ForestSettings, Recipe):
+    """Settings of a forest on the measurements of one GPU."""
+
+    WHAT = "recipe"
 
     @property
     def entry(self) -> str | None:
@@ -193,44 +219,18 @@ class XGBoostRecipe(TreeSettings, Recipe):
 
 
 @dataclass(frozen=True)
-class PerceptronRecipe(Settings):
-    """Settings of a perceptron (regressors/perceptron.py).
-
-    Args:
-        width: Units of a layer.
-        layers: Number of residual pairs of layers between the first layer and the head.
-        epochs: Passes over the measurements.
-        batch: Measurements per step.
-        learning_rate, matrix_learning_rate: Highest learning rate of AdamW (biases and head) and of Muon (matrices).
-        blur: Standard deviation of the noise on the GPU's features, in units of twice their spread.
-        unknown_kinds: Share of the operations whose kind is hidden.
-    """
-
-    WHAT = "perceptron"
-
-    width: int = setting(128, 1, 4096)
-    layers: int = setting(2, 1, 64)
-    epochs: int = setting(10, 1, 10_000)
-    batch: int = setting(256, 1, 1 << 20)
-    learning_rate: float = setting(3e-3, 1e-6, 1)
-    matrix_learning_rate: float = setting(1e-2, 1e-6, 1)
-    blur: float = setting(0.1, 0, 10)
-    unknown_kinds: float = setting(0.02, 0, 1)
-
-
-@dataclass(frozen=True)
 class BoostingRecipe(TreeSettings, Recipe):
     """Settings of gradient-boosted trees over the measurements of many GPUs.
 
     Args:
-        perceptron: Settings of the perceptron for chips that were not measured. In a file, a table.
+        forest: Settings of the forest for chips that were not measured. In a file, a table.
     """
 
     trees: int = setting(400, 1, 10_000)
     learning_rate: float = setting(0.08, _LEAST_SHARE, 1)
     features_per_split: float = setting(0.7, _LEAST_SHARE, 1)
     min_child_weight: float = setting(3.0)
-    perceptron: PerceptronRecipe = setting(PerceptronRecipe(), table=PerceptronRecipe)
+    forest: SharedForest = setting(SharedForest(), table=SharedForest)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def renew_hosts(folder: Path, networks: Networks) -> dict[str, HostModel]:
     """
     entry = cast(AnyGpuEntry, read_entry(folder)[0])
     known = {measurement.mode for _, measurement, _ in networks}
-    learned = any_gpu.fit_hosts(entry.learned, networks)
+    learned = any_gpu.fit_hosts(entry.shared, networks)
     hosts = {**entry.hosts, **{mode: host for mode, host in learned.items() if mode in known}}
     _renew_card(folder, lambda _: {"host": {mode: host.to_dict() for mode, host in hosts.items()}})
     return hosts

@@ -27,10 +27,11 @@ from ..predictors.fitting.fit import fit_chip, fit_on_all, predictor_of
 from ..predictors.intervals.closeness import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.measured.rows import DeviceRow, device_rows
+from ..predictors.model.shared import SharedByAll
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prediction import Composition
 from ..predictors.recipes import Recipe
-from .catalogue import entry_name
+from .catalogue import entry_name, find_kernels
 from .entries.any_gpu_entry import save_any_gpu
 from .entries.cards import AnyGpuCard, Card, ModelCard, made_now
 from .entries.comparing import operations_left_out
@@ -215,9 +216,10 @@ def train_any_gpu(
         quick: Whether to test on one fold and a few chips only, see `validate_any_gpu`.
     """
     data = [dataset for _, dataset in datasets]
-    validation = any_gpu.validate_any_gpu(data, networks, recipe, quick=quick)
-    learned = fit_on_all(data, networks, recipe)
-    hosts = any_gpu.fit_hosts(learned, networks)
+    kernels = find_kernels()
+    validation = any_gpu.validate_any_gpu(data, networks, recipe, kernels=kernels, quick=quick)
+    learned = fit_on_all(data, networks, recipe, kernels)
+    hosts = any_gpu.fit_hosts(SharedByAll(learned, kernels=kernels), networks)
     card = AnyGpuCard(
         name=f"any-gpu/{predictor_of(recipe)}",
         predictor=predictor_of(recipe),

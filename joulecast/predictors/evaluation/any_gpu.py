@@ -25,8 +25,9 @@ from ..fitting.fit import fit_operations, network_learner, quicker
 from ..intervals.conformal import thinned
 from ..measured.rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
-from ..model.boosted_residual import BoostedResidual
-from ..model.fit_boosted import inputs_and_targets
+from ..model.fit_operations import inputs_and_targets
+from ..model.learned import OneModel
+from ..model.operations import LearnedOperations
 from ..model.shared import SharedByAll
 from ..networks.composition import HostModel, counts_of, plain_sum
 from ..networks.parts import as_parts
@@ -168,18 +169,24 @@ def _fold(rows: Sequence[DeviceRow], recipe: Recipe, first: NDArray[np.bool_], h
     mine, others = ([*compress(rows, side)] for side in (held, ~held))
     learned = fit_operations((), others, recipe)
     curves: Curves = {}
-    if np.array_equal(held, first) and isinstance(learned, BoostedResidual) and isinstance(learned.time, FittedTrees):
-        curves = {"time/held_out_error": learned.time.error_by_trees(*inputs_and_targets(mine, learned.typical))}
+    if np.array_equal(held, first) and isinstance(learned, LearnedOperations) and isinstance(learned.time, FittedTrees):
+        curves = {"time/held_out_error": learned.time.error_by_trees(*inputs_and_targets(mine))}
     return log_ratios(learned, mine), curves
 
 
 def validate_any_gpu(
-    datasets: Sequence[Dataset], networks: Networks, recipe: Recipe, *, quick: bool = False
+    datasets: Sequence[Dataset],
+    networks: Networks,
+    recipe: Recipe,
+    *,
+    kernels: OneModel | None = None,
+    quick: bool = False,
 ) -> AnyGpuValidation:
     """Validate a recipe: leave operations out in folds, then leave every GPU out with all of the same chip.
 
     If it is to be `quick`, only the first fold is predicted, only chips whose networks were measured are left out, and
-    quicker settings of the recipe are used. The errors are then those of a slightly worse predictor.
+    quicker settings of the recipe are used. The errors are then those of a slightly worse predictor. What is known of
+    kernels is known in all networks.
     """
     if quick:
         recipe = quicker(recipe)
@@ -188,7 +195,9 @@ def validate_any_gpu(
     chips = [row.gpu.chip for row in rows] + [gpu.chip for gpu, _, _ in networks]
     column = [chip if not quick or chip in with_networks else None for chip in chips]
     many = len(rows) >= _MANY_ROWS
-    judged = each_left_out(column, _chip, datasets, rows, networks, recipe, what="chips left out", worthwhile=many)
+    judged = each_left_out(
+        column, _chip, datasets, rows, networks, recipe, kernels, what="chips left out", worthwhile=many
+    )
     in_folds, curves = cross_validate(rows, recipe, 1 if quick else None)
     ratios = np.full((3, len(rows)), np.nan)  # of time, power and energy
     for held, (of_rows, _) in judged:
@@ -211,7 +220,12 @@ def validate_any_gpu(
 
 
 def _chip(
-    datasets: Sequence[Dataset], rows: Sequence[DeviceRow], networks: Networks, recipe: Recipe, held: Held
+    datasets: Sequence[Dataset],
+    rows: Sequence[DeviceRow],
+    networks: Networks,
+    recipe: Recipe,
+    kernels: OneModel | None,
+    held: Held,
 ) -> tuple[FloatArray, list[NetworkError]]:
     """Errors on one chip: log ratios of time, power and energy of its rows, shape (3, rows); and of its networks."""
     out, networks_out = held[: len(rows)], held[len(rows) :]
@@ -219,7 +233,7 @@ def _chip(
     here, elsewhere = ([*compress(networks, side)] for side in (networks_out, ~networks_out))
     # Launch times depend on the host and not on the chip, so all datasets may be used for them.
     learned = fit_operations(datasets, others, recipe)
-    learn = network_learner(learned, others, recipe)
+    learn = network_learner(learned, others, recipe, kernels)
     ratios = np.full((3, len(mine)), np.nan)
     ratios[0] = log_ratios(learned, mine)
     powered = [place for place, row in enumerate(mine) if row.power_w is not None]
@@ -231,8 +245,9 @@ def _chip(
         for name in dict.fromkeys(m.network for _, m, _ in here):
             of_other_names = [n for n in seen if n[1].network != name]
             without = learn(of_other_names)
-            hosts = fit_hosts(without, of_other_names)
-            errors += [_network_error(without, hosts, known, *each) for each in here if each[1].network == name]
+            shared = SharedByAll(without, kernels=kernels)
+            hosts = fit_hosts(shared, of_other_names)
+            errors += [_network_error(shared, hosts, known, *each) for each in here if each[1].network == name]
     return ratios, errors
 
 
@@ -265,13 +280,13 @@ def errors_of_networks(validation: AnyGpuValidation) -> dict[str, dict[str, dict
     return found
 
 
-def fit_hosts(learned: ResidualModel, networks: Networks) -> dict[str, HostModel]:
+def fit_hosts(shared: SharedByAll, networks: Networks) -> dict[str, HostModel]:
     """Learn what a call costs the host inside a network, by mode."""
     hosts = {}
-    for mode in learned.host_s:
+    for mode in shared.learned.host_s:
         mine = [(gpu, m, network) for gpu, m, network in networks if m.mode == mode]
         predicted = [
-            (counts_of(network), _predictions(SharedByAll(learned).on(gpu, mode), network, m.clock_mhz), m.time_s)
+            (counts_of(network), _predictions(shared.on(gpu, mode), network, m.clock_mhz), m.time_s)
             for gpu, m, network in mine
         ]
         hosts[mode] = HostModel.fit(predicted, mode)
@@ -283,7 +298,7 @@ def _predictions(predictor: OperationPredictor, network: Network, clock_mhz: flo
 
 
 def _network_error(
-    learned: ResidualModel,
+    shared: SharedByAll,
     hosts: Mapping[str, HostModel],
     known: Known,
     gpu: GPU,
@@ -291,7 +306,7 @@ def _network_error(
     network: Network,
 ) -> NetworkError:
     """Predict a measured network at the clock that it was measured at."""
-    predictor = SharedByAll(learned).on(gpu, measurement.mode)
+    predictor = shared.on(gpu, measurement.mode)
     host = hosts[measurement.mode]
     found = NetworkPredictor("", predictor, host, any_gpu=True).predict(network, measurement.clock_mhz)
     added = plain_sum(counts_of(network), _predictions(predictor, network, measurement.clock_mhz))

@@ -29,8 +29,10 @@ from ..measured.rows import (
     measured_loops,
     transferred_loops,
 )
-from ..model.boosted_residual import BoostedResidual
+from ..model.learned import OneModel
+from ..model.operations import LearnedOperations
 from ..model.roofline import NoResidual
+from ..model.shared import SharedByAll
 from ..physics.baseline import group_of
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features
@@ -53,20 +55,23 @@ class AnyGpuForm(NamedTuple):
             TypeError or ValueError for anything else, and runs no code from the files.
         operations: First step: a function of datasets (for their launch times), device times and the recipe that
             returns a residual model.
-        networks: Second step: a function of that residual model and the same device times. It returns a function that
-            adds what measured networks show, and that can be called for different sets of networks.
+        networks: Second step: a function of that residual model, the same device times, the recipe, and a model of
+            kernels or None. It returns a function that adds what measured networks show, and that can be called for
+            different sets of networks.
         quicker: Function that turns the recipe into one that is fitted more quickly, for a quick validation.
     """
 
     settings: type[Any]
     from_files: Callable[[Mapping[str, Any], Files], ResidualModel]
     operations: Callable[[Sequence[Dataset], Rows, Any], ResidualModel]
-    networks: Callable[[Any, Rows, Any], LearnNetworks]
+    networks: Callable[[Any, Rows, Any, OneModel | None], LearnNetworks]
     quicker: Callable[[Any], Recipe] = lambda recipe: recipe
 
 
-def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) -> ResidualModel:
-    """Fit a recipe for any GPU on all data.
+def fit_on_all(
+    datasets: Sequence[Dataset], networks: Networks, recipe: Recipe, kernels: OneModel | None = None
+) -> ResidualModel:
+    """Fit a recipe for any GPU on all data, beside a model of kernels where there is one.
 
     Raises:
         DatasetError: There are too few device times.
@@ -74,7 +79,7 @@ def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) 
     """
     rows = [row for dataset in datasets for row in device_rows(dataset)]
     learned = fit_operations(datasets, rows, recipe)
-    return network_learner(learned, rows, recipe)(networks)
+    return network_learner(learned, rows, recipe, kernels)(networks)
 
 
 def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> ResidualModel:
@@ -82,9 +87,11 @@ def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> R
     return form_of(recipe, ANY_GPU_FORMS).operations(datasets, rows, recipe)
 
 
-def network_learner(correction: ResidualModel, rows: Rows, recipe: Recipe) -> LearnNetworks:
+def network_learner(
+    correction: ResidualModel, rows: Rows, recipe: Recipe, kernels: OneModel | None = None
+) -> LearnNetworks:
     """Prepare the second step. Without networks it returns the same residual model."""
-    learn = form_of(recipe, ANY_GPU_FORMS).networks(correction, rows, recipe)
+    learn = form_of(recipe, ANY_GPU_FORMS).networks(correction, rows, recipe, kernels)
     return lambda networks: learn(networks) if networks else correction
 
 
@@ -112,17 +119,20 @@ def _transformer(datasets: Sequence[Dataset], rows: Rows, recipe: TransformerRec
     return fit_transformer(datasets, rows, recipe)
 
 
-def _boosted(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> BoostedResidual:
+def _boosted(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> LearnedOperations:
     # Imported here, because reading an entry needs no training.
-    from ..model.fit_boosted import fit_any_gpu
+    from ..model.fit_operations import fit_any_gpu
 
-    return fit_any_gpu(datasets, (), recipe, rows)
+    return fit_any_gpu(datasets, rows, recipe)
 
 
-def _with_networks(learned: BoostedResidual, rows: Rows, recipe: BoostingRecipe) -> LearnNetworks:
-    from ..model.fit_networks import learn_from_networks
+def _with_networks(
+    learned: LearnedOperations, rows: Rows, recipe: BoostingRecipe, kernels: OneModel | None
+) -> LearnNetworks:
+    from ..model.fit_networks import fit_energies
 
-    return lambda networks: learn_from_networks(learned, rows, networks)
+    shared = SharedByAll(learned, kernels=kernels)
+    return lambda networks: replace(learned, energy=fit_energies(rows, networks, shared))
 
 
 ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
@@ -130,11 +140,11 @@ ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
         settings=RooflineRecipe,
         from_files=NoResidual.from_files,
         operations=lambda datasets, rows, recipe: NoResidual(),
-        networks=lambda learned, rows, recipe: lambda networks: learned,
+        networks=lambda learned, rows, recipe, kernels: lambda networks: learned,
     ),
     "boosting": AnyGpuForm(
         settings=BoostingRecipe,
-        from_files=BoostedResidual.from_files,
+        from_files=LearnedOperations.from_files,
         operations=_boosted,
         networks=_with_networks,
     ),
@@ -142,7 +152,7 @@ ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
         settings=TransformerRecipe,
         from_files=Attentive.from_files,
         operations=_transformer,
-        networks=read_networks,
+        networks=lambda learned, rows, recipe, kernels: read_networks(learned, rows, recipe),
         quicker=lambda recipe: replace(recipe, epochs=-(-recipe.epochs // 3)),
     ),
 }

@@ -1,32 +1,23 @@
-"""Fits to measured networks: the factors of half precision, and the energy constants.
+"""Fitting the energy constants to the powers of single operations and of measured networks.
 
 Only few networks were measured, and they are similar. What they do not determine is determined by priors.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...datasets import NetworkMeasurement
 from ...errors import needing, with_extra
-from ...hardware import GPU
-from ...operations.attributes import HALF_PRECISIONS
-from ...operations.network import Network
-from ..contract import Networks, ResidualModel, launch_s
+from ..contract import Networks
 from ..measured.rows import AT_CAP, DeviceRow
-from ..networks.composition import LEAST_HOST_S, counts_of
+from ..networks.composition import counts_of
 from ..physics.energy import ENERGY_SPREAD, L2_SAVES, PRIOR_ENERGY, EnergyConstants, static_power_w
-from ..physics.half_precision import HalfPrecision, half_groups
-from ..physics.least_times import LeastTimes
-from ..physics.norms import smooth_max
-from .boosted_residual import BoostedResidual
+from .shared import SharedByAll
 
 # Weights in the fit of energies of a loop, and of one at the power cap, where a network has weight 1. Without readings
 # at the cap, an A30's networks below it come out 12 % too low; with 0.2 for all loops, its loops below the cap 11 % too
@@ -36,77 +27,11 @@ _LOOPS_COUNT, _CAPPED_COUNT = 0.2, 0.05
 _ERROR, _HALF_SPREAD, _HOST_SPREAD_S = 0.05, 0.5, 20e-6
 
 
-def learn_from_networks(learned: BoostedResidual, rows: Sequence[DeviceRow], networks: Networks) -> BoostedResidual:
-    """Fit half precision, unless operations were measured in it, and energies."""
-    if any(row.operation.precision in HALF_PRECISIONS for row in rows):
-        timed = replace(learned, half=None)
-    else:
-        timed = replace(learned, half=fit_half_precision(learned, networks))
-    return replace(timed, energy=fit_energies(rows, networks, timed))
-
-
 def _least_squares(residuals: Callable[[FloatArray], FloatArray], start: FloatArray) -> FloatArray:
     with needing("training needs scipy", with_extra("train")):
         from scipy.optimize import least_squares
     found: FloatArray = least_squares(residuals, start, loss="soft_l1").x
     return found
-
-
-class _Network(NamedTuple):
-    """A measured network as its time is fitted; arrays have one value per operation."""
-
-    counts: FloatArray
-    least_s: FloatArray
-    ratio: FloatArray
-    host_s: FloatArray
-    products: NDArray[np.bool_]
-    measured_s: float
-
-
-def fit_half_precision(learned: BoostedResidual, networks: Networks) -> HalfPrecision:
-    """Fit the factor of products in half precision to the times of networks.
-
-    The host time of a call in such a network is fitted at the same time and then discarded: `HostModel` learns it.
-    """
-    some = [n for n in networks if half_groups(n[2].operations).any()]
-    if not some:
-        return HalfPrecision()
-    same = Counter(_alike(*n) for n in some)
-    weight = np.array([same[_alike(*n)] ** -0.5 for n in some])
-    alone = replace(learned, half=None)
-    known = [_timed(alone, *n) for n in some]
-    middle = np.array([HalfPrecision().product, 0.0])
-
-    def residuals(x: FloatArray) -> FloatArray:
-        errors = np.array([np.log(_network_s(n, x) / n.measured_s) for n in known])
-        spread = np.array([_HALF_SPREAD, 1.0])
-        return np.concatenate([weight * errors / _ERROR, (x - middle) / spread])
-
-    return HalfPrecision(float(_least_squares(residuals, middle)[0]))
-
-
-def _alike(gpu: GPU, measurement: NetworkMeasurement, network: Network) -> tuple[str, str, str]:
-    return gpu.name, measurement.network, measurement.precision
-
-
-def _timed(learned: BoostedResidual, gpu: GPU, measurement: NetworkMeasurement, network: Network) -> _Network:
-    operations = network.operations
-    works = np.array([not operation.is_identity for operation in operations], dtype=float)
-    return _Network(
-        counts=counts_of(network),
-        least_s=LeastTimes.of(operations, gpu, measurement.clock_mhz or float(gpu.boost_clock_mhz)).time_s * works,
-        ratio=learned.ratio(operations, gpu, capped=False),
-        host_s=launch_s(operations, measurement.mode, learned.host_s),
-        products=half_groups(operations)[0],
-        measured_s=measurement.time_s,
-    )
-
-
-def _network_s(network: _Network, x: FloatArray) -> float:
-    ratio = np.where(network.products, np.exp(x[0]), network.ratio)
-    device_s = float(network.counts @ (network.least_s * ratio))
-    host_s = float(network.counts @ np.maximum(network.host_s + x[1] * _HOST_SPREAD_S, LEAST_HOST_S))
-    return float(smooth_max(device_s, host_s))
 
 
 class _Powers(NamedTuple):
@@ -122,13 +47,13 @@ class _Powers(NamedTuple):
     at_least: NDArray[np.bool_]
 
 
-def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: ResidualModel) -> EnergyConstants:
+def fit_energies(rows: Sequence[DeviceRow], networks: Networks, shared: SharedByAll) -> EnergyConstants:
     """Fit the energy constants to measured powers of single operations and of whole networks.
 
     A reading at the power cap is a lower bound, unless the clock that was held is known. Priors tell the five constants
     apart where the measured GPUs do not.
     """
-    known = _powers(rows, networks, learned)
+    known = _powers(rows, networks, shared)
     if known is None:
         return PRIOR_ENERGY
     prior = np.log(PRIOR_ENERGY.values())
@@ -143,7 +68,7 @@ def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Residua
     return EnergyConstants.of(np.exp(_least_squares(residuals, prior)), L2_SAVES)
 
 
-def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: ResidualModel) -> _Powers | None:
+def _powers(rows: Sequence[DeviceRow], networks: Networks, shared: SharedByAll) -> _Powers | None:
     found: list[tuple[FloatArray, float, float, float, bool]] = []
     for gpu in dict.fromkeys(row.gpu for row in rows):
         mine = [(row, row.power_w) for row in rows if row.gpu == gpu and row.power_w]
@@ -159,8 +84,9 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: ResidualMode
         at_cap = measurement.clock_mhz is None and measurement.known_power_w > AT_CAP * gpu.power_limit_w
         clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
         operations, counts = network.operations, counts_of(network)
-        device_s = LeastTimes.of(operations, gpu, clock).time_s
-        device_s = device_s * learned.factors(operations, gpu, capped=False)[0]
+        predictor = shared.on(gpu, measurement.mode)
+        inside = predictor.in_network(predictor.predict_for_network(operations, gpu.power_limit_w), counts)
+        device_s = np.nan_to_num(inside.device_time_s if inside.work is None else inside.work.at(clock)[0])
         # The predicted device time must not exceed the measured time, in which the GPU drew the measured power.
         device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
         part = counts @ EnergyConstants.parts(operations, device_s, gpu, clock, L2_SAVES) / measurement.time_s

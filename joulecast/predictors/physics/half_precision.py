@@ -1,15 +1,11 @@
-"""Half precision where only whole networks were measured in it: a factor for products, and what stands for the others.
+"""What stands for operations in half precision whose kernels were not measured in it: the same operations in fp32.
 
-Trees that were trained on fp32 know nothing about products on tensor cores. Physics knows the tiles of these products
-(least_times.py). How much slower than physics they are is fitted to the times of whole networks.
-
-Most other operations are bound by memory, and their kernels move narrow elements in the same way as fp32 elements. So
-trees predict the same operation in fp32. If they were given the operation in half precision, its arithmetic intensity
-would be one that they never saw for this kind, and they would answer with leaves of other kinds.
-
-Convolutions on tensor cores take the ratio of TF32, which the same kernels compute. Networks do not decide more than
-the factor of products: with one for convolutions, ResNet-101 in bf16 on A100 and A10 put it at 1.2, and with one for
-the others at 1.09, which made timm's networks on RTX 3090, 4090 and 5090 slower by as much, and worse.
+Most of them are bound by memory, and their kernels move narrow elements in the same way as fp32 elements. So trees
+predict the same operation in fp32. If they were given the operation in half precision, its arithmetic intensity would
+be one that they never saw for this kind, and they would answer with leaves of other kinds. Convolutions on tensor cores
+take the ratio of TF32, which the same kernels compute. Networks do not decide more: with a factor for convolutions,
+ResNet-101 in bf16 on A100 and A10 put it at 1.2, and with one for the others at 1.09, which made timm's networks on RTX
+3090, 4090 and 5090 slower by as much, and worse.
 
 Depthwise convolutions, in which each channel has a filter of its own, are a case apart. In fp32 a kernel of PyTorch
 computes them, several times slower than memory allows. In half precision cuDNN does (`use_cudnn_depthwise` in
@@ -19,9 +15,7 @@ chosen with timm's published times in view (the half of benchmarks/public that i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +23,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.attributes import HALF_BYTES
-from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..formats.numbers import numbers, require_features
 from .operation_numbers import FAMILIES, numbers_of
 from .precisions import as_fp32, in_fp32
 from .roofline import on_tensor_cores
@@ -40,46 +32,14 @@ _MOVEMENT = FAMILIES.index("movement")
 DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolutions in training.
 
 
-@dataclass(frozen=True)
-class HalfPrecision:
-    """The factor on device times of matrix products in fp16 and bf16.
+def with_depthwise(operations: OperationList, gpu: GPU, ratio: FloatArray) -> FloatArray:
+    """Device time over least time, with that of depthwise convolutions in half precision replaced by constants.
 
-    Args:
-        product: Log of their time over the least time of physics. The default, a factor of 1.35, is that of fp32.
+    They hold where half precision runs on tensor cores. Shape (operations,).
     """
-
-    product: float = 0.3
-
-    def applied(self, operations: Sequence[Operation], gpu: GPU, ratio: FloatArray) -> FloatArray:
-        """Device time over least time, corrected for half precision where it runs on tensor cores.
-
-        Returns:
-            The corrected ratio, shape (operations,).
-
-        Raises:
-            InputError: An operation's precision does not exist on the GPU.
-        """
-        of_product, _ = half_groups(operations)
-        corrected = np.where(of_product, np.exp(self.product), alone(operations, ratio))
-        applied: FloatArray = np.where(on_tensor_cores(numbers_of(operations), gpu), corrected, ratio)
-        return applied
-
-    def to_dict(self) -> dict[str, float]:
-        """The logarithm as a dictionary."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote. Raises ZooError: It has other numbers, as those of an older joulecast do."""
-        require_features(list(value), [each.name for each in fields(cls)], "half precision")
-        return cls(**numbers(value))
-
-
-def alone(operations: Sequence[Operation], ratio: FloatArray) -> FloatArray:
-    """Device time over least time, with that of depthwise convolutions in half precision replaced by constants."""
-    depthwise = OperationList.of(operations).derived(_half_depthwise)
-    put: FloatArray = np.where(depthwise > 0, depthwise, ratio)
-    return put
+    put = operations.derived(_half_depthwise)
+    found: FloatArray = np.where((put > 0) & on_tensor_cores(numbers_of(operations), gpu), put, ratio)
+    return found
 
 
 def seen_as(operations: OperationList, gpu: GPU) -> OperationList:
@@ -117,30 +77,18 @@ def _without_modes(operations: OperationList) -> OperationList:
 
 
 def _others_in_fp32(operations: OperationList) -> OperationList:
-    _, of_other = operations.derived(_half_groups)
+    others = operations.derived(_half_others)
     return OperationList(
-        as_fp32(operation) if other else operation
-        for operation, other in zip(operations, of_other.tolist(), strict=True)
+        as_fp32(operation) if other else operation for operation, other in zip(operations, others.tolist(), strict=True)
     )
 
 
-def half_groups(operations: Sequence[Operation]) -> NDArray[np.bool_]:
-    """Whether operations are in half precision and products, or neither products nor convolutions.
-
-    Returns:
-        Shape (2, operations).
-    """
-    return OperationList.of(operations).derived(_half_groups)
-
-
-def _half_groups(operations: OperationList) -> NDArray[np.bool_]:
+def _half_others(operations: OperationList) -> NDArray[np.bool_]:
+    """Which operations are in half precision, and neither products nor convolutions; shape (operations,)."""
     n = numbers_of(operations)
-    half, depthwise = n.element_bytes == HALF_BYTES, _is_depthwise(n)
-    convolution = (n.family == FAMILIES.index("convolution")) & ~depthwise
-    product = (n.is_product > 0) & ~convolution & ~depthwise
-    groups: NDArray[np.bool_] = np.array([half & product, half & ~product & ~convolution])
-    groups.flags.writeable = False
-    return groups
+    product = (n.is_product > 0) & ~_is_depthwise(n)
+    others: NDArray[np.bool_] = (n.element_bytes == HALF_BYTES) & ~product
+    return others
 
 
 def _half_depthwise(operations: OperationList) -> FloatArray:

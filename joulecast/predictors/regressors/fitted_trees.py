@@ -15,7 +15,7 @@ from ...errors import needing, with_extra
 from ...operations.operation import Operation
 from ..contract import INPUT_NAMES
 from ..measured.splits import fold_of
-from ..recipes import ForestRecipe, TreeSettings, XGBoostRecipe
+from ..recipes import ForestRecipe, ForestSettings, TreeSettings, XGBoostRecipe
 from .trees import Trees, trees_file
 
 MORE_WORK: tuple[str, ...] = (
@@ -125,6 +125,22 @@ def _boosting(model: Any) -> Trees:
     return _sum_of(nodes, model.n_features_in_, below=True, base=float(base))
 
 
+def unfitted_forest(settings: ForestSettings, seed: int) -> Any:
+    """A forest of scikit-learn that gives the same trees every time.
+
+    Raises MissingDependencyError: scikit-learn is not installed.
+    """
+    with needing("training needs scikit-learn", with_extra("train")):
+        from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+    return (ExtraTreesRegressor if settings.forest == "extra_trees" else RandomForestRegressor)(
+        n_estimators=settings.trees,
+        max_features=settings.max_features,
+        min_samples_leaf=settings.min_samples_leaf,
+        random_state=seed,
+        n_jobs=1,  # With more threads, sums differ in the last bits between runs.
+    )
+
+
 def fit_forest(
     operations: Sequence[Operation],
     inputs: NDArray[np.float32],
@@ -136,16 +152,7 @@ def fit_forest(
 
     Raises MissingDependencyError: scikit-learn is not installed.
     """
-    with needing("training needs scikit-learn", with_extra("train")):
-        from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
-    model = (ExtraTreesRegressor if recipe.forest == "extra_trees" else RandomForestRegressor)(
-        n_estimators=recipe.trees,
-        max_features=recipe.max_features,
-        min_samples_leaf=recipe.min_samples_leaf,
-        random_state=recipe.seed,
-        n_jobs=1,  # With more threads, sums differ in the last bits between runs.
-    )
-    return FittedTrees(model.fit(inputs, targets))
+    return FittedTrees(unfitted_forest(recipe, recipe.seed).fit(inputs, targets))
 
 
 def fit_boosted(

@@ -27,7 +27,6 @@ from ...rendering.answers import Plain
 from ..batches import over_cores
 from ..contract import Files, host_times, launch_s
 from ..formats.numbers import number, number_array
-from ..model.boosted_residual import Range
 from ..physics.cached import cached
 from ..physics.energy import EnergyConstants
 from .encoder import Encoder, StoredEncoder, TransformerWeights
@@ -36,6 +35,9 @@ from .tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network,
 _WEIGHTS = "transformer.safetensors"
 _AT_ONCE = 256  # Operations that one thread reads at once; more do not fit into the processor's caches.
 _LONGEST = 2048  # Longest list of operations whose tokens are cached; a longer one would fill the memory.
+
+Range = tuple[float, float]
+"""Lowest and highest log ratio that was seen."""
 
 
 class Reader:

@@ -16,12 +16,12 @@ from torch import Tensor
 from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError
+from ...operations.operation import Operation
 from ..measured.rows import AT_CAP, LEAST_ROWS, DeviceRow, launch_times_s, rows_by_gpu
-from ..model.fit_boosted import ratio_ranges
 from ..physics.energy import PRIOR_ENERGY, static_power_w
 from ..recipes import TransformerRecipe
 from ..regressors.descent import Descent, one_thread
-from .attentive import SYNTHETIC_LENGTH, Attentive, Reader
+from .attentive import SYNTHETIC_LENGTH, Attentive, Range, Reader
 from .encoder import TransformerWeights
 from .model import OperationTransformer
 from .tokens import ROLES, UNKNOWN, WIDTH, tokens
@@ -115,6 +115,20 @@ class Examples:
         sizes = np.sqrt([len(group) for group in self.groups])
         group = self.groups[draw.choice(len(sizes), p=sizes / sizes.sum())]
         return draw.choice(group, (networks, SYNTHETIC_LENGTH))
+
+
+_QUANTILES = (0.005, 0.995)
+
+
+def ratio_ranges(operations: Sequence[Operation], log_ratio: FloatArray) -> dict[str, Range]:
+    """Family or kind -> lowest and highest log ratio, without the most extreme hundredth of the measurements."""
+    ranges = {}
+    for names in ([operation.row.family for operation in operations], [operation.kind for operation in operations]):
+        array = np.array(names)
+        for name in sorted(set(names)):
+            low, high = np.quantile(log_ratio[array == name], _QUANTILES)
+            ranges[name] = (float(low), float(high))
+    return ranges
 
 
 def vocabulary_of(rows: Sequence[DeviceRow]) -> tuple[str, ...]:
