@@ -8,7 +8,7 @@ import pytest
 from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.predictors.fitting.fit import RECIPES, load_recipe, predictor_of
-from joulecast.predictors.recipes import KernelRecipe, PerceptronRecipe, TransformerRecipe, load_kernel_recipe
+from joulecast.predictors.recipes import KernelRecipe, SharedForest, TransformerRecipe, load_kernel_recipe
 
 FOLDER = Path(__file__).resolve().parents[2] / "predictors"
 KERNELS = FOLDER / "kernels.toml"
@@ -56,9 +56,9 @@ WRONG = [
     ("xgboost", "[search]\ndepth = []", InputError, "list of values"),
     ("xgboost", "[search]\ndepth = [4, 99]", InputError, "depth"),
     ("xgboost", "search = 3", InputError, "cannot be read"),
-    ("boosting", "perceptron = 3", InputError, "perceptron"),
-    ("boosting", "[perceptron]\nwidht = 3", UnknownNameError, "key of a perceptron"),
-    ("boosting", "[perceptron]\nwidth = 0", InputError, "width of a perceptron"),
+    ("boosting", "forest = 3", InputError, "forest"),
+    ("boosting", "[forest]\ntreees = 3", UnknownNameError, "key of a forest"),
+    ("boosting", "[forest]\ntrees = 0", InputError, "trees of a forest"),
     ("transformer", "width = 50\nheads = 4", InputError, "k x 4"),
     ("transformer", "positional_encoding = true\nwidth = 9\nheads = 3", InputError, "k x 2"),
     ("transformer", 'positional_encoding = "yes"', InputError, "neither true nor false"),
@@ -95,8 +95,8 @@ def test_wrong_recipes_of_kernels_are_refused(tmp_path, text, error):
         load_kernel_recipe(tmp_path / "r.toml")
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(PerceptronRecipe)])
+@pytest.mark.parametrize("field", [field.name for field in fields(SharedForest)])
 @pytest.mark.parametrize("wrong", [-1, True, "many", 1e30])
-def test_wrong_settings_of_a_perceptron_are_refused(field, wrong):
+def test_wrong_settings_of_a_forest_are_refused(field, wrong):
     with pytest.raises(InputError, match=field):
-        PerceptronRecipe(**{field: wrong})
+        SharedForest(**{field: wrong})

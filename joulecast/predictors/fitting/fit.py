@@ -123,12 +123,12 @@ def _boosted(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) ->
     # Imported here, because reading an entry needs no training.
     from ..model.fit_operations import fit_any_gpu
 
-    return fit_any_gpu(datasets, rows, recipe)
+    return _with_networks(fit_any_gpu(datasets, rows, recipe), rows, recipe)(())
 
 
 def _with_networks(
-    learned: LearnedOperations, rows: Rows, recipe: BoostingRecipe, kernels: OneModel | None
-) -> LearnNetworks:
+    learned: LearnedOperations, rows: Rows, recipe: BoostingRecipe, kernels: OneModel | None = None
+) -> Callable[[Networks], LearnedOperations]:
     from ..model.fit_networks import fit_energies
 
     shared = SharedByAll(learned, kernels=kernels)

@@ -11,7 +11,7 @@ from joulecast.predictors.evaluation.any_gpu import cross_validate
 from joulecast.predictors.evaluation.tuning import search
 from joulecast.predictors.fitting.fit import fit_chip, fit_on_all
 from joulecast.predictors.measured.rows import device_rows
-from joulecast.predictors.model.fit_boosted import inputs_and_targets
+from joulecast.predictors.model.fit_operations import inputs_and_targets
 from joulecast.predictors.recipes import BoostingRecipe, ForestRecipe, TransformerRecipe, XGBoostRecipe
 from joulecast.predictors.regressors.fitted_trees import FittedTrees, unfitted_trees
 
@@ -62,7 +62,7 @@ def test_trees_for_any_gpu_are_judged_on_the_first_fold():
 def test_the_last_error_of_a_curve_is_that_of_all_trees():
     pytest.importorskip("xgboost")
     rows = device_rows(simulated_gpu("A30"))
-    inputs, targets = inputs_and_targets(rows, {})
+    inputs, targets = inputs_and_targets(rows)
     regressor = FittedTrees(unfitted_trees(TREES, 150).fit(inputs[::2], targets[::2]))
     values = regressor.error_by_trees(inputs[1::2], targets[1::2])
     assert len(values) == 100

@@ -8,109 +8,115 @@ from simulated_measurements import SLOWER_THAN_PHYSICS, TRUE_ENERGY, simulated_g
 
 import joulecast
 from joulecast import Network, Operation
-from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
-from joulecast.predictors.fitting.fit import quicker
+from joulecast.predictors.fitting.fit import fit_on_all, quicker
 from joulecast.predictors.measured.rows import DeviceRow, device_rows
-from joulecast.predictors.model.boosted_residual import BoostedResidual
-from joulecast.predictors.model.fit_boosted import fit_any_gpu
-from joulecast.predictors.model.fit_networks import fit_energies, learn_from_networks
+from joulecast.predictors.model.fit_networks import fit_energies
+from joulecast.predictors.model.operations import LearnedOperations
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.energy import PRIOR_ENERGY, EnergyConstants, process_factor, static_power_w
 from joulecast.predictors.physics.fp32_kernels import counted_ratio
-from joulecast.predictors.physics.half_precision import HalfPrecision
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.voltage import relative_voltage
 from joulecast.predictors.recipes import BoostingRecipe, TransformerRecipe
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
-pytest.importorskip("torch", reason="fits a perceptron")
+pytest.importorskip("sklearn", reason="fits a forest")
 
 RECIPE = BoostingRecipe(trees=60, depth=5, learning_rate=0.2, folds=3)
 MEASURED = ("A30", "T4", "A10")
 
 
+def ratio(learned, operations, gpu):
+    """Device time over least time."""
+    return learned.factors(operations, gpu)[0]
+
+
 @pytest.fixture(scope="module")
-def learned() -> BoostedResidual:
-    return fit_any_gpu([simulated_gpu(name) for name in MEASURED], (), RECIPE)
+def learned() -> LearnedOperations:
+    return fit_on_all([simulated_gpu(name) for name in MEASURED], (), RECIPE)
 
 
 def test_learns_what_gpus_have_in_common(learned):
     gpu = find_gpu("A40")
     operations = simulated_operations()
     truth = np.array([SLOWER_THAN_PHYSICS[operation.kind] for operation in operations])
-    error = np.abs(learned.ratio(operations, gpu) / truth - 1)
+    error = np.abs(ratio(learned, operations, gpu) / truth - 1)
     assert np.median(error) < 0.05
     assert np.max(error) < 0.6
 
 
-@pytest.mark.parametrize(("name", "ratio"), [("T4", 2.0), ("A40", 2.0), ("L4", 3.0)])
-def test_trees_predict_measured_chips_and_the_perceptron_others(learned, name, ratio):
+@pytest.mark.parametrize(("name", "expected"), [("T4", 2.0), ("A40", 2.0), ("L4", 3.0)])
+def test_trees_predict_measured_chips_and_the_forest_others(learned, name, expected):
     # The A40 has the chip of the A10, which was measured.
     assert set(learned.chips) == {find_gpu(measured).chip for measured in MEASURED}
     two, three = (lambda inputs, value=value: np.full(len(inputs), np.log(value)) for value in (2.0, 3.0))
-    kinds = dict.fromkeys(("batch_norm", "softmax"), (-9.0, 9.0))
-    trained = [Operation("batch_norm", [(8, 64, 28, 28)], mode="training"), Operation("softmax", [(8, 64)])]
+    trained = [Operation("batch_norm", [(1024, 64, 128, 128)], mode="training"), Operation("softmax", [(131072, 4096)])]
     trained[1] = trained[1].replace(mode="training")
-    told_apart = replace(learned, time=two, perceptron=three, ranges=kinds, half=None, typical={})
+    told_apart = replace(learned, time=two, forest=three)
     told_apart = replace(told_apart, chips=dict.fromkeys(learned.chips, frozenset(each.kind for each in trained)))
+    gpu = find_gpu(name)
     # Nothing of a backward is counted but products, so what is learned of others counts in full.
-    assert told_apart.ratio(trained, find_gpu(name)) == pytest.approx(ratio)
+    assert ratio(told_apart, trained, gpu) == pytest.approx(expected)
     # Trees say nothing of kinds that were measured on no chip, or on other chips alone.
-    unknown = [Operation("max_pool2d", [(8, 64, 28, 28)], {"kernel_size": (2, 2)}, mode="training")]
-    assert told_apart.ratio(unknown, find_gpu(name)) == pytest.approx(3.0)
-    elsewhere = replace(told_apart, chips={find_gpu(name).chip: frozenset({"linear"})})
-    assert elsewhere.ratio(trained, find_gpu(name)) == pytest.approx(3.0)
+    unknown = [Operation("layer_norm", [(131072, 4096)], mode="training")]
+    assert ratio(told_apart, unknown, gpu) / counted_ratio(unknown, gpu) == pytest.approx(3.0)
+    elsewhere = replace(told_apart, chips={gpu.chip: frozenset({"linear"}), "other": frozenset({"softmax"})})
+    assert ratio(elsewhere, trained[1:], gpu) == pytest.approx(3.0)
+    # Of a family that was never measured, physics alone is known.
+    assert ratio(elsewhere, trained[:1], gpu) == pytest.approx(1.0)
 
 
 def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(learned):
-    learned = replace(learned, perceptron=lambda inputs: np.full(len(inputs), 1.0), ranges={}, half=None)
+    chips = {**learned.chips, "GA102": learned.chips["GA102"] | {"softmax"}}
+    learned = replace(learned, forest=lambda inputs: np.full(len(inputs), 1.0), chips=chips)
     sizes = [(64, 64)]
     kinds = [Operation("linear", sizes, {"out_features": 64}), Operation("relu", sizes)]
     rows = [Operation("softmax", [(8192, 2048)]), Operation("softmax", sizes)]
     operations = [*kinds, *rows, kinds[0].replace(mode="training"), kinds[1].replace(mode="training")]
     unseen = find_gpu("L4")
-    logs = np.log(learned.ratio(operations, unseen) / counted_ratio(operations, unseen))
+    logs = np.log(ratio(learned, operations, unseen) / counted_ratio(operations, unseen))
     # A softmax of 3 us is shorter than all that were seen, from 25 us on: its rows are counted, and little is learned.
-    assert logs == pytest.approx([0.0, 0.25, 0.5, 0.5 * 3.15 / 25, 0.0, 0.25], rel=0.01, abs=1e-6)
-    # On tensor cores, of which few operations were measured, trees predict all chips; in inference, loops count half.
-    trees = replace(learned, time=lambda inputs: np.full(len(inputs), 0.3))
-    image = Operation("conv2d", [(8, 64, 28, 28)], {"out_channels": 64, "kernel_size": 3}, precision="tf32")
+    # In training, nothing shorter than 500 us was seen.
+    least_s = LeastTimes.of(operations[-1:], unseen, unseen.boost_clock_mhz).time_s[0]
+    assert logs == pytest.approx([0.0, 0.25, 0.5, 0.5 * 3.15 / 25, 0.0, 0.25 * least_s / 500e-6], rel=0.01, abs=1e-6)
+    # In inference, loops of convolutions on tensor cores count half on all chips.
+    trees = replace(learned, time=lambda inputs: np.full(len(inputs), 1.0))
+    image = Operation("conv2d", [(512, 256, 56, 56)], {"out_channels": 256, "kernel_size": 3}, precision="tf32")
     both = [image, image.replace(mode="training"), image.replace(precision="fp32", mode="training")]
     for name in ("L4", "A30"):
-        assert np.log(trees.ratio(both[:2], find_gpu(name))) == pytest.approx([0.15, 0.3])
-    assert np.log(trees.ratio(both[2:], unseen)) == pytest.approx([1.0])
+        assert np.log(ratio(trees, both, find_gpu(name))) == pytest.approx([0.5, 1.0, 1.0])
 
 
 def test_many_gpus_at_once_give_what_each_gives_alone(learned):
     names = ("A30", "A40", "T4", "RTX4090")
-    alone = {name: learned.ratio(simulated_operations(), find_gpu(name)) for name in names}
+    alone = {name: ratio(learned, simulated_operations(), find_gpu(name)) for name in names}
     asked = []
-    counted = replace(learned, perceptron=lambda inputs: (asked.append(len(inputs)), learned.perceptron(inputs))[1])
+    counted = replace(learned, forest=lambda inputs: (asked.append(len(inputs)), learned.forest(inputs))[1])
     operations = OperationList(simulated_operations())
     counted.prefetch(operations, map(find_gpu, names))
     counted.prefetch(operations, map(find_gpu, names))
     for name in names:
-        assert counted.ratio(operations, find_gpu(name)) == pytest.approx(alone[name], rel=1e-6)
+        assert ratio(counted, operations, find_gpu(name)) == pytest.approx(alone[name], rel=1e-6)
     assert asked == [len(operations)]  # Of the RTX 4090, the only chip of which nothing was measured.
 
 
 def test_operations_that_another_network_had_are_not_computed_again(learned):
     asked, names = [], ("RTX4090", "L4")
-    counted = replace(learned, perceptron=lambda inputs: (asked.append(len(inputs)), learned.perceptron(inputs))[1])
+    counted = replace(learned, forest=lambda inputs: (asked.append(len(inputs)), learned.forest(inputs))[1])
     operations = simulated_operations()
     first, second = OperationList(operations[:20]), OperationList(operations[10:25][::-1])
     counted.prefetch(first, [find_gpu(names[0])])
     counted.prefetch(second, map(find_gpu, names))  # 5 of these are new on the RTX 4090, all 15 on the L4
     for name in names:
         for some in (first, second):
-            assert counted.ratio(some, find_gpu(name)).tolist() == learned.ratio(some, find_gpu(name)).tolist()
-    assert asked == [20, 5, 15, 10]
+            assert ratio(counted, some, find_gpu(name)).tolist() == ratio(learned, some, find_gpu(name)).tolist()
+    assert asked == [20, 5 + 15, 10]  # Those of several GPUs are asked for together.
 
 
 def test_energy_constants_are_recovered(learned):
@@ -131,7 +137,7 @@ def test_a_reading_at_the_cap_is_a_lower_bound(learned):
 
     def demand_w(power_w):
         rows = [DeviceRow(gpu, *each, power_w) for each in zip(products, device_s.tolist(), strict=True)]
-        energy = fit_energies(rows, (), learned)
+        energy = fit_energies(rows, (), SharedByAll(learned))
         parts = EnergyConstants.parts(products, device_s, gpu, clock_mhz, energy.l2_saves) / device_s[:, None]
         return (static_power_w(gpu, clock_mhz) + parts @ energy.values()).mean()
 
@@ -140,7 +146,7 @@ def test_a_reading_at_the_cap_is_a_lower_bound(learned):
     assert 1.001 * usual_w < demand_w(cap_w) < cap_w  # Three loops move the constants a part of the way.
     weak = replace(gpu, power_limit_w=0.5 * usual_w)
     rows = [DeviceRow(weak, *each, weak.power_limit_w) for each in zip(products, device_s.tolist(), strict=True)]
-    assert fit_energies(rows, (), learned).values() == pytest.approx(PRIOR_ENERGY.values())
+    assert fit_energies(rows, (), SharedByAll(learned)).values() == pytest.approx(PRIOR_ENERGY.values())
 
 
 @pytest.mark.parametrize("name", [gpu.name for gpu in gpus().values()])
@@ -213,28 +219,6 @@ def test_operations_that_wait_for_launches_do_not_depend_on_the_clock(learned):
     assert slow.energy_j < fast.energy_j
 
 
-def test_half_precision_is_learned_from_networks(learned):
-    truth = HalfPrecision(product=0.6)
-    gpu = find_gpu("A100-PCIE-40GB")
-    known = replace(learned, half=truth)
-    host = HostModel.prior("inference")
-    networks = []
-    for i, rows in enumerate((4096, 8192, 16384)):
-        product = Operation("linear", [(rows, 1024)], {"out_features": 4096}, precision="bf16")
-        network = Network.of([(product, 50), (Operation("relu", [(rows, 4096)], precision="bf16"), 50 * (i + 1))])
-        found = NetworkPredictor("true", SharedByAll(known).on(gpu, "inference"), host).predict(network, 900)
-        shape = (rows, 1024)
-        measured = NetworkMeasurement(
-            f"n{i}", shape, "bf16", "inference", found.time_s, found.power_w, found.energy_j, clock_mhz=900.0
-        )
-        networks.append((gpu, measured, network))
-    half = learn_from_networks(learned, [], networks).half
-    assert half is not None
-    assert half.product == pytest.approx(truth.product, abs=0.05)
-    measured_half = DeviceRow(gpu, Operation("relu", [(8, 8)], precision="fp16"), 1e-5, None)
-    assert learn_from_networks(learned, [measured_half], networks).half is None
-
-
 def test_what_the_catalogue_knows_is_used():
     a100 = find_gpu("A100-PCIE-40GB")
     assert relative_voltage(a100, 1410.0)[0] == pytest.approx(1.0)
@@ -296,7 +280,7 @@ def test_device_times_come_before_loops():
     )
     assert device_rows(bare) == []
     with pytest.raises(DatasetError, match="too few device times"):
-        fit_any_gpu([bare], (), RECIPE)
+        fit_on_all([bare], (), RECIPE)
 
 
 @pytest.mark.parametrize("name", ["A100 PCIe 80GB", "H100 SXM", "L4"])

@@ -6,7 +6,7 @@ import pytest
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.physics.half_precision import HalfPrecision, half_groups, seen_as
+from joulecast.predictors.physics.half_precision import seen_as, with_depthwise
 from joulecast.predictors.physics.least_times import LeastTimes
 
 A100 = find_gpu("A100 PCIe 40GB")
@@ -32,23 +32,17 @@ def test_without_tensor_cores_half_precision_is_looked_up_in_fp32(gpu):
     assert {o.precision for o in seen_as(listed, find_gpu(gpu))} == {"fp32"}
 
 
+def corrected(operation: Operation, gpu=A100) -> float:
+    return float(with_depthwise(OperationList([operation]), gpu, np.array([7.0]))[0])
+
+
 def test_depthwise_convolutions_are_bound_by_memory_in_half_precision():
     one_each = [convolution("fp16", mode, groups=64) for mode in ("inference", "training")]
-    several = convolution("fp16", groups=8)
-    half = HalfPrecision(product=0.5)
-    for operation, expected in zip(one_each, (1.0, 3.0), strict=True):
-        assert half.applied([operation], A100, np.array([7.0])) == pytest.approx(expected)
-    assert half.applied([several], A100, np.array([7.0])) == pytest.approx(7.0)
-    assert half.applied([convolution("fp32", groups=64)], A100, np.array([7.0])) == pytest.approx(7.0)
-    assert half_groups(one_each).tolist() == [[0, 0], [1, 1]]
-
-
-def test_factors_of_half_precision_hold_on_tensor_cores_only():
-    half = HalfPrecision(product=0.5)
-    operations, ratio = [LINEAR, convolution("fp16"), convolution("fp16", groups=64), GELU], np.full(4, 7.0)
-    assert half.applied(operations, find_gpu("P100 PCIe"), ratio).tolist() == [7.0] * 4
-    expected = [np.exp(0.5), 7, 1, 7]
-    assert half.applied(operations, A100, ratio) == pytest.approx(expected)
+    assert [corrected(operation) for operation in one_each] == [1.0, 3.0]
+    assert corrected(convolution("fp16", groups=8)) == corrected(convolution("fp32", groups=64)) == 7.0
+    assert corrected(GELU) == corrected(LINEAR) == 7.0
+    assert corrected(one_each[0], find_gpu("P100 PCIe")) == 7.0  # Without tensor cores, it is computed as in fp32.
+    assert {o.precision for o in seen_as(OperationList(one_each), A100)} == {"fp32"}
 
 
 @pytest.mark.parametrize("gpu", ["A100 PCIe 40GB", "RTX 4090", "H100 SXM"])
@@ -74,7 +68,9 @@ def test_an_a100_feeds_its_tensor_cores_worse_than_geforce():
 
 def test_a_convolution_of_one_channel_in_all_is_not_depthwise():
     one = Operation("conv2d", [(32, 1, 56, 56)], {**WINDOW, "groups": 1}, precision="fp16")
-    assert half_groups([one]).tolist() == [[0], [0]]
+    assert corrected(one) == 7.0
+    two = Operation("conv2d", [(32, 2, 56, 56)], {**WINDOW, "out_channels": 2, "groups": 2}, precision="fp16")
+    assert corrected(two) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -91,14 +87,3 @@ def test_training_is_looked_up_as_inference_where_it_takes_as_long(kind, inputs,
     both = forward.replace(mode="training")
     found = seen_as(OperationList.of([training, forward, both]), A100)
     assert [o.mode for o in found] == [mode, "inference", "training"]
-
-
-def test_factors_come_back_from_their_dictionary():
-    half = HalfPrecision(product=0.5)
-    assert half.to_dict() == {"product": 0.5}
-    assert HalfPrecision.from_dict(half.to_dict()) == half
-
-
-def test_two_groups_of_one_channel_are_depthwise_already():
-    two = Operation("conv2d", [(32, 2, 56, 56)], {**WINDOW, "out_channels": 2, "groups": 2}, precision="fp16")
-    assert half_groups([two]).tolist() == [[0], [1]]
