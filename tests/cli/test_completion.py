@@ -19,6 +19,16 @@ ASKED = {
     "run bert_base --precision amp": {"amp", "amp_fp16"},
     "best-run bert_base --objective ": {"energy", "time", "cost", "carbon"},
     "image flux": {"flux_1_dev", "flux_1_schnell"},
+    "predict resnet50 --optimizer adam": {"adam", "adamw_fused"},
+    "predict resnet50 --execution ": {"eager", "graph", "compiled"},
+    "best resnet50 --host h1": {"h100-server"},
+    "predict resnet50 --predictor a30/": {"a30/blend-inference", "a30/forest-training"},
+    "run bert_base --carbon D": {"DE", "DK"},
+    "run bert_base --sharding zero": {"zero1", "zero2", "zero3"},
+    "generate llama3_8b --batching s": {"static"},
+    "explain conv2": {"conv2d"},
+    "zoo show any-gpu/k": {"any-gpu/kernels"},
+    "datasets import nico": {"nicolai2025"},
 }
 
 
