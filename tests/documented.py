@@ -6,9 +6,11 @@ import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import joulecast
 from joulecast.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,3 +49,31 @@ def run_line(line: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words[1:])
     assert not ended.value.code, line
+
+
+def example_names() -> dict[str, Any]:
+    """What the pages leave to their readers: a model, candidates of a search, the work of a program."""
+    torch = pytest.importorskip("torch")
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+
+    class Module(torch.nn.Module):
+        """It takes one input or two."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.LazyLinear(8)
+
+        def forward(self, x: Any, ids: Any = None) -> Any:
+            found = self.linear(x)
+            return found if ids is None else found + ids.sum()
+
+    module = Module()
+    module(torch.zeros(1, 16))
+    wide = torch.nn.Sequential(torch.nn.Linear(512, 8))
+    relu = joulecast.Operation("relu", [(32, 64, 56, 56)])
+    networks = [joulecast.Network.of([(relu, count)], name=f"{count} of them") for count in (1, 2, 3)]
+    work = dict.fromkeys(("train", "train_one_epoch", "evaluate"), lambda: None)
+    names = {"my_module": module, "my_mixture_of_experts": wide, "ids": torch.zeros(8, dtype=torch.long)}
+    return {"joulecast": joulecast, "pandas": pandas, "polars": polars, "networks": networks, **names, **work} | {
+        "candidates": networks
+    }

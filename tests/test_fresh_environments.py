@@ -107,7 +107,7 @@ def test_the_first_steps_of_readme_run(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_readme_and_the_first_pages_show_is_what_is_printed(printed) -> None:
     out = printed("predict", "resnet50", "32,3,224,224", "--gpu", "A30")
-    for page in ("README.md", "docs/index.md", "docs/quickstart.md"):
+    for page in ("README.md", "docs/index.md"):
         (shown,) = re.findall(r"```text\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
         assert shown.strip() in out, page
 

@@ -3,10 +3,13 @@
 import doctest
 import inspect
 import math
+import re
+import runpy
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from documented import ROOT, blocks, example_names, lines, run_line
 
 import joulecast
 from joulecast.errors import InputError, JoulecastError, ServiceError, UncoveredError, UnknownNameError
@@ -296,3 +299,19 @@ def test_many_networks_are_sent_in_several_requests(client, monkeypatch):
     found = client.predict_many(networks, "A30")
     same_totals(found, joulecast.predict_many(networks, "A30"))
     assert found.energy_j.argmax() == 2
+
+
+@pytest.mark.parametrize("name", ["quickstart", "errors", "client"])
+def test_first_pages_of_the_documentation_run_and_print_what_they_show(name, service, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").replace("http://127.0.0.1:8000", service.url)
+    script = tmp_path / f"{name}.py"
+    code = [code for language, code in blocks(page, there=["a service"]) if language == "python"]
+    script.write_text("\n".join(code), encoding="utf-8")
+    runpy.run_path(str(script), init_globals=example_names())
+    for line in lines(page):
+        if line.startswith("joulecast ") and ">" not in line:
+            run_line(line)
+    printed = capsys.readouterr().out
+    for shown in re.findall(r"```text\n(.*?)```", page, re.DOTALL):
+        assert shown.strip() in printed
