@@ -11,7 +11,6 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from ..errors import RefusalError, UnknownNameError
-from ..remote import wire
 from .answers import Answers
 from .networks import TracingNeededError
 from .problems import MEDIA_TYPE
@@ -62,12 +61,10 @@ async def ask(
     answer: Callable[[Answers], Any],
     to_dict: Callable[[Any], Any],
     to_csv: Callable[[Any], str] | None = None,
-    *,
-    as_value: bool = True,
 ) -> Response:
-    """Compute and encode an answer in a thread. `as_value` says whether `joulecast.Client` may request exact values."""
+    """Compute and encode an answer in a thread."""
     media_type = media_type_of(request.headers.get("accept", ""), form)
-    if (to_csv is None and media_type == CSV) or (not as_value and media_type == wire.MEDIA_TYPE):
+    if to_csv is None and media_type == CSV:
         media_type = JSON
 
     def body(answers: Answers) -> bytes:

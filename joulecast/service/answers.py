@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ..api import prepare
 from ..api.operations import explain, predict_operations
-from ..errors import InputError, JoulecastError, unknown_name
+from ..errors import InputError, unknown_name
 from ..extraction.isolation import IsolatedExtraction
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.models.spelling import known_as
@@ -39,7 +39,6 @@ from ..queries import sweep as sweep_of
 from ..queries.evaluation import MOST_CLOCKS
 from ..queries.objectives import Tariff
 from ..queries.search import Constraints
-from ..rendering.answers import table_csv
 from ..runs import Run
 from ..runs.choosing import CLOCKS as RUN_CLOCKS
 from ..runs.choosing import RunChoices
@@ -53,37 +52,9 @@ from ..traffic.simulate import simulate_serving
 from ..zoo import find_predictor
 from .caches import network_bytes
 from .networks import FileQuery, Networks, entry_of
-from .problems import problem_of, too_large
+from .problems import too_large
 from .settings import Settings
 from .validation import arguments_of, checked_gpu, checked_host, checked_predictor, plain_clock
-
-
-@dataclass(frozen=True)
-class BatchItem:
-    """One item of a batch: a prediction in JSON, without the operations of its network, or why there is none."""
-
-    prediction: dict[str, Any] | None
-    error: JoulecastError | None
-
-
-def batch_json(items: list[BatchItem]) -> dict[str, Any]:
-    """A batch as plain lists and dictionaries. An item that was refused holds its problem instead of a prediction."""
-    return {
-        "results": [{"prediction": item.prediction, "problem": item.error and problem_of(item.error)} for item in items]
-    }
-
-
-def batch_csv(items: list[BatchItem]) -> str:
-    """A batch as CSV, one item per line. The last column says why an item is empty."""
-    header = ["network", "mode", "gpu", "clock_mhz", "predictor", "time_s", "power_w", "energy_j", "edp_js"]
-    header += ["uncovered_share"]
-    rows = [
-        [(item.prediction or {}).get(name) for name in header]
-        + [None if item.error is None else " ".join(str(item.error).split())]
-        for item in items
-    ]
-    return table_csv([*header, "problem"], rows)
-
 
 _MOST_REQUESTS = 1_000_000  # A minute of one core. In a closed loop, each may be longer than a second, and counts more.
 _QUICK_OPERATIONS = 300
@@ -168,19 +139,6 @@ class Answers:
         predictor = checked_predictor(question.predictor, gpu, operation.mode)
         clock = plain_clock(question.clock_mhz)
         return explain(operation, gpu, clock, predictor, calibration=question.calibration)
-
-    def predict_batch(self, question: Any) -> list[BatchItem]:
-        """Predict each item of a batch independently: an item that is refused does not affect the others.
-
-        Each is written at once, because thousands of predictions would hold the operations of as many networks.
-        """
-        items: list[BatchItem] = []
-        for request in paced(question.requests):
-            try:
-                items.append(BatchItem(self.predict(request).to_dict(details=question.details), None))
-            except JoulecastError as error:
-                items.append(BatchItem(None, error))
-        return items
 
     def predict_many(self, question: Any) -> NetworkPredictions:
         """Predict the totals of thousands of networks on GPUs at clocks, such as those of an architecture search."""

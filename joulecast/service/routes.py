@@ -14,7 +14,7 @@ from ..operations.network import Network
 from ..predictors.networks.prediction import Prediction
 from . import questions
 from .answering import FormatQuery, answering, ask
-from .answers import Answers, batch_csv, batch_json
+from .answers import Answers
 from .caches import CachedRoute, Handler
 from .networks import FileQuery
 from .query_strings import QUERIES
@@ -81,16 +81,6 @@ def _add(path: questions.Asked) -> None:
 
 for _each in questions.PATHS.values():
     _add(_each)
-
-
-@asked.post("/predict/batch", **answering("BatchAnswer", as_csv=True), tags=["predict"])
-async def predict_batch(
-    request: Request,
-    question: questions.BatchQuestion,
-    format: FormatQuery = None,  # noqa: A002
-) -> Response:
-    """Predict up to thousands of candidates. One that is refused has a problem in its place; others are answered."""
-    return await ask(request, format, lambda a: a.predict_batch(question), batch_json, batch_csv, as_value=False)
 
 
 _BYTES = {"type": "string", "format": "binary"}

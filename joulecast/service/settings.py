@@ -40,7 +40,7 @@ class Settings:
     max_bodies_bytes: int = _setting(
         64_000_000, "Most bytes in all large bodies that have not been answered; one client may use a quarter."
     )
-    max_batch: int = _setting(5_000, "Most predictions in one batch.")
+    max_batch: int = _setting(5_000, "Most networks in one question.")
     max_operations: int = _setting(5_000, "Most different operations in a network.")
     max_choices: int = _setting(10_000, "Most GPUs x clocks x precisions x batch sizes in a sweep.")
     max_work: int = _setting(

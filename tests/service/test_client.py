@@ -160,8 +160,7 @@ def test_calibrations_of_the_service_are_known_by_name_alone(client, service, tm
     here = joulecast.predict(*SMALL, "H100 SXM", calibration=PROFILE)
     assert equal(client.predict(*SMALL, "H100 SXM", calibration="desk"), here)
     asked = {"model": "resnet18", "input_shape": [8, 3, 64, 64], "gpu": "H100 SXM", "calibration": "desk"}
-    (item,) = service.ask("/v1/predict/batch", {"requests": [asked]}).json["results"]
-    assert item["prediction"]["time_s"] == here.time_s
+    assert service.ask("/v1/predict", asked).json["time_s"] == here.time_s
     PROFILE.write(tmp_path / "mine.json")
     with pytest.raises(UnknownNameError, match="unknown calibration"):
         client.predict(*SMALL, "H100 SXM", calibration="nobodys")

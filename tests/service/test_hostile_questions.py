@@ -12,14 +12,7 @@ from joulecast.remote import wire
 RELU = {"kind": "relu", "input_shapes": [[32, 64]]}
 LINEAR = {"kind": "linear", "input_shapes": [[2, 3]], "attributes": {"out_features": 3}}
 SOFTMAX = {"kind": "softmax", "input_shapes": [[2, 3]], "attributes": {"dim": 1}}
-BATCH = {"requests": [{"operations": [RELU], "gpu": "A30"}]}
 ODD = [None, True, -1, 0, 2**31, 2**64, 1e308, -0.5, "", "x" * 2000, "\0", "../x", [], [[]], {}, {"a": 1}, [None] * 20]
-
-
-def test_a_batch_is_json_whoever_asks(service):
-    answer = service.ask("/v1/predict/batch", BATCH, Accept=wire.MEDIA_TYPE)
-    assert answer.status == 200
-    assert answer.json == service.ask("/v1/predict/batch", BATCH).json
 
 
 def test_a_tensor_without_dimensions_has_one_element(service):
@@ -73,7 +66,6 @@ def changed(value, rng):
 QUESTIONS = [
     ("/v1/predict", {"operations": [{**RELU, "count": 3, "module_paths": ["a"]}], "gpu": "A30", "clock_mhz": 900}),
     ("/v1/predict", {"model": "resnet18", "input_shape": [1, 3, 64, 64], "gpu": "A30", "precision": "fp16"}),
-    ("/v1/predict/batch", BATCH),
     ("/v1/best", {"model": "resnet18", "input_shape": [1, 3, 64, 64], "gpus": ["A30"], "price_per_kwh": 0.3}),
     ("/v1/extract", {"operations": [LINEAR]}),
     ("/v1/explain", {"operation": SOFTMAX, "gpu": "A30"}),
@@ -141,7 +133,7 @@ def test_a_large_body_is_read_as_a_small_one_is(service):
     """Large bodies are read by the workers; spaces change nothing but the size."""
     plain = {"operations": [RELU], "gpu": "A30"}
     faults = [{**plain, "gpu": 3}, {**plain, "nosuch": 1}, {"gpu": "A30"}, {**plain, "gpu": "nosuch"}, plain]
-    for path, question in [*(("/v1/predict", each) for each in faults), ("/v1/predict/batch", BATCH)]:
+    for path, question in (("/v1/predict", each) for each in faults):
         body = json.dumps(question).encode()
         small, large = (service.ask(path, body + b" " * spaces) for spaces in (0, 70_000))
         instance = {"instance": None} if small.status != 200 else {}

@@ -256,11 +256,13 @@ TOP = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
 BOTTOM = TOP.replace(".top", ".bottom")
 NAMED = "const named = (e) => e.id || e.getAttribute('aria-label') || e.textContent || e.value || e.tagName;"
 # Of a group of radio buttons Tab reaches the chosen one; arrow keys choose another.
-CONTROLS = f"""{NAMED} const all = document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']");
-return [...all].filter((e) => e.checkVisibility() && (e.type !== "radio" || e.checked)).map(named)"""
-FOCUSED = f"""{NAMED} const e = document.activeElement, drawn = e.type === "radio" ? e.nextElementSibling : e, box = e.querySelector("rect");
-return e === document.body ? ["BODY", true] : [
-  named(e), box ? getComputedStyle(box).strokeWidth === "3px" : getComputedStyle(drawn).outlineStyle !== "none"]"""
+CONTROLS = f"""{NAMED}
+const all = [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")];
+return all.filter((e) => e.checkVisibility() && (e.type !== "radio" || e.checked)).map(named)"""
+FOCUSED = f"""{NAMED}
+const e = document.activeElement, box = e.querySelector("rect"), drawn = e.type === "radio" ? e.nextElementSibling : e;
+const ring = box ? getComputedStyle(box).strokeWidth === "3px" : getComputedStyle(drawn).outlineStyle !== "none";
+return [e === document.body ? "BODY" : named(e), ring]"""
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -38,10 +38,10 @@ def test_strangers_are_refused(narrow):
 
 
 def test_too_much_is_refused(narrow):
-    small = {"operations": [RELU], "gpu": "A30"}
-    assert narrow.ask("/v1/predict/batch", {"requests": [small] * 3}).status == 200
+    many = {"networks": [{"operations": [RELU]}] * 4, "gpu": "A30"}
+    assert narrow.ask("/v1/predict_many", {**many, "networks": many["networks"][:3]}).status == 200
     cases = [
-        ("/v1/predict/batch", {"requests": [small] * 4}, "3"),
+        ("/v1/predict_many", many, "3"),
         ("/v1/predict", {"operations": [RELU] * 41, "gpu": "A30"}, "40"),
         ("/v1/predict_operations", {"operations": [RELU] * 41, "gpu": "A30"}, "40"),
         ("/v1/extract", {"model": "densenet121", "input_shape": [1, 3, 224, 224]}, "40"),
@@ -85,10 +85,9 @@ def test_later_damage_is_reported(tmp_path, started):
 def test_what_takes_too_long_is_refused_and_stopped(started):
     running = started("--max-seconds", "2", "--max-waiting", "1", "--no-extraction")
     waiting(running, 0)
-    shapes = [[size, 3, 224, 224] for size in range(1, 2000)]  # would take half a minute
-    requests = [{**QUESTION, "model": "densenet121", "input_shape": shape} for shape in shapes]
+    many = {"networks": [{"model": "densenet121"}] * 3000, "input_shape": [1, 3, 224, 224], "gpu": "A30", "level": 0.9}
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        asked = pool.submit(running.ask, "/v1/predict/batch", {"requests": requests})
+        asked = pool.submit(running.ask, "/v1/predict_many", many)  # would take half a minute
         waiting(running, 1)
         busy = running.ask("/v1/predict", QUESTION)
         answer = asked.result()

@@ -70,41 +70,11 @@ def test_predicts_single_operations(service):
     assert row["time_s"] == joulecast.predict_operations([operation], "A30").time_s[0]
 
 
-def test_a_batch_keeps_its_order_and_its_faults(service):
-    requests = [RESNET, {**RESNET, "gpu": "A31"}, {**RESNET, "clock_mhz": 900}]
-    results = service.ask("/v1/predict/batch", {"requests": requests}).json["results"]
-    assert [result["problem"] is None for result in results] == [True, False, True]
-    assert results[1]["problem"]["title"] == "unknown GPU"
-    assert results[2]["prediction"]["clock_mhz"] == 900
-    assert "operations" not in results[0]["prediction"]
-    table = list(csv.DictReader(io.StringIO(service.ask("/v1/predict/batch?format=csv", {"requests": requests}).text)))
-    assert float(table[0]["energy_j"]) == results[0]["prediction"]["energy_j"]
-    assert "unknown GPU" in table[1]["problem"]
-
-
 @pytest.mark.parametrize("question", ["predict?gpu=A30&", "best?", "sweep?", "extract?"])
 def test_a_query_is_held_to_what_a_body_is_held_to(service, question):
     answer = service.ask(f"/v1/{question}model=resnet18&input_shape=9999999999999,3,224,224")
     assert answer.status == 422
     assert answer.json["title"].startswith("input_shape")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"mode": "learning"},
-        {"precision": "fp31"},
-        {"composition": "product"},
-        {"operations": [{"kind": "relu", "input_shapes": [[8]], "precision": "default"}], "model": None},
-    ],
-    ids=str,
-)
-def test_a_batch_with_a_word_that_the_document_does_not_list_is_refused(service, wrong):
-    request = {name: value for name, value in {**RESNET, **wrong}.items() if value is not None}
-    answer = service.ask("/v1/predict/batch", {"requests": [RESNET, request]})
-    assert answer.status == 422
-    assert "requests.1" in answer.text
-    assert "is none of" in answer.text
 
 
 def test_lists_the_operations_of_a_model(service):
@@ -287,9 +257,13 @@ def test_lists_what_there_is(service):
 
 def test_every_listed_model_runs_as_listed(service):
     models = service.ask("/v1/models").json["models"]
-    requests = [{"model": row["name"], "input_shape": row["input_shape"], "gpu": "A30"} for row in models]
-    results = service.ask("/v1/predict/batch", {"requests": requests}).json["results"]
-    assert [r["problem"] for r in results if r["problem"] is not None] == []
+    refused = {
+        row["name"]: answer.text
+        for row in models
+        for answer in [service.ask("/v1/extract", {"model": row["name"], "input_shape": row["input_shape"]})]
+        if answer.status != 200
+    }
+    assert refused == {}
 
 
 def test_the_document_has_examples_that_are_answered(service):
