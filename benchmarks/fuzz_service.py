@@ -79,8 +79,7 @@ PATHS = (
         "metrics",
         "execution",
     ),
-    *("openapi.json", "predict?model=resnet18&input_shape=2,3,64,64&gpu=A30&format=csv"),
-    *("sweep?model=resnet18&input_shape=2,3,64,64&gpus=A30&clocks_mhz=900", "nothing"),
+    *("openapi.json", "nothing"),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Query, Request
 from starlette.responses import Response
@@ -14,7 +14,6 @@ from ..errors import RefusalError, UnknownNameError
 from .answers import Answers
 from .networks import TracingNeededError
 from .problems import MEDIA_TYPE
-from .query_strings import Format
 from .rendering import CSV, JSON, media_type_of, rendered
 from .schemas import SCHEMAS
 
@@ -35,7 +34,7 @@ _NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such name", **_PROBLEM}}
 _CSV = {"text/csv": {"schema": {"type": "string"}}}
 
-FormatQuery = Annotated[Format | None, Query(description="json or csv; or ask by the header Accept.")]
+FormatQuery = Annotated[Literal["json", "csv"] | None, Query(description="json or csv; or ask by the header Accept.")]
 Answered = Coroutine[Any, Any, Response]
 Answer = TypeVar("Answer")
 

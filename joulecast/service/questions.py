@@ -32,21 +32,19 @@ _SERVED = ", ".join(engine.name for engine in ENGINES.values() if engine.fused)
 
 
 class Asked(NamedTuple):
-    """A path under /v1 that answers a question in the body of a request, and maybe in its query string.
+    """A path under /v1 that answers a question in the body of a request.
 
     Args:
         name: The path, and the method of `Answers` that answers it, whose docstring says what it does.
         question: Class of the body.
         answer: Schema of the answer in JSON, a table of answers.toml.
         tag: Group of the OpenAPI document.
-        by_name: Whether the question may be a query string.
     """
 
     name: str
     question: type[BaseModel]
     answer: str
     tag: str
-    by_name: bool
 
 
 def _path(path: str, row: Mapping[str, Any]) -> Asked:
@@ -80,7 +78,7 @@ def _path(path: str, row: Mapping[str, Any]) -> Asked:
     )
     question: Any = create_model(name, __base__=extra, __doc__=f"{row['about']}; see `joulecast.{path}`.", **fields)
     question.model_rebuild(_types_namespace=vars(question_fields))
-    return Asked(path, question, row["answer"], row["tag"], row.get("by_name", False))
+    return Asked(path, question, row["answer"], row["tag"])
 
 
 def _type_of(parameter: inspect.Parameter) -> Any:

@@ -17,7 +17,6 @@ from .answering import FormatQuery, answering, ask
 from .answers import Answers
 from .caches import CachedRoute, Handler
 from .networks import FileQuery
-from .query_strings import QUERIES
 from .rendering import media_type_of, rendered
 
 
@@ -65,18 +64,11 @@ def _add(path: questions.Asked) -> None:
     async def as_json(request: Request, question: Any) -> Response:
         return await with_format(request, question)
 
-    async def by_name(request: Request, query: Any) -> Response:
-        return await with_format(request, query.question(path.question), query.format)
-
     post: Any = as_json if to_csv is None else with_format
     post.__name__, post.__doc__, post.__annotations__ = path.name, about, types
     (predictions if path.name == "predict" else asked).post(f"/{path.name}", **options)(post)
     if path.name == "predict_generation":  # The name that it has on the command line.
         asked.post("/generate", **options, include_in_schema=False)(post)
-    if path.by_name:
-        by_name.__annotations__ = {**types, "query": Annotated[QUERIES[path.name], Query()]}
-        by_name.__name__, by_name.__doc__ = f"{path.name}_by_name", f"{about} The model is given by name."
-        asked.get(f"/{path.name}", **options)(by_name)
 
 
 for _each in questions.PATHS.values():
