@@ -34,7 +34,9 @@ _NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such name", **_PROBLEM}}
 _CSV = {"text/csv": {"schema": {"type": "string"}}}
 
-FormatQuery = Annotated[Literal["json", "csv"] | None, Query(description="json or csv; or ask by the header Accept.")]
+FormatQuery = Annotated[
+    Literal["json", "csv"] | None, Query(description="json, or csv of what is a table; or ask by the header Accept.")
+]
 Answered = Coroutine[Any, Any, Response]
 Answer = TypeVar("Answer")
 
@@ -59,17 +61,17 @@ async def ask(
     form: str | None,
     answer: Callable[[Answers], Any],
     to_dict: Callable[[Any], Any],
-    to_csv: Callable[[Any], str] | None = None,
 ) -> Response:
     """Compute and encode an answer in a thread."""
-    media_type = media_type_of(request.headers.get("accept", ""), form)
-    if to_csv is None and media_type == CSV:
-        media_type = JSON
+    accepted = media_type_of(request.headers.get("accept", ""), form)
 
-    def body(answers: Answers) -> bytes:
-        return rendered(answer(answers), media_type, to_dict, to_csv)
+    def encoded(answers: Answers) -> tuple[bytes, str]:
+        value = answer(answers)
+        media_type = JSON if accepted == CSV and not hasattr(value, "to_csv") else accepted
+        return rendered(value, media_type, to_dict), media_type
 
-    return Response(await computed(request, body), media_type=media_type)
+    body, media_type = await computed(request, encoded)
+    return Response(body, media_type=media_type)
 
 
 async def computed(request: Request, compute: Callable[[Answers], Answer]) -> Answer:
