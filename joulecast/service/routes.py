@@ -62,8 +62,6 @@ def _add(path: questions.Asked) -> None:
     post.__name__, post.__doc__ = path.name, answers.__doc__
     post.__annotations__["question"] = path.question
     (predictions if path.name == "predict" else asked).post(f"/{path.name}", **options)(post)
-    if path.name == "predict_generation":  # The name that it has on the command line.
-        asked.post("/generate", **options, include_in_schema=False)(post)
 
 
 for _each in questions.PATHS.values():

@@ -126,12 +126,6 @@ def test_too_many_choices_are_refused(narrow):
     assert (many.status, many.json["title"]) == (413, "there are too many networks")
 
 
-def test_the_name_of_the_command_answers_too(service):
-    question = {**LLAMA, "gpu": "H100 SXM", "batch": 4}
-    assert service.ask("/v1/generate", question).body == service.ask("/v1/predict_generation", question).body
-    assert "/v1/generate" not in json.dumps(service.ask("/v1/openapi.json").json)
-
-
 def test_runs_are_equal(client, service):
     options = {"samples": 1000, "precision": "bf16", "carbon": "DE", "price_per_hour": {"H100 SXM": 2.5}, "clock": 1500}
     here = joulecast.predict_run("bert_base", (64, 128), "8x H100 SXM", sharding="zero3", **options)
