@@ -150,40 +150,12 @@ def gpu_words() -> list[str]:
     return [*names, *map(str.lower, names)]
 
 
-VALUES: Mapping[str, tuple[str, str]] = {
-    "compositions": ("predictors.networks.prediction", "COMPOSITIONS"),
-    "engines": ("generation.engines", "ENGINES"),
-    "executions": ("predictors.networks.execution", "EXECUTIONS"),
-    "gpus": ("cli.options", "gpu_words"),
-    "grids": ("queries.objectives", "grids"),
-    "hosts": ("hardware.host", "hosts"),
-    "kinds": ("operations.kinds", "KINDS"),
-    "language_models": ("extraction.models.language_models", "LANGUAGE_MODELS"),
-    "models": ("extraction.models.spelling", "known_names"),
-    "modes": ("operations.operation", "MODES"),
-    "objectives": ("queries.objectives", "OBJECTIVES"),
-    "objectives_of_runs": ("runs.choosing", "OBJECTIVES"),
-    "objectives_of_serving": ("generation.choices", "OBJECTIVES"),
-    "optimizers": ("extraction.job", "OPTIMIZERS"),
-    "pipelines": ("generation.images.pipelines", "PIPELINES"),
-    "precisions": ("operations.attributes", "RequestedPrecision"),
-    "predictors": ("zoo", "entries"),
-    "recomputes": ("runs.layout", "RECOMPUTES"),
-    "routers": ("traffic.served", "ROUTERS"),
-    "samplings": ("generation.engines", "SAMPLINGS"),
-    "shardings": ("runs.layout", "SHARDINGS"),
-    "sources": ("datasets.published", "PUBLISHED"),
-    "weights": ("generation.deployment", "WEIGHTS"),
-}
-"""Name in options.toml -> module and name of the values, or of the function that lists them."""
-
-
 def values_of(row: Mapping[str, Any]) -> Iterable[str]:
     """The values of an option, imported when they are asked for: those that its row lists, or those of a module."""
     listed = row["values"]
     if isinstance(listed, list):
         return listed
-    module, name = VALUES[listed]
+    module, _, name = TABLES["values"][listed].rpartition(".")
     found = getattr(import_module(f"...{module}", __name__), name)
     return get_args(found) or (found() if callable(found) else found)
 
