@@ -17,9 +17,10 @@ from ..operations.inputs import parse_shapes, titled
 from ..operations.operation_list import operation_text
 from ..units import number, si
 from .options import Asked, model_and_options, named_values
-from .printing import table, tell
+from .printing import Column, listing, table, tell
 
 if TYPE_CHECKING:
+    from ..operations.entry import Entry
     from ..operations.network import Network
     from ..operations.operation import Operation
     from ..predictors.explanation import Explanation
@@ -142,29 +143,24 @@ def extract(
         tell(network, as_json, as_csv, lambda: _network_text(network, depth, top if operations or top else None))
 
 
-def _network_rows(network: Network, top: int) -> list[list[str]]:
-    entries = network.entries if not top else sorted(network, key=lambda e: -e.count * e.operation.flops)[:top]
-    rows = []
-    for entry in entries:
-        operation = entry.operation
-        moved = operation.bytes_read + operation.bytes_written
-        paths = ", ".join(path or "(model)" for path in entry.module_paths[:2])
-        rows.append(
-            [
-                operation_text(operation),
-                str(entry.count),
-                si(operation.flops, "FLOP"),
-                si(moved, "B"),
-                number(operation.flops / moved) if moved else "-",
-                paths + (f", ... ({len(entry.module_paths)})" if len(entry.module_paths) > 2 else ""),
-            ]
-        )
-    return rows
-
-
 def _operation_table(network: Network, top: int) -> str:
-    header = ["operation", "calls", "FLOPs", "bytes", "FLOP/B", "modules"]
-    return table(header, _network_rows(network, top), frozenset({1, 2, 3, 4})) + "\n\n(FLOPs and bytes per call)"
+    def moved(entry: Entry) -> int:
+        return entry.operation.bytes_read + entry.operation.bytes_written
+
+    def modules(entry: Entry) -> str:
+        paths = ", ".join(path or "(model)" for path in entry.module_paths[:2])
+        return paths + (f", ... ({len(entry.module_paths)})" if len(entry.module_paths) > 2 else "")
+
+    columns = [
+        Column("operation", lambda entry: operation_text(entry.operation), right=False),
+        Column("calls", lambda entry: str(entry.count)),
+        Column("FLOPs", lambda entry: si(entry.operation.flops, "FLOP")),
+        Column("bytes", lambda entry: si(moved(entry), "B")),
+        Column("FLOP/B", lambda entry: number(entry.operation.flops / moved(entry)) if moved(entry) else "-"),
+        Column("modules", modules, right=False),
+    ]
+    entries = network.entries if not top else sorted(network, key=lambda e: -e.count * e.operation.flops)[:top]
+    return listing(entries, columns) + "\n\n(FLOPs and bytes per call)"
 
 
 def _network_text(network: Network, depth: int, top: int | None) -> str:
