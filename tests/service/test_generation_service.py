@@ -89,34 +89,6 @@ def test_parallel_training_is_equal(client):
 
 
 LLAMA = {"model": "llama3_8b", "prompt_tokens": 9, "output_tokens": 9}
-IMAGE = {"model": "sd3_5_medium", "gpu": "H100 SXM"}
-TRAINED = {"model": "gpt2", "input_shape": [8, 64], "gpu": "A30"}
-BROKEN = {
-    "a file": ("best_generation", {**LLAMA, "model": "config.json"}),
-    "a GPU file": ("best_generation", {**LLAMA, "gpus": ["2x /tmp/gpu.toml"]}),
-    "no batches": ("best_generation", {**LLAMA, "batches": []}),
-    "eager steps": ("best_generation", {**LLAMA, "engine": "transformers"}),
-    "an endless prompt": ("best_generation", {**LLAMA, "prompt_tokens": 10**8}),
-    "no tokens": ("best_generation", {**LLAMA, "output_tokens": 0}),
-    "an endless batch": ("best_generation", {**LLAMA, "batches": [2**31 - 1], "gpus": ["H100 SXM"]}),
-    "an unknown field": ("predict_image", {**IMAGE, "size": 512}),
-    "a host's profile": ("predict_image", {**IMAGE, "host": "host.json"}),
-    "a predictor's folder": ("predict_image", {**IMAGE, "predictor": "../zoo"}),
-    "an endless image": ("predict_image", {**IMAGE, "height": 99_840, "width": 99_840}),
-    "an image of nothing": ("predict_image", {**IMAGE, "width": 0}),
-    "an endless video": ("predict_image", {**IMAGE, "model": "wan_2_1_1_3b", "frames": 9_997}),
-    "a model file": ("predict_parallel_training", {**TRAINED, "model": "model.pt2"}),
-    "shapes by name": ("predict_parallel_training", {**TRAINED, "input_shape": {"input_ids": [8, 64]}}),
-    "no optimizer of the three": ("predict_parallel_training", {**TRAINED, "optimizer": "lion"}),
-    "endless training": ("predict_parallel_training", {**TRAINED, "micro_batches": 2**31 - 1}),
-}
-
-
-@pytest.mark.parametrize(("path", "question"), BROKEN.values(), ids=BROKEN.keys())
-def test_impossible_questions_are_refused(service, path, question):
-    answer = service.ask(f"/v1/{path}", question)
-    assert answer.status == 422
-    assert {"type", "title", "status", "detail", "given", "allowed", "hint", "instance"} == answer.json.keys()
 
 
 def test_too_many_choices_are_refused(narrow):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import joulecast
-from joulecast.errors import JoulecastError, MissingDependencyError
+from joulecast.errors import MissingDependencyError
 from joulecast.extraction import Job, named_network
 from joulecast.predictors.networks.execution import EXECUTIONS
 
@@ -22,27 +22,25 @@ def test_predicts_as_the_library_does(service):
     assert answer.json == json.loads(json.dumps(expected))
 
 
-def test_other_clocks_of_a_known_network_are_those_of_the_library(service):
+RELU_BF16 = joulecast.Operation("relu", [(32, 64, 56, 56)], precision="bf16")
+KNOWN = {
+    "by name": (RESNET, ("resnet18", (8, 3, 224, 224), "A30")),
+    "operations": ({"operations": [RELU_BF16.to_dict()], "gpu": "A30"}, ([(RELU_BF16, 1)], None, "A30")),
+}
+
+
+@pytest.mark.parametrize(("question", "job"), KNOWN.values(), ids=KNOWN.keys())
+def test_other_clocks_of_a_known_network_are_those_of_the_library(service, question, job):
     for clock in (900.0, 1111.25, 1440.0, 900.5):
         for more in ({}, {"strict": True}, {"composition": "sum"}):
-            answer = service.ask("/v1/predict", {**RESNET, "clock_mhz": clock, **more})
-            expected = joulecast.predict("resnet18", (8, 3, 224, 224), "A30", clock, **more).to_dict()
-            assert answer.json == json.loads(json.dumps(expected))
-    assert service.ask("/v1/predict", {**RESNET, "clock_mhz": 5000.0}).status == 422
-    capped = service.ask("/v1/predict", {**RESNET, "clock_mhz": 900.0, "power_limit_w": 110}).json
-    assert capped["energy_j"] == joulecast.predict("resnet18", (8, 3, 224, 224), "A30", 900, power_limit_w=110).energy_j
-
-
-def test_a_known_list_of_operations_is_answered_at_other_clocks(service):
-    operation = joulecast.Operation("relu", [(32, 64, 56, 56)], precision="bf16")
-    item = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "precision": "bf16"}
-    for clock in (900, 1110, 1440):
-        question = {"operations": [item], "gpu": "H100 SXM", "clock_mhz": clock}
-        expected = joulecast.predict([(operation, 1)], None, "H100 SXM", clock)
-        assert service.ask("/v1/predict", question).json["time_s"] == expected.time_s
-        assert service.ask("/v1/predict", question, Accept="text/csv").text == expected.to_csv()
-    wrong = {"operations": [item], "gpu": "H100 SXM", "clock_mhz": True}
-    assert service.ask("/v1/predict", wrong).json["title"].startswith("clock_mhz")
+            asked = {**question, "clock_mhz": clock, **more}
+            expected = joulecast.predict(*job, clock, **more)
+            assert service.ask("/v1/predict", asked).json == json.loads(json.dumps(expected.to_dict()))
+            assert service.ask("/v1/predict", asked, Accept="text/csv").text == expected.to_csv()
+    assert service.ask("/v1/predict", {**question, "clock_mhz": 5000.0}).status == 422
+    assert service.ask("/v1/predict", {**question, "clock_mhz": True}).json["title"].startswith("clock_mhz")
+    capped = service.ask("/v1/predict", {**question, "clock_mhz": 900.0, "power_limit_w": 110}).json
+    assert capped["energy_j"] == joulecast.predict(*job, 900, power_limit_w=110).energy_j
 
 
 def test_predicts_a_list_of_operations(service):
@@ -53,26 +51,12 @@ def test_predicts_a_list_of_operations(service):
     assert answer.json["operations"][0]["count"] == 4
 
 
-def test_predicts_single_operations(service):
-    question = {"operations": [{key: RELU[key] for key in ("kind", "input_shapes")}], "gpu": "A30"}
-    operation = joulecast.Operation("relu", [(32, 64, 56, 56)])
-    row = service.ask("/v1/predict_operations", question).json["operations"][0]
-    assert row["time_s"] == joulecast.predict_operations([operation], "A30").time_s[0]
-
-
 def test_lists_the_operations_of_a_model(service):
     network = joulecast.extract("gpt2", (1, 32), mode="training", optimizer="adamw")
     question = {"model": "gpt2", "input_shape": [1, 32], "mode": "training", "optimizer": "adamw"}
     assert service.ask("/v1/extract", question).json == json.loads(json.dumps(network.to_dict()))
     rows = csv.DictReader(io.StringIO(service.ask("/v1/extract?format=csv", question).text))
     assert {"kind", "flops", "bytes_read"} <= set(rows.fieldnames or ())
-
-
-def test_csv_is_that_of_the_library(service):
-    expected = joulecast.predict("resnet18", (8, 3, 224, 224), "A30").to_csv()
-    answer = service.ask("/v1/predict", RESNET, Accept="text/csv")
-    assert answer.headers["content-type"].startswith("text/csv")
-    assert answer.text == expected
 
 
 def test_an_answer_that_the_client_has_is_not_sent_again(service):
@@ -82,30 +66,6 @@ def test_an_answer_that_the_client_has_is_not_sent_again(service):
     assert again.headers["etag"] == first.headers["etag"]
     assert service.ask("/v1/predict", {**RESNET, "gpu": "T4"}, If_None_Match=first.headers["etag"]).status == 200
     assert service.ask("/v1/predict", RESNET, Accept="text/csv").headers["etag"] != first.headers["etag"]
-
-
-REFUSED = {
-    "several GPUs": {**RESNET, "gpu": "A100"},
-    "no such mode": {**RESNET, "mode": "sleeping"},
-    "no such precision": {**RESNET, "precision": "fp12"},
-    "impossible clock": {**RESNET, "clock_mhz": 100},
-    "precision that the GPU has not": {**RESNET, "gpu": "T4", "precision": "bf16"},
-}
-
-
-@pytest.mark.parametrize("question", REFUSED.values(), ids=REFUSED.keys())
-def test_refuses_in_the_words_of_the_library(service, question):
-    arguments = {**question, "clock": question.get("clock_mhz")}
-    arguments.pop("clock_mhz", None)
-    arguments["input_shape"] = tuple(arguments["input_shape"])
-    with pytest.raises(JoulecastError) as caught:
-        joulecast.predict(**arguments)
-    answer = service.ask("/v1/predict", question)
-    assert answer.status == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-    problem = answer.json
-    assert (problem["title"], problem["hint"]) == (caught.value.what, caught.value.hint)
-    assert problem["detail"] == str(caught.value)
 
 
 def test_without_extraction_only_templates_answer(narrow):
@@ -161,34 +121,55 @@ def one(kind, shapes, **attributes):
     return {"operations": [{"kind": kind, "input_shapes": shapes, "attributes": attributes}], "gpu": "A30"}
 
 
+LLAMA = {"model": "llama3_8b", "prompt_tokens": 9, "output_tokens": 9}
+IMAGE = {"model": "sd3_5_medium", "gpu": "H100 SXM"}
+TRAINED = {"model": "gpt2", "input_shape": [8, 64], "gpu": "A30"}
 BROKEN = {
-    "no JSON": (b"{", 400),
-    "empty": (b"", 400),
-    "a list": (b"[]", 422),
-    "an unknown field": ({**RESNET, "gpus": ["A30"]}, 422),
-    "model and operations": ({**RESNET, "operations": [RELU]}, 422),
-    "no model": ({"gpu": "A30"}, 422),
-    "a size of zero": ({**RESNET, "input_shape": [0, 3]}, 422),
-    "a truth value": ({**RESNET, "input_shape": [True, 3, 224, 224]}, 422),
-    "huge": (one("linear", [[2**30] * 6], out_features=2**30), 422),
-    "a stride of zero": (one("conv2d", [[1, 3, 8, 8]], out_channels=4, kernel_size=3, stride=0), 422),
-    "a text as an option": ({**RESNET, "model_options": {"checkpoint_path": "/etc/passwd"}}, 422),
-    "weights": ({**RESNET, "model_options": {"weights": True}}, 422),
-    "no name of an option": ({**RESNET, "model_options": {"a b": 1}}, 422),
-    "no such option": ({**RESNET, "model_options": {"num_classses": 10}}, 422),
-    "an endless option": ({**RESNET, "model_options": {"num_classes": 10**12}}, 422),
-    "many options": ({**RESNET, "model_options": {f"option{i}": 1 for i in range(17)}}, 422),
-    "another assumption": ({**RESNET, "assume": {"expert": "uniform"}}, 422),
-    "boxes without end": ({**RESNET, "assume": {"boxes": 10**6}}, 422),
-    "operations with an assumption": ({"operations": [RELU], "gpu": "A30", "assume": {"boxes": 9}}, 422),
-    "both modes": ({"operations": [RELU, {**RELU, "mode": "training"}], "gpu": "A30"}, 422),
+    "no JSON": ("predict", b"{"),
+    "empty": ("predict", b""),
+    "a list": ("predict", b"[]"),
+    "an unknown field": ("predict", {**RESNET, "gpus": ["A30"]}),
+    "model and operations": ("predict", {**RESNET, "operations": [RELU]}),
+    "no model": ("predict", {"gpu": "A30"}),
+    "a size of zero": ("predict", {**RESNET, "input_shape": [0, 3]}),
+    "a truth value": ("predict", {**RESNET, "input_shape": [True, 3, 224, 224]}),
+    "huge": ("predict", one("linear", [[2**30] * 6], out_features=2**30)),
+    "a stride of zero": ("predict", one("conv2d", [[1, 3, 8, 8]], out_channels=4, kernel_size=3, stride=0)),
+    "a text as an option": ("predict", {**RESNET, "model_options": {"checkpoint_path": "/etc/passwd"}}),
+    "weights": ("predict", {**RESNET, "model_options": {"weights": True}}),
+    "no name of an option": ("predict", {**RESNET, "model_options": {"a b": 1}}),
+    "no such option": ("predict", {**RESNET, "model_options": {"num_classses": 10}}),
+    "an endless option": ("predict", {**RESNET, "model_options": {"num_classes": 10**12}}),
+    "many options": ("predict", {**RESNET, "model_options": {f"option{i}": 1 for i in range(17)}}),
+    "another assumption": ("predict", {**RESNET, "assume": {"expert": "uniform"}}),
+    "boxes without end": ("predict", {**RESNET, "assume": {"boxes": 10**6}}),
+    "operations with an assumption": ("predict", {"operations": [RELU], "gpu": "A30", "assume": {"boxes": 9}}),
+    "both modes": ("predict", {"operations": [RELU, {**RELU, "mode": "training"}], "gpu": "A30"}),
+    "a file": ("best_generation", {**LLAMA, "model": "config.json"}),
+    "a GPU file": ("best_generation", {**LLAMA, "gpus": ["2x /tmp/gpu.toml"]}),
+    "no batches": ("best_generation", {**LLAMA, "batches": []}),
+    "eager steps": ("best_generation", {**LLAMA, "engine": "transformers"}),
+    "an endless prompt": ("best_generation", {**LLAMA, "prompt_tokens": 10**8}),
+    "no tokens": ("best_generation", {**LLAMA, "output_tokens": 0}),
+    "an endless batch": ("best_generation", {**LLAMA, "batches": [2**31 - 1], "gpus": ["H100 SXM"]}),
+    "an unknown field of images": ("predict_image", {**IMAGE, "size": 512}),
+    "a host's profile": ("predict_image", {**IMAGE, "host": "host.json"}),
+    "a predictor's folder": ("predict_image", {**IMAGE, "predictor": "../zoo"}),
+    "an endless image": ("predict_image", {**IMAGE, "height": 99_840, "width": 99_840}),
+    "an image of nothing": ("predict_image", {**IMAGE, "width": 0}),
+    "an endless video": ("predict_image", {**IMAGE, "model": "wan_2_1_1_3b", "frames": 9_997}),
+    "a model file": ("predict_parallel_training", {**TRAINED, "model": "model.pt2"}),
+    "shapes by name": ("predict_parallel_training", {**TRAINED, "input_shape": {"input_ids": [8, 64]}}),
+    "no optimizer of the three": ("predict_parallel_training", {**TRAINED, "optimizer": "lion"}),
+    "endless training": ("predict_parallel_training", {**TRAINED, "micro_batches": 2**31 - 1}),
 }
 
 
-@pytest.mark.parametrize(("question", "status"), BROKEN.values(), ids=BROKEN.keys())
-def test_impossible_questions_are_refused(service, question, status):
-    answer = service.ask("/v1/predict", question)
-    assert answer.status == status
+@pytest.mark.parametrize(("path", "question"), BROKEN.values(), ids=BROKEN.keys())
+def test_impossible_questions_are_refused(service, path, question):
+    answer = service.ask(f"/v1/{path}", question)
+    assert answer.status == (400 if question in (b"{", b"") else 422)
+    assert answer.headers["content-type"] == "application/problem+json"
     assert {"type", "title", "status", "detail", "given", "allowed", "hint", "instance"} == answer.json.keys()
 
 
