@@ -37,7 +37,7 @@ from .caches import AnswerCache
 from .logs import Metrics, log, resident_bytes
 from .middleware import OPEN_PATHS, RequestChecks
 from .problems import invalid, not_found, problem_response
-from .reload import WARMED, follow, generation, watch
+from .reload import WARMED, generation, watch
 from .schemas import SCHEMAS
 from .settings import Settings
 from .workers import Workers
@@ -192,7 +192,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     first = generation()
     _renew(app, first)
     running = [_warm(app), _tidy(app), watch(settings, first, partial(_reloaded, app))]
-    running += [follow(settings)] if settings.follow else []
     running += [app.state.metrics.share()] if app.state.several else []
     tasks = [asyncio.create_task(each) for each in running]
     yield

@@ -13,10 +13,7 @@ from waiting import until
 
 import joulecast
 from joulecast.errors import InputError
-from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
-from joulecast.zoo.catalogue import DEFAULT_PREDICTOR, entry_name
-from joulecast.zoo.places.sources import push
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from joulecast.service import Settings
@@ -254,15 +251,12 @@ def test_starts_again_after_it_was_killed_under_load(tmp_path, started):
     assert again.stop() in (0, -signal.SIGTERM)
 
 
-def test_a_promoted_predictor_answers_from_then_on(small_entry, tmp_path, started):
-    source = tmp_path / "source"
-    source.mkdir()
-    options = ["--follow", str(source), "--follow-seconds", "0.5"]
-    running = started(*options)
+def test_a_pulled_predictor_answers_from_then_on(small_entry, started):
+    running = started()
     question = {"operations": [RELU], "gpu": "A30"}
     before = running.ask("/v1/predict", question)
     generation = running.ask("/v1/version").json["generation"]
-    push(small_entry, entry_name(find_gpu("A30"), DEFAULT_PREDICTOR, "inference"), str(source))
+    running.pull(small_entry)
     until(lambda: running.ask("/v1/version").json["generation"] != generation)
     after = running.ask("/v1/predict", question, If_None_Match=before.headers["etag"])
     running.stop()
