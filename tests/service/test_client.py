@@ -21,16 +21,9 @@ RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
 ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
 
 
-FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep")
-FUNCTIONS += (
-    "predict_generation",
-    "best_generation",
-    "predict_image",
-    "predict_parallel_training",
-    "predict_run",
-    "simulate_serving",
-    "best_run",
-)
+FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep", "best_run")
+FUNCTIONS += ("predict_generation", "best_generation", "simulate_serving", "predict_image")
+FUNCTIONS += ("predict_parallel_training", "predict_run")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -133,6 +126,11 @@ REFUSED = [
     ("predict_parallel_training", ["gpt2", (12, 64), "3x A100 80GB SXM"], {"tensor_parallel": 3}),
     ("predict_parallel_training", ["gpt2", (3, 64), "A30"], {"data_parallel": 2}),
     ("predict_parallel_training", ["gpt2", (8, 64), "2x A30"], {"data_parallel": 4}),
+    ("predict_generation", ["llama3_1_70b", "L4"], {**PROMPT, "batch": 1}),
+    ("predict_generation", ["llama3_8b", "H100 SXM"], {**PROMPT, "batch": 1, "output_tokens": [0.0, 5.0]}),
+    ("predict_run", ["bert_base", (63, 128), "8x H100 SXM"], {"samples": 1000}),
+    ("predict_run", ["bert_base", (64, 128), "8x H100 SXM"], {"samples": 1000, "carbon": "Atlantis"}),
+    ("best_run", ["bert_base", (32, 128)], {"samples": 1e5, "max_time_s": 1, "gpus": ["A30"], "counts": [1]}),
 ]
 
 
