@@ -42,21 +42,6 @@ def says_nothing(text: str) -> bool:
     )
 
 
-def test_the_check_tells_them_apart():
-    found = dict(
-        documented_arguments("What.\n\nArgs:\n    gpu: Where.\n    counts: Calls of each\n        operation.\n")
-    )
-    assert found == {"gpu": "Where.", "counts": "Calls of each operation."}
-    assert [says_nothing(text) for text in ("Where.", "Of each.", "The same.", "See `Work`.", "Offset.", "Seed.")] == [
-        True,
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
-
-
 def test_no_argument_is_documented_by_where_or_which():
     found = []
     with_arguments = (path for path in sorted(PACKAGE.rglob("*.py")) if "Args:" in path.read_text())

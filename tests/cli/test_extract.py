@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-import joulecast
 from joulecast import Network, Operation
 from joulecast.cli.extract import tree_text
 from joulecast.errors import InputError

@@ -116,7 +116,7 @@ def test_a_client_that_disconnects_is_no_error_of_the_service(service):
     assert not [line for line in service.lines() if line["level"] == "error"]
 
 
-def test_a_port_that_is_taken_is_reported(call):
+def test_where_it_cannot_listen_is_reported(call):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         code, _, errors = call("serve", "--port", port)
@@ -124,6 +124,8 @@ def test_a_port_that_is_taken_is_reported(call):
     assert errors.startswith("error: another program listens on this port already")
     assert f"127.0.0.1:{port}" in errors
     assert "--port" in errors
+    elsewhere = call("serve", "--host", "203.0.113.7", "--port", "0")  # which is reserved for documentation
+    assert (elsewhere[0], "the service cannot listen there" in elsewhere[2]) == (InputError.exit_code, True)
 
 
 def test_an_answer_does_not_wait_for_an_acknowledgement():
@@ -132,13 +134,6 @@ def test_an_answer_does_not_wait_for_an_acknowledgement():
         accepted, _ = listening.accept()
         with accepted:
             assert (accepted.proto, client.proto) == (socket.IPPROTO_TCP, socket.IPPROTO_TCP)
-
-
-def test_an_address_of_another_machine_is_reported(call):
-    # An address that is reserved for documentation.
-    code, _, errors = call("serve", "--host", "203.0.113.7", "--port", "0")
-    assert code == InputError.exit_code
-    assert "the service cannot listen there" in errors
 
 
 @pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")])  # noqa: S104
