@@ -80,10 +80,3 @@ def test_a_network():
     text = read(network._repr_html_())
     assert si(network.flops, "FLOP") in text
     assert f"{len(network)} operations" in text
-
-
-def test_names_are_escaped():
-    relu = joulecast.Operation("relu", [(2, 2)])
-    network = joulecast.Network.of([(relu, 1)], name="<script>alert(1)</script>")
-    assert "<script" not in joulecast.predict(network, None, "A30")._repr_html_()
-    assert "<script" not in network._repr_html_()

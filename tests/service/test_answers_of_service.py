@@ -1,4 +1,4 @@
-"""Text, images and training over several GPUs over HTTP: the client gives what the library gives, and so does JSON."""
+"""Choices, text, images and training over HTTP: the client gives what the library gives, and so does JSON."""
 
 import csv
 import io
@@ -18,7 +18,13 @@ TRAINED = {"data_parallel": 2, "pipeline_parallel": 2, "precision": "bf16"}
 RUN = {"samples": 1000, "precision": "bf16", "carbon": "DE", "price_per_hour": {"H100 SXM": 2.5}, "clock": 1500}
 RUNS = {"samples": 1e5, "precision": "bf16", "gpus": ["A30", "L4", "T4"], "counts": [1, 2]}
 ARRIVING = {"requests": 5.0, "prompt_tokens": 100, "output_tokens": (20.0, 10.0), "duration_s": 10.0}
+SMALL = ("resnet18", (8, 3, 64, 64))
+PRICED = {"batch_sizes": [1, 8], "objective": "cost", "price_per_hour": {"A30": 1.0, "L4": 0.5}}
 QUESTIONS = [
+    ("best", SMALL, {"gpus": ["A30", "T4"]}),
+    ("best", SMALL, {**PRICED, "gpus": ["A30", "L4"], "max_time_s": 0.1}),
+    ("sweep", SMALL, {"gpus": "A30", "clocks": [900, 1440], "precision": ["fp32", "default"]}),
+    ("sweep", SMALL, {**PRICED, "gpus": ["A30", "L4"]}),
     ("predict_generation", ("llama3_8b", "H100 SXM"), {**LENGTHS, "batch": 16, "tensor_parallel": 2}),
     (
         "predict_generation",
