@@ -105,13 +105,6 @@ def test_modules_lists_and_files(tmp_path):
     assert joulecast.predict(tmp_path / "n.json", None, "A30").energy_j == listed.energy_j
 
 
-def test_operations_alone():
-    predictions = joulecast.predict_operations([CONV, CONV.replace(precision="fp32")], "A30")
-    assert predictions.time_s.shape == (2,)
-    assert predictions.time_s[0] < predictions.time_s[1]
-    assert predictions.energy_j == pytest.approx(predictions.time_s * predictions.power_w)
-
-
 def test_what_is_not_covered_is_listed_and_strict_raises():
     network = [(CONV, 20), (LINEAR_TF32, 2)]
     own = {"predictor": find_predictor("A30", "inference").name}

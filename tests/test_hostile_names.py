@@ -34,9 +34,6 @@ def test_texts_of_a_network_are_printable(network):
     texts = [network.name, *entry.module_paths, dropped.name, dropped.reason, *dropped.module_paths]
     assert all(text.isprintable() for text in [*texts, *network.assumptions])
     assert "\\x1b]0;owned\\x07\\u202e\\ud800" in network.name
-
-
-def test_a_file_may_have_any_name(network):
     assert Network(network.entries, name="a\nb\x00").name == "a\\nb\\x00"
 
 

@@ -21,16 +21,12 @@ RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
 ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
 
 
-FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep", "best_run")
-FUNCTIONS += ("predict_generation", "best_generation", "simulate_serving", "predict_image")
-FUNCTIONS += ("predict_parallel_training", "predict_run")
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_methods_have_the_arguments_of_the_library(name):
-    here = inspect.signature(getattr(joulecast, name)).parameters
-    there = inspect.signature(getattr(joulecast.Client("http://127.0.0.1:9"), name)).parameters
-    assert dict(there) == dict(here)
+def test_methods_have_the_arguments_of_the_library():
+    asked = {name: each for name, each in vars(joulecast.Client).items() if name in joulecast.__all__}
+    assert len(asked) == 14
+    for name, method in asked.items():
+        _, *parameters = inspect.signature(method).parameters.values()
+        assert parameters == [*inspect.signature(getattr(joulecast, name)).parameters.values()]
 
 
 def test_what_only_a_program_has_is_not_sent():

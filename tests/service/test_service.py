@@ -120,6 +120,7 @@ BROKEN = {
     "the path of a network": ("predict", {**RESNET, "model": "network.json"}),
     "an absolute path": ("predict", {**RESNET, "model": "/etc/passwd"}),
     "the path of a program": ("predict", {**RESNET, "model": "model.pt2"}),
+    "a file to run": ("predict", {**RESNET, "model": "net.py:Net"}),
     "a path upwards": ("predict", {**RESNET, "model": "../x"}),
     "the path of a gpu": ("predict", {**RESNET, "gpu": "my-gpu.toml"}),
     "another path of a gpu": ("predict", {**RESNET, "gpu": "/var/my-gpu.TOML"}),
