@@ -31,13 +31,6 @@ def test_resnet50_on_an_a30_is_what_was_measured():
     assert len(prediction.to_csv().splitlines()) == 1 + len(prediction.operations)
 
 
-def test_training_costs_about_three_times_as_much():
-    inference, training = (
-        joulecast.predict("resnet50", (32, 3, 224, 224), "A30", mode=mode) for mode in ("inference", "training")
-    )
-    assert 2.5 < training.energy_j / inference.energy_j < 4
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_the_step_of_an_optimizer_reads_and_writes_its_parameters(optimizer):
     """A step is bound by memory. Each of PyTorch's kernels over all parameters (foreach) reads and writes its tensors.
@@ -156,13 +149,6 @@ def test_the_predictor_for_any_gpu_is_the_default_fallback():
 def test_bad_input(arguments, options, error, says):
     with pytest.raises(error, match=says):
         joulecast.predict(*arguments, **options)
-
-
-def test_operations_to_predict_share_a_mode():
-    with pytest.raises(InputError, match="share one mode"):
-        joulecast.predict_operations([CONV, CONV.replace(mode="training")], "A30")
-    with pytest.raises(InputError, match="share one mode"):
-        joulecast.predict_operations([], "A30")
 
 
 def test_a_gpu_without_a_predictor_is_reported(monkeypatch, tmp_path):

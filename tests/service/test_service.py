@@ -196,8 +196,13 @@ def test_lists_what_there_is(service):
     assert service.ask("/v1/gpus/a30").json["sources"]
     models = service.ask("/v1/models?search=resnet50").json["models"]
     assert [row["name"] for row in models] == ["resnet50", "wide_resnet50_2"]
+    how = service.ask("/v1/execution").json
+    assert how["executions"] == list(EXECUTIONS)
+    assert {host["name"]: host["factor"] for host in how["hosts"]}["reference"] == 1.0
     entries = service.ask("/v1/zoo").json["entries"]
     assert service.ask(f"/v1/zoo/{entries[0]}").json["markdown"].startswith("#")
+    other = service.ask("/v1/predict", b"{}", method="PUT")
+    assert (other.status, "POST" in other.headers["allow"]) == (405, True)
     for path in ("/v1/gpus/A31", "/v1/zoo/a30/none", "/v1/nothing", "/static/..%2fpage.py", "/static/page.py"):
         assert service.ask(path).status == 404, path
 
@@ -227,20 +232,8 @@ def test_the_document_has_examples_that_are_answered(service):
     assert asked >= 9
 
 
-def test_methods(service):
-    answer = service.ask("/v1/predict", b"{}", method="PUT")
-    assert answer.status == 405
-    assert "POST" in answer.headers["allow"]
-
-
 def test_a_prediction_carries_its_tree_where_that_is_asked_for(service):
     question = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30", "mode": "training"}
     assert "tree" not in service.ask("/v1/predict", question).json
     tree = joulecast.predict("resnet18", (8, 3, 224, 224), "A30", mode="training").tree()
     assert service.ask("/v1/predict", {**question, "tree": True}).json["tree"] == tree.to_nested()
-
-
-def test_executions_and_hosts_are_listed(service):
-    listed = service.ask("/v1/execution").json
-    assert listed["executions"] == list(EXECUTIONS)
-    assert {host["name"]: host["factor"] for host in listed["hosts"]}["reference"] == 1.0
