@@ -22,7 +22,7 @@ ASKED = {
     "predict resnet50 --optimizer adam": {"adam", "adamw_fused"},
     "predict resnet50 --execution ": {"eager", "graph", "compiled"},
     "best resnet50 --host h1": {"h100-server"},
-    "predict resnet50 --predictor a30/": {"a30/blend-inference", "a30/forest-training"},
+    "predict resnet50 --predictor a30/": {"a30/forest-inference", "a30/forest-training"},
     "run bert_base --carbon D": {"DE", "DK"},
     "run bert_base --sharding zero": {"zero1", "zero2", "zero3"},
     "generate llama3_8b --batching s": {"static"},
