@@ -51,10 +51,16 @@ def test_extracted_json_can_be_predicted(printed, tmp_path):
     assert json.loads(again)["energy_j"] == json.loads(direct)["energy_j"]
 
 
-def test_uncovered_operations_are_printed(printed):
-    out = printed(*PREDICT, "--precision", "tf32", "--predictor", "forest")
+def test_uncovered_operations_are_printed_and_refused_if_strict(call, printed, tmp_path):
+    dropped = [{"name": "mine.op", "count": 1, "module_paths": ["a"], "reason": "no kind of operation"}]
+    relu = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 2}
+    (tmp_path / "odd.json").write_text(json.dumps({"name": "odd", "operations": [relu], "dropped": dropped}))
+    asked = ("predict", tmp_path / "odd.json", "--gpu", "A30")
+    out = printed(*asked)
     assert "INCOMPLETE" in out
     assert "not covered, and not in the totals" in out
+    code, _, err = call(*asked, "--strict")
+    assert (code, "not covered" in err) == (6, True)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,6 @@ def test_uncovered_operations_are_printed(printed):
         (("gpus", "ampere", "nothing"), 2, "given:   ampere nothing"),
         (("gpus", "show"), 2, "needs the name of a GPU"),
         (("models", "--search", "nothing"), 2, "unknown model"),
-        ((*PREDICT, "--precision", "tf32", "--predictor", "forest", "--strict"), 6, "not covered"),
         (("best-generation", *SERVED[1:], "--counts", "1,x"), 2, "numbers of GPUs are positive integers"),
         (("best", *NETWORK, "--objective", "cost"), 2, "allowed: --price-per-hour"),
         (("best", *NETWORK, "--max-time", "-2"), 2, "--max-time is a positive number"),
