@@ -1,5 +1,6 @@
 """Commands of README and tutorials: the blocks of code, and how their lines are run within this process."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -29,6 +30,23 @@ def blocks(text: str, there: Collection[str] = ()) -> list[tuple[str, str]]:
 def lines(text: str, there: Collection[str] = ()) -> list[str]:
     """The lines of shell in blocks that need nothing but what is there."""
     return [line for language, code in blocks(text, there) if language == "sh" for line in code.splitlines() if line]
+
+
+def assert_shows(path: Path, printed: str) -> None:
+    """Require that the blocks of text of a page are in what was printed; `PASTE=1 python -m pytest` writes today's."""
+
+    def begins(line: str) -> str:
+        return re.sub(r"-+", "-", (line.split() or [""])[0])
+
+    page, lines = path.read_text(encoding="utf-8"), printed.splitlines()
+    for shown in re.findall(r"```text\n(.*?)\n```", page, re.DOTALL):
+        if shown not in printed and "PASTE" in os.environ:
+            old = [begins(line) for line in shown.splitlines()]
+            parts = (lines[first : first + len(old)] for first in range(len(lines)))
+            page = page.replace(shown, "\n".join(next(part for part in parts if [*map(begins, part)] == old)))
+            path.write_text(page, encoding="utf-8")
+        else:
+            assert shown in printed, path
 
 
 def first_steps(readme: str) -> str:

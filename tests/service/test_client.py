@@ -3,13 +3,12 @@
 import doctest
 import inspect
 import math
-import re
 import runpy
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from documented import ROOT, blocks, example_names, lines, run_line
+from documented import ROOT, assert_shows, blocks, example_names, lines, run_line
 
 import joulecast
 from joulecast.errors import InputError, JoulecastError, ServiceError, UncoveredError, UnknownNameError
@@ -251,6 +250,4 @@ def test_first_pages_of_the_documentation_run_and_print_what_they_show(name, ser
     for line in lines(page):
         if line.startswith("joulecast ") and ">" not in line:
             run_line(line)
-    printed = capsys.readouterr().out
-    for shown in re.findall(r"```text\n(.*?)```", page, re.DOTALL):
-        assert shown.strip() in printed
+    assert_shows(ROOT / "docs" / f"{name}.md", capsys.readouterr().out)
