@@ -53,6 +53,10 @@ def test_steps_of_a_loop_of_ones_own():
     # 12 steps share what was counted in all.
     assert energy.summary()["energy/mean_modelled_j_per_step"] == pytest.approx(energy.metering.energy_j / 12)
     assert WATTS[0] < energy.metering.energy_j / took_s < WATTS[1]
+    prediction = joulecast.predict("resnet18", (8, 3, 64, 64), "A30", mode="training")
+    assert StepEnergy(prediction).predicted_j == prediction.energy_j
+    with pytest.raises(InputError, match="not positive"):
+        StepEnergy(every=0)
 
 
 def test_what_is_paused_is_no_part_of_a_step_and_no_value_comes_before_the_sensors_moved():
@@ -69,13 +73,6 @@ def test_what_is_paused_is_no_part_of_a_step_and_no_value_comes_before_the_senso
     assert 0 < len(values) < 60
     assert min(values) > 0
     assert energy.summary()["energy/mean_modelled_j_per_step"] * 60 < 0.7 * energy.metering.energy_j
-
-
-def test_a_prediction_gives_its_joules_and_none_is_refused():
-    prediction = joulecast.predict("resnet18", (8, 3, 64, 64), "A30", mode="training")
-    assert StepEnergy(prediction).predicted_j == prediction.energy_j
-    with pytest.raises(InputError, match="not positive"):
-        StepEnergy(every=0)
 
 
 def test_predictions_stand_in_runs_of_mlflow(tmp_path, empty_mlflow_database):

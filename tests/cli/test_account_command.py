@@ -35,9 +35,6 @@ def test_a_model_without_a_counter_has_seconds_and_says_why(printed, net):
     assert "joules not measured" in out.splitlines()[0]
     assert "note: no energy counter was read" in out
     assert any(line.endswith("first") for line in out.splitlines())
-
-
-def test_json_is_the_accounting(printed, net):
     report = json.loads(printed("account", net, "4,8", "--model-option", "width=16", *QUICK, "--json"))
     assert report["energy_j"] is None
     assert {row["path"] for row in report["tree"]["rows"]} == {"", "first", "last"}
