@@ -95,9 +95,8 @@ TOKEN = "a-token-for-everybody"  # noqa: S105  # of services that these clients 
 def _bombs() -> Iterator[tuple[str, object]]:
     """Bodies of 4 MB, and of just under the size that is parsed in the event loop, in which everything is a fault."""
     for size in (3_900_000, 15_500, 63_000):
-        yield "predict/batch", {"requests": [0] * (size // 3)}
-        yield "predict/batch", {"requests": [{"a": 0, "b": 0}] * (size // 20)}
         yield "predict_many", {"networks": [0] * (size // 3), "gpu": "A30"}
+        yield "predict_many", {"networks": [{"a": 0, "b": 0}] * (size // 20), "gpu": "A30"}
         yield "predict", {"operations": [0] * (size // 3), "gpu": "A30"}
         yield "predict", {"operations": [{"kind": 0}] * (size // 13), "gpu": "A30"}
         yield "predict", {**{f"f{number}": 0 for number in range(size // 12)}, "gpu": "A30"}
@@ -142,7 +141,7 @@ async def work(port: int, address: str) -> None:
         ("sweep", {**job, "clocks_mhz": clocks}),
         ("sweep", {**job, "clocks_mhz": clocks, "precision": ["fp32", "tf32", "bf16", "fp16"]}),
         ("best", {"model": "densenet121", "input_shape": [1, 3, 224, 224], "batch_sizes": list(range(1, 6))}),
-        ("predict/batch", {"requests": [{**_NAMED, "input_shape": [n, 3, 224, 224]} for n in range(1, 2000)]}),
+        *(("predict", {**_NAMED, "input_shape": [n, 3, 224, 224]}) for n in range(1, 200)),
         ("predict_many", {"networks": [{"operations": LINEAR[n : n + 50]} for n in range(400)], "gpu": "A30"}),
     ]
     await _repeated(port, address, sweeps, 4)

@@ -48,7 +48,7 @@ def clocks(rng: random.Random) -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def mixed(rng: random.Random) -> Iterator[tuple[str, dict[str, object]]]:
-    """A mix of all requests: repeated and new ones, sweeps, choices, batches, networks, and invalid ones."""
+    """A mix of all requests: repeated and new ones, sweeps, choices, many networks, and invalid ones."""
     old, new = repeated(rng), clocks(rng)
     job = {"model": "resnet18", "gpus": ["A30", "T4"]}
     for number in itertools.count():
@@ -67,7 +67,7 @@ def mixed(rng: random.Random) -> Iterator[tuple[str, dict[str, object]]]:
         elif kind < 0.98:
             yield "extract", {"model": "vit_b_16", "input_shape": shape}
         elif kind < 0.99:
-            yield "predict/batch", {"requests": [predict(m, "A30", input_shape=shape)[1] for m in MODELS]}
+            yield "predict_many", {"networks": [{"model": m} for m in MODELS], "input_shape": shape, "gpu": "A30"}
         else:
             yield predict(f"no-such-model-{number}", "A30")
 

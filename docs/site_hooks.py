@@ -42,7 +42,8 @@ def _in_repository(path: str) -> str:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages and pictures outside docs/."""
+    """Add the pages and pictures outside docs/, and the icon of the page of the service."""
+    files.append(File.generated(config, "icon.svg", abs_src_path=str(_ROOT / "joulecast/service/static/icon.svg")))
     for path in sorted(set(_outside())):
         files.append(File.generated(config, _in_site(path), abs_src_path=str(_ROOT / path)))
     return files
@@ -74,7 +75,11 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
 _SHIM = re.compile(r'<script src="https://unpkg\.com/[^"]*"></script>')
 
 
+_DIALOG = 'data-md-component="search" role="dialog"'  # which the theme gives no name that a screen reader could say
+
+
 def on_post_page(output: str, page: Page, config: Any) -> str:
     """Put our own few lines in place of a script from another server, with which a folder's pages can be searched."""
     script = (Path(config["docs_dir"]) / "worker.js").read_text(encoding="utf-8")
-    return _SHIM.sub(lambda _: f"<script>{script}</script>", output)
+    named = output.replace(_DIALOG, f'{_DIALOG} aria-label="Search"')
+    return _SHIM.sub(lambda _: f"<script>{script}</script>", named)

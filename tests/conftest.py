@@ -107,7 +107,7 @@ BEGUN_FIRST += [
     )
 ]
 # Files whose tests ask the same service or server, which is expensive to start.
-ASKING = ["client", "generation_service", "hostile_questions", "openapi", "service", "uploads"]
+ASKING = ["answers_of_service", "client", "hostile_questions", "openapi", "service", "uploads"]
 GROUPS = {
     **{f"tests/service/test_{name}.py": "service" for name in ASKING},
     **{f"tests/service/test_{name}.py": "page" for name in ("page", "page_choosing")},

@@ -1,6 +1,8 @@
 """Joules per step in the trackers of real trainers."""
 
 import csv
+import json
+import shutil
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,6 +53,10 @@ def test_steps_of_a_loop_of_ones_own():
     # 12 steps share what was counted in all.
     assert energy.summary()["energy/mean_modelled_j_per_step"] == pytest.approx(energy.metering.energy_j / 12)
     assert WATTS[0] < energy.metering.energy_j / took_s < WATTS[1]
+    prediction = joulecast.predict("resnet18", (8, 3, 64, 64), "A30", mode="training")
+    assert StepEnergy(prediction).predicted_j == prediction.energy_j
+    with pytest.raises(InputError, match="not positive"):
+        StepEnergy(every=0)
 
 
 def test_what_is_paused_is_no_part_of_a_step_and_no_value_comes_before_the_sensors_moved():
@@ -69,11 +75,25 @@ def test_what_is_paused_is_no_part_of_a_step_and_no_value_comes_before_the_senso
     assert energy.summary()["energy/mean_modelled_j_per_step"] * 60 < 0.7 * energy.metering.energy_j
 
 
-def test_a_prediction_gives_its_joules_and_none_is_refused():
-    prediction = joulecast.predict("resnet18", (8, 3, 64, 64), "A30", mode="training")
-    assert StepEnergy(prediction).predicted_j == prediction.energy_j
-    with pytest.raises(InputError, match="not positive"):
-        StepEnergy(every=0)
+def test_predictions_stand_in_runs_of_mlflow(tmp_path, empty_mlflow_database):
+    import mlflow
+
+    from joulecast.mlflow import log
+
+    prediction = joulecast.predict("resnet18", (8, 3, 64, 64), "A30")
+    with pytest.raises(InputError, match="no MLflow run is active"):
+        log(prediction)
+    mlflow.set_tracking_uri(f"sqlite:///{shutil.copy(empty_mlflow_database, tmp_path)}")
+    mlflow.create_experiment("mine", artifact_location=(tmp_path / "files").as_uri())
+    mlflow.set_experiment("mine")
+    with mlflow.start_run() as active:
+        log(prediction)
+    found = mlflow.get_run(active.info.run_id)
+    assert found.data.metrics["predicted/energy_j"] == prediction.energy_j
+    assert found.data.metrics["predicted/time_s_high"] == prediction.interval(0.9).time_s[1]
+    assert found.data.tags["predicted.gpu"] == "NVIDIA A30"
+    assert json.loads(mlflow.artifacts.load_text(f"{found.info.artifact_uri}/predicted.json"))["time_s"] > 0
+    assert "<svg" in mlflow.artifacts.load_text(f"{found.info.artifact_uri}/predicted.svg")
 
 
 @pytest.mark.slow  # importing it takes seconds

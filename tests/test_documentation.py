@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 import typer
-from documented import BLOCK, ROOT, blocks
+from documented import BLOCK, ROOT, blocks, example_names
 
-import joulecast
 from joulecast.cli import application
 from joulecast.predictors.board.profile import BoardProfile
 from joulecast.profiling.command import _parser
@@ -73,34 +72,6 @@ def test_commands_of_the_documentation_exist(page: Path) -> None:
             parsed(line, completely=not re.search(r"\.\.\.|\$\(|--help", line))
     for command in SPAN.findall(" ".join(text.split())):
         parsed(command, completely=False)
-
-
-def example_names() -> dict[str, Any]:
-    """What the pages leave to their readers: a model, candidates of a search, the work of a program."""
-    torch = pytest.importorskip("torch")
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-
-    class Module(torch.nn.Module):
-        """It takes one input or two."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = torch.nn.LazyLinear(8)
-
-        def forward(self, x: Any, ids: Any = None) -> Any:
-            found = self.linear(x)
-            return found if ids is None else found + ids.sum()
-
-    module = Module()
-    module(torch.zeros(1, 16))
-    wide = torch.nn.Sequential(torch.nn.Linear(512, 8))
-    relu = joulecast.Operation("relu", [(32, 64, 56, 56)])
-    networks = [joulecast.Network.of([(relu, count)], name=f"{count} of them") for count in (1, 2, 3)]
-    work = dict.fromkeys(("train", "train_one_epoch", "evaluate"), lambda: None)
-    names = {"my_module": module, "my_mixture_of_experts": wide, "ids": torch.zeros(8, dtype=torch.long)}
-    return {"joulecast": joulecast, "pandas": pandas, "polars": polars, "networks": networks, **names, **work} | {
-        "candidates": networks
-    }
 
 
 @pytest.mark.slow

@@ -59,6 +59,7 @@ ROOMS = [
     "service",
     "cli",
     "callbacks",
+    "mlflow",
     "pytest_plugin",
 ]
 # The same inside predictors/; its own modules stand at CORE.

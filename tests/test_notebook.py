@@ -1,9 +1,6 @@
 """What Jupyter shows is well-formed, names nothing outside, and says the numbers of the library."""
 
-from html.parser import HTMLParser
 from xml.etree import ElementTree
-
-import pytest
 
 import joulecast
 from joulecast.units import si
@@ -11,35 +8,13 @@ from joulecast.units import si
 JOB = ("resnet18", (8, 3, 224, 224))
 
 
-class Tags(HTMLParser):
-    """The tags that are open, and whatever could fetch or run something."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.seen, self.addresses, self.words = [], [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append(tag)
-        self.open += [tag]
-        self.addresses += [v for k, v in attrs if k in ("src", "href") or k.startswith("on")]
-
-    def handle_startendtag(self, tag, attrs):
-        self.seen.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-
 def read(html: str) -> str:
-    tags = Tags()
-    tags.feed(html)
-    assert tags.open == []
-    assert tags.addresses == []
-    assert "script" not in tags.seen
-    return " ".join(tags.words)
+    """The words of a view, which is well-formed and names nothing that could be fetched or run."""
+    root = ElementTree.fromstring(f"<page>{html}</page>")  # noqa: S314 (what is opened is closed)
+    for element in root.iter():
+        assert element.tag.rpartition("}")[2] != "script"
+        assert not [name for name in element.attrib if name in ("src", "href") or name.startswith("on")]
+    return " ".join(root.itertext())
 
 
 def test_a_prediction():
@@ -105,24 +80,3 @@ def test_a_network():
     text = read(network._repr_html_())
     assert si(network.flops, "FLOP") in text
     assert f"{len(network)} operations" in text
-
-
-@pytest.mark.parametrize("what", ["prediction", "choice", "choices", "sweep"])
-def test_plots_are_pictures(what, tmp_path):
-    sweep = joulecast.sweep(*JOB, gpus="A30", clocks=[900, 1440])
-    values = {
-        "prediction": joulecast.predict(*JOB, "A30"),
-        "choice": sweep.rows[0],
-        "choices": joulecast.best(*JOB, gpus="A30", objective="time_per_sample"),
-        "sweep": sweep,
-    }
-    picture = values[what].plot()
-    ElementTree.fromstring(picture.save(tmp_path / "p.svg").read_text())  # noqa: S314  # which we just wrote
-    read(picture._repr_html_())
-
-
-def test_names_are_escaped():
-    relu = joulecast.Operation("relu", [(2, 2)])
-    network = joulecast.Network.of([(relu, 1)], name="<script>alert(1)</script>")
-    assert "<script" not in joulecast.predict(network, None, "A30")._repr_html_()
-    assert "<script" not in network._repr_html_()

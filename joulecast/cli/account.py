@@ -253,12 +253,10 @@ def _compared(first: dict[Any, float], other: dict[Any, float]) -> dict[str, Any
     """Pearson's correlation and the mean signed difference of the joules of shared modules; None without any."""
     from ..energy.comparison import comparison
 
-    shared = [key for key in first if key in other]
-    differences = [other[key] - first[key] for key in shared]
-    keys = {key: (*key, "module", "") for key in shared}
-    pcc = comparison({keys[k]: first[k] for k in shared}, {keys[k]: other[k] for k in shared}).pearson
+    found = comparison(*({(*key, "module", ""): joules for key, joules in each.items()} for each in (first, other)))
+    differences = [gap.difference_j for gap in found.gaps]
     med = sum(differences) / len(differences) if differences else None
-    return {"shared_modules": len(shared), "pcc": pcc, "med_j": med}
+    return {"shared_modules": len(differences), "pcc": found.pearson, "med_j": med}
 
 
 def evaluate(

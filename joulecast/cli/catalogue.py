@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, UnknownNameError, unknown_name
 from .printing import table
 
 if TYPE_CHECKING:
@@ -18,12 +18,8 @@ if TYPE_CHECKING:
     from ..hardware import GPU
     from ..zoo.entries.cards import Measured
 
-_LOW_PRECISIONS = (
-    "nvfp4",
-    "fp8",
-    "bf16",
-    "fp16",
-)  # The precisions in which generations differ most; `gpus show` prints all.
+# The precisions in which generations differ most; `gpus show` prints all.
+_LOW_PRECISIONS = ("nvfp4", "fp8", "bf16", "fp16")
 _HEADER = ("GPU", "generation", "GB", "GB/s", "MHz", "cap W", "lowest", "operations", "networks")
 
 
@@ -33,7 +29,6 @@ def list_gpus(words: list[str] | None = None, search: str = "") -> None:
     `joulecast gpus ampere` lists one generation. `joulecast gpus show A30` prints all figures of a GPU with their
     sources, and `joulecast gpus show my-gpu.toml` those of a GPU that a file describes.
     """
-    from ..errors import UnknownNameError
     from ..hardware import gpus
     from ..zoo.entries.cards import measured_gpus
 
@@ -62,7 +57,6 @@ def list_gpus(words: list[str] | None = None, search: str = "") -> None:
 
 def _shown(name: str) -> str:
     """All figures of a GPU, and how much was measured on it."""
-    from ..errors import InputError
     from ..hardware import find_gpu
     from ..zoo import entries
     from ..zoo.entries.cards import measured_gpus
@@ -78,7 +72,8 @@ def _shown(name: str) -> str:
 
 
 def _row(gpu: GPU, measured: Mapping[str, Measured]) -> list[str]:
-    """A GPU as a row of the table."""
+    data = measured.get(gpu.name)
+    operations = "-" if data is None else f"{data.operations or '-'}{'' if data.has_power else ' t'}"
     return [
         gpu.aliases[0],
         gpu.architecture,
@@ -87,20 +82,13 @@ def _row(gpu: GPU, measured: Mapping[str, Measured]) -> list[str]:
         f"{gpu.min_clock_mhz}-{gpu.max_clock_mhz}",
         f"{gpu.power_limit_w:g}",
         next((precision for precision in _LOW_PRECISIONS if precision in gpu.peak_flops), "-"),
-        *_measured(gpu, measured),
+        operations,
+        "-" if data is None else str(data.networks or "-"),
     ]
 
 
 def _searched(gpu: GPU) -> str:
     return " ".join((gpu.name, *gpu.aliases, gpu.architecture, gpu.chip, gpu.compute_capability)).lower()
-
-
-def _measured(gpu: GPU, measured: Mapping[str, Measured]) -> tuple[str, str]:
-    """The numbers of operations and networks that were measured on a GPU, as two cells of the table."""
-    data = measured.get(gpu.name)
-    if data is None:
-        return "-", "-"
-    return f"{data.operations or '-'}{'' if data.has_power else ' t'}", str(data.networks or "-")
 
 
 def _all_figures(gpu: GPU) -> str:
@@ -132,7 +120,6 @@ def list_models(words: list[str] | None = None, search: str = "") -> None:
     `joulecast models llama` lists those with this text in their name or repository. Any other model of torchvision and
     timm can be given by name, too, where that library is installed.
     """
-    from ..errors import unknown_name
     from ..extraction.models.language_models import BY_NAME, LANGUAGE_MODELS, SAME_ARCHITECTURE
     from ..extraction.models.spelling import known_as, known_names, spelled_as
     from ..generation.images.pipelines import PIPELINES

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,101 +13,52 @@ from ..operations.inputs import parse_shapes, titled
 from ..operations.operation_list import operation_text
 from ..units import number, si
 from .options import Asked, model_and_options, named_values
-from .printing import table, tell
+from .printing import Column, listing, table, tell
 
 if TYPE_CHECKING:
+    from ..operations.entry import Entry
     from ..operations.network import Network
     from ..operations.operation import Operation
     from ..predictors.explanation import Explanation
 
 
-_HEADER = ["module", "alike", "calls", "FLOPs", "bytes", "FLOP/B", "operations"]
-
-
-@dataclass
-class Node:
-    """A module: the operations that it runs itself, and its submodules."""
-
-    path: str = ""
-    own: Counter[Operation] = field(default_factory=Counter)
-    parts: dict[str, Node] = field(default_factory=dict)
-
-    def part(self, path: str) -> Node:
-        """The module at a path below this one, which is created if it does not exist."""
-        node = self
-        for name in path.split(".") if path else ():
-            below = f"{node.path}.{name}" if node.path else name
-            node = node.parts.setdefault(name, Node(below))
-        return node
-
-    def all(self) -> Counter[Operation]:
-        """Operations of the module and of all its submodules."""
-        return sum((part.all() for part in self.parts.values()), Counter(self.own))
-
-    def is_like(self, other: Node) -> bool:
-        """Whether another module has the same operations and the same submodules."""
-        return (
-            self.own == other.own
-            and self.parts.keys() == other.parts.keys()
-            and all(part.is_like(other.parts[name]) for name, part in self.parts.items())
-        )
-
-
-def tree_of(network: Network) -> Node:
-    """The modules of a network."""
-    root = Node()
-    for entry in network:
-        for path, count in entry.by_module.items():
-            root.part(path).own[entry.operation] += count
-    return root
-
-
 def tree_text(network: Network, depth: int) -> str:
     """One row per module down to a depth (0 for all). Each row includes its submodules, even those that are not shown.
 
-    Neighbouring modules that are alike share one row, which adds them up.
+    Numbered modules share a row, as in energy trees: "layer.*" with how many there are.
     """
-    rows = list(_rows(tree_of(network), 1, 0, depth))
-    return table(_HEADER, rows, frozenset(range(1, 6)))
-
-
-def _rows(node: Node, alike: int, level: int, depth: int) -> Iterator[list[str]]:
-    everything = node.all()
-    shows_parts = not depth or level < depth
-    listed = node.own if shows_parts else everything
-    flops = alike * sum(count * operation.flops for operation, count in everything.items())
-    moved = alike * sum(count * (op.bytes_read + op.bytes_written) for op, count in everything.items())
-    yield [
-        "  " * level + (node.path or "(model)"),
-        str(alike) if alike > 1 else "",
-        str(alike * everything.total()),
-        si(flops, "FLOP"),
-        si(moved, "B"),
-        number(flops / moved) if moved else "-",
-        _kinds(listed),
-    ]
-    if shows_parts:
-        for part, times in _together(node):
-            yield from _rows(part, alike * times, level + 1, depth)
-
-
-def _together(node: Node) -> Iterator[tuple[Node, int]]:
-    """Group the submodules of a module: numbered neighbours that are alike form one group."""
-
-    def numbered(name: str) -> str:
-        return re.sub(r"\d+$", "", name)
-
-    # Submodules come in order of first use; where operations are shared, a later one may have been met first.
-    counted = iter(sorted((name for name in node.parts if name.isdecimal()), key=int))
-    names = [next(counted) if name.isdecimal() else name for name in node.parts]
-    for _, group in itertools.groupby(names, key=numbered):
-        same: list[Node] = []
-        for part in map(node.parts.__getitem__, group):
-            if same and not same[0].is_like(part):
-                yield same[0], len(same)
-                same = []
-            same.append(part)
-        yield same[0], len(same)
+    modules: dict[tuple[str, ...], set[str]] = {}
+    calls: dict[tuple[str, ...], Counter[Operation]] = {}
+    own: dict[tuple[str, ...], Counter[Operation]] = {}
+    for entry in network:
+        for path, count in entry.by_module.items():
+            names = path.split(".") if path else []
+            for level in range(len(names) + 1):
+                place = tuple("*" if name.isdecimal() else name for name in names[:level])
+                modules.setdefault(place, set()).add(".".join(names[:level]))
+                calls.setdefault(place, Counter())[entry.operation] += count
+            own.setdefault(place, Counter())[entry.operation] += count
+    first = {place: at for at, place in enumerate(calls)}
+    # In the order of first use, each module before what is in it.
+    order = sorted(calls, key=lambda place: [first[place[:level]] for level in range(len(place) + 1)])
+    rows = []
+    for place in order:
+        if depth and len(place) > depth:
+            continue
+        flops = sum(count * operation.flops for operation, count in calls[place].items())
+        moved = sum(count * (each.bytes_read + each.bytes_written) for each, count in calls[place].items())
+        shown = calls[place] if depth == len(place) > 0 else own.get(place, Counter())
+        row = [
+            "  " * len(place) + (".".join(place) or "(model)"),
+            str(len(modules[place])) if len(modules[place]) > 1 else "",
+            str(calls[place].total()),
+            si(flops, "FLOP"),
+            si(moved, "B"),
+            number(flops / moved) if moved else "-",
+            _kinds(shown),
+        ]
+        rows.append(row)
+    return table(["module", "times", "calls", "FLOPs", "bytes", "FLOP/B", "operations"], rows, frozenset(range(1, 6)))
 
 
 def _kinds(operations: Counter[Operation]) -> str:
@@ -142,29 +89,24 @@ def extract(
         tell(network, as_json, as_csv, lambda: _network_text(network, depth, top if operations or top else None))
 
 
-def _network_rows(network: Network, top: int) -> list[list[str]]:
-    entries = network.entries if not top else sorted(network, key=lambda e: -e.count * e.operation.flops)[:top]
-    rows = []
-    for entry in entries:
-        operation = entry.operation
-        moved = operation.bytes_read + operation.bytes_written
-        paths = ", ".join(path or "(model)" for path in entry.module_paths[:2])
-        rows.append(
-            [
-                operation_text(operation),
-                str(entry.count),
-                si(operation.flops, "FLOP"),
-                si(moved, "B"),
-                number(operation.flops / moved) if moved else "-",
-                paths + (f", ... ({len(entry.module_paths)})" if len(entry.module_paths) > 2 else ""),
-            ]
-        )
-    return rows
-
-
 def _operation_table(network: Network, top: int) -> str:
-    header = ["operation", "calls", "FLOPs", "bytes", "FLOP/B", "modules"]
-    return table(header, _network_rows(network, top), frozenset({1, 2, 3, 4})) + "\n\n(FLOPs and bytes per call)"
+    def moved(entry: Entry) -> int:
+        return entry.operation.bytes_read + entry.operation.bytes_written
+
+    def modules(entry: Entry) -> str:
+        paths = ", ".join(path or "(model)" for path in entry.module_paths[:2])
+        return paths + (f", ... ({len(entry.module_paths)})" if len(entry.module_paths) > 2 else "")
+
+    columns = [
+        Column("operation", lambda entry: operation_text(entry.operation), right=False),
+        Column("calls", lambda entry: str(entry.count)),
+        Column("FLOPs", lambda entry: si(entry.operation.flops, "FLOP")),
+        Column("bytes", lambda entry: si(moved(entry), "B")),
+        Column("FLOP/B", lambda entry: number(entry.operation.flops / moved(entry)) if moved(entry) else "-"),
+        Column("modules", modules, right=False),
+    ]
+    entries = network.entries if not top else sorted(network, key=lambda e: -e.count * e.operation.flops)[:top]
+    return listing(entries, columns) + "\n\n(FLOPs and bytes per call)"
 
 
 def _network_text(network: Network, depth: int, top: int | None) -> str:

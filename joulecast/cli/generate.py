@@ -201,25 +201,16 @@ def image(asked: Asked, as_json: bool = False, plot: Path | None = None) -> None
 
 def _image_text(prediction: ImagePrediction) -> str:
     batch, boards = prediction.batch, prediction.gpus
+
+    def row(name: str, times: str, time_s: float, power_w: float | None, energy_j: float) -> list[str]:
+        return [name, times, si(time_s, "s"), si(power_w, "W"), si(energy_j, "J")]
+
     rows = [
-        [
-            name,
-            str(times),
-            si(part.time_s, "s"),
-            si(part.power_w, "W"),
-            si(boards * times * part.known_energy_j / batch, "J"),
-        ]
+        row(name, str(times), part.time_s, part.power_w, boards * times * part.known_energy_j / batch)
         for name, times, part in prediction.parts
     ]
-    rows.append(
-        [
-            f"per {prediction.made}",
-            "",
-            si(prediction.time_per_image_s, "s"),
-            si(prediction.power_w, "W"),
-            si(prediction.energy_per_image_j, "J"),
-        ]
-    )
+    each = prediction.time_per_image_s, prediction.power_w, prediction.energy_per_image_j
+    rows.append(row(f"per {prediction.made}", "", *each))
     head = (
         f"{prediction.model}, {prediction.size}, batch {batch}, {prediction.precision}, on {boards}x {prediction.gpu}; "
         f"{si(prediction.weights_bytes, 'B')} of weights\n"

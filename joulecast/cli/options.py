@@ -141,53 +141,29 @@ def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
 
 # Values that a shell completes: models, GPUs, precisions, engines, objectives (`joulecast --install-completion`).
 
-Values = Callable[[], Iterable[str]]
 
+def gpu_words() -> list[str]:
+    """Names of GPUs without spaces, which a shell would split, and in the case that is typed: typer drops others."""
+    from ..hardware import gpus
 
-def _imported(module: str, name: str) -> Any:
-    return getattr(import_module(f"...{module}", __name__), name)
-
-
-def _gpus() -> Iterable[str]:
-    # Without spaces, and in the case that is typed: shells would split a name, and typer drops what begins otherwise.
-    names = [gpu.aliases[0].replace(" ", "-") for gpu in _imported("hardware", "gpus")().values()]
+    names = [gpu.aliases[0].replace(" ", "-") for gpu in gpus().values()]
     return [*names, *map(str.lower, names)]
 
 
-def _precisions() -> Iterable[str]:
-    return get_args(_imported("operations.attributes", "RequestedPrecision"))
+def values_of(row: Mapping[str, Any]) -> Iterable[str]:
+    """The values of an option, imported when they are asked for: those that its row lists, or those of a module."""
+    listed = row["values"]
+    if isinstance(listed, list):
+        return listed
+    module, _, name = TABLES["values"][listed].rpartition(".")
+    found = getattr(import_module(f"...{module}", __name__), name)
+    return get_args(found) or (found() if callable(found) else found)
 
 
-def _precisions_of_runs() -> Iterable[str]:
-    return [*_precisions(), _imported("runs.predict", "FP8"), *_imported("runs.predict", "AUTOCAST")]
-
-
-VALUES: Mapping[str, Values] = {
-    "gpus": _gpus,
-    "models": lambda: _imported("extraction.models.spelling", "known_names")(),
-    "precisions": _precisions,
-    "precisions_of_runs": _precisions_of_runs,
-    "precisions_of_pipelines": lambda: ("bf16", "fp16", "fp32"),
-    "weights": lambda: _imported("generation.deployment", "WEIGHTS"),
-    "engines": lambda: _imported("generation.engines", "ENGINES"),
-    "language_models": lambda: _imported("extraction.models.language_models", "LANGUAGE_MODELS"),
-    "pipelines": lambda: _imported("generation.images.pipelines", "PIPELINES"),
-    "routers": lambda: _imported("traffic.served", "ROUTERS"),
-    "objectives": lambda: _imported("queries.objectives", "OBJECTIVES"),
-    "objectives_of_serving": lambda: _imported("generation.choices", "OBJECTIVES"),
-    "objectives_of_runs": lambda: _imported("runs.choosing", "OBJECTIVES"),
-}
-"""Name in options.toml -> the values, imported when they are asked for."""
-
-
-def completing(values: Values) -> Callable[[str], list[str]]:
-    """A function from what was typed to the values that begin so; after a comma, as what follows it."""
-
-    def complete(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        return [before + comma + value for value in values() if value.startswith(last)]
-
-    return complete
+def completed(incomplete: str, row: Mapping[str, Any]) -> list[str]:
+    """The values of an option that begin with what was typed; after a comma, with what follows it."""
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + value for value in values_of(row) if value.startswith(last)]
 
 
 TABLES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
@@ -285,11 +261,11 @@ def _declared(parameter: inspect.Parameter, table: Mapping[str, Any]) -> inspect
 
 def _parameter(option: str, row: Mapping[str, Any], type_: Any, default: Any) -> inspect.Parameter:
     words = {name: row[name] for name in ("metavar", "min", "max", "show_default") if name in row}
-    values = VALUES.get(row.get("values", ""))
     # The values are looked up only where the words name them: completing imports what it needs.
-    words["help"] = row["help"].replace("{values}", ", ".join(values()) if values and "{values}" in row["help"] else "")
-    if values and int not in (type_, *get_args(type_)):
-        words["autocompletion"] = completing(values)
+    words["help"] = row["help"].replace("{values}", ", ".join(values_of(row)) if "{values}" in row["help"] else "")
+    if "values" in row and int not in (type_, *get_args(type_)):
+        # typer asks for a function whose argument has this name.
+        words["autocompletion"] = lambda incomplete: completed(incomplete, row)
     # An option that is off has no --no-option.
     flags = row.get("flags", [f"--{option.replace('_', '-')}"] if default is False else [])
     info = typer.Argument(**words) if row.get("argument") else typer.Option(*flags, **words)

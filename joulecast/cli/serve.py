@@ -33,7 +33,7 @@ def serve(**given: Any) -> None:
     from ..service.server import serve as run
 
     tokens = _tokens(given.pop("tokens_file"))
-    given |= {name: tuple(given[name] or ()) for name in ("cors_origins", "proxies", "follow")}
+    given |= {name: tuple(given[name] or ()) for name in ("cors_origins", "proxies")}
     run(Settings(tokens=tokens, **given), lambda url: typer.echo(f"joulecast serves {url} (Ctrl-C stops it)"))
 
 

@@ -114,7 +114,7 @@ class Review:
         text = (
             f"**{_text(self.now['network'])} on {self.now['gpu']}**, per iteration of {self.now['mode']}, predicted\n\n"
         )
-        text += _markdown(["", before, now, "change", "budget", ""], rows)
+        text += _markdown(["measure", before, now, "change", "budget", "verdict"], rows)
         if self.before is not None and (changed := _changes(self.before, self.now)):
             text += "\n\n" + _markdown(["operations that changed most", before, now, "change"], changed)
         return text

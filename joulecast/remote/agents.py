@@ -69,8 +69,8 @@ def predict(
         precision: "default" (as PyTorch runs fp32), "fp32", "tf32", "fp16" or "bf16".
         optimizer: Optimizer whose step ends a training iteration, such as "adamw".
     """
-    options = {"mode": mode, "precision": precision, "optimizer": optimizer}
-    answer = joulecast.predict(model, input_shape, gpu, clock_mhz, **options).to_dict()  # type: ignore[arg-type]
+    asked = dict(locals())
+    answer = joulecast.predict(clock=asked.pop("clock_mhz"), **asked).to_dict()
     # On a CPU seconds are known, but no joules.
     costs = sorted(answer.pop("operations"), key=lambda row: -(row["energy_j"] or row["device_time_s"] or 0.0))
     # The paths of all equal operations may be hundreds.
@@ -99,9 +99,8 @@ def best(
         max_time_s: Longest time of an iteration.
         max_power_w: Most power.
     """
-    limits = {"max_time_s": max_time_s, "max_power_w": max_power_w}
-    options = {"objective": objective, "gpus": gpus, "mode": mode, "precision": precision, **limits}
-    return [choice.to_dict() for choice in joulecast.best(model, input_shape, **options)[:_MOST]]  # type: ignore[arg-type]
+    asked = dict(locals())
+    return [choice.to_dict() for choice in joulecast.best(**asked)[:_MOST]]
 
 
 def generate(
@@ -124,10 +123,9 @@ def generate(
         precision: Of weights: "bf16", "fp16", "fp8" or others that the GPU has.
         engine: Engine that serves the model, such as "vllm"; the error for an unknown name lists all.
     """
-    lengths = {"batch": batch, "prompt_tokens": prompt_tokens, "output_tokens": output_tokens}
-    prediction = joulecast.predict_generation(model, gpu, precision=precision, engine=engine, **lengths)  # type: ignore[arg-type]
+    answer = joulecast.predict_generation(**locals()).to_dict()
     # The operations of both kinds of steps are thousands of lines.
-    return {name: value for name, value in prediction.to_dict().items() if name not in ("prefill", "decode")}
+    return {name: value for name, value in answer.items() if name not in ("prefill", "decode")}
 
 
 def run(
@@ -154,9 +152,7 @@ def run(
         price_per_hour: Price of a GPU for an hour.
         carbon: Country whose grid supplies it, such as "DE", or grams of CO2 per kWh.
     """
-    costs = {"lora": lora, "price_per_hour": price_per_hour, "carbon": carbon}
-    asked = {"samples": samples, "epochs": epochs, "precision": precision, **costs}
-    return joulecast.predict_run(model, input_shape, gpu, **asked).to_dict()  # type: ignore[arg-type]
+    return joulecast.predict_run(**locals()).to_dict()
 
 
 def models(search: str = "") -> list[str]:

@@ -8,29 +8,13 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from .. import api
-from ..api.choosing import best, sweep
-from ..api.operations import explain, predict_operations
+import joulecast
+
 from ..errors import ERRORS_BY_PROBLEM, PROBLEM_PREFIX, InputError, JoulecastError, ServiceError
-from ..generation.choices import GenerationChoices
-from ..generation.generate import predict_generation
-from ..generation.images.predict import ImagePrediction, predict_image
-from ..generation.prediction import GenerationPrediction
 from ..operations.columns import is_table, networks_of, operations_of
-from ..operations.network import Network
 from ..operations.operation_list import checked_operations, mode_of
-from ..predictors.explanation import Explanation
 from ..predictors.networks.many import NetworkPredictions
-from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
-from ..queries import Choices, Sweep
-from ..runs import Run
-from ..runs.choosing import RunChoices, best_run
-from ..runs.parallel import ParallelTraining, predict_parallel_training
-from ..runs.predict import predict_run
-from ..traffic import ServingSimulation
-from ..traffic.best import best_generation
-from ..traffic.simulate import simulate_serving
 from .requests import pieces, question_of
 
 LOCAL = "http://127.0.0.1:8000"
@@ -55,25 +39,26 @@ def _refusal(status: int, body: bytes) -> JoulecastError:
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
-Asks = Callable[["Client", dict[str, Any]], Answer]
 
 
 def _asked(
-    function: Callable[Arguments, Answer], kind: type[Answer], asks: Asks[Answer] | None = None
+    function: Callable[Arguments, Answer], asks: Callable[[Client, dict[str, Any]], Answer] | None = None
 ) -> Callable[Concatenate[Any, Arguments], Answer]:
     """A method with the arguments, documentation and errors of a function, which a service computes.
 
     `asks` asks the service, given the client and the body; without it, the path with the name of the function is
     asked.
     """
+    signature = inspect.signature(function)
 
     @wraps(function)
     def method(self: Any, *given: Arguments.args, **options: Arguments.kwargs) -> Answer:
         question = question_of(function, given, options)
-        client: Client = self
-        return client._ask(function.__name__, question, kind) if asks is None else asks(client, question)
+        if asks is not None:
+            return asks(self, question)
+        answer: Answer = self._ask(function.__name__, question, signature.return_annotation)
+        return answer
 
-    signature = inspect.signature(function)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     method.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])  # type: ignore[attr-defined]
     return cast("Callable[Concatenate[Any, Arguments], Answer]", method)
@@ -84,10 +69,8 @@ def _many(client: Client, question: dict[str, Any]) -> NetworkPredictions:
     networks = question.pop("networks")
     if is_table(networks):
         networks = (calls.network(place) for calls in networks_of(networks) for place in range(len(calls.names)))
-    parts = (
-        client._ask("predict_many", {**question, "networks": piece}, NetworkPredictions) for piece in pieces(networks)
-    )
-    return NetworkPredictions.joined([*parts])
+    asked = ({**question, "networks": piece} for piece in pieces(networks))
+    return NetworkPredictions.joined([client._ask("predict_many", each, "NetworkPredictions") for each in asked])
 
 
 def _single(client: Client, question: dict[str, Any]) -> OperationPredictions:
@@ -100,11 +83,18 @@ def _single(client: Client, question: dict[str, Any]) -> OperationPredictions:
     operations = checked_operations(given)
     mode_of(operations)
     sent = [operation.to_dict() for operation in operations]
-    return client._ask("predict_operations", {**question, "operations": sent}, OperationPredictions)
+    answer: OperationPredictions = client._ask(
+        "predict_operations", {**question, "operations": sent}, "OperationPredictions"
+    )
+    return answer
 
 
 class Client:
-    """Calls a service. Its methods have the arguments, results and errors of the library's functions.
+    """Calls a service. Its methods have the names, arguments, results and errors of the library's functions.
+
+    They are `predict`, `extract`, `best`, `sweep`, `predict_many` (in as many requests as it needs),
+    `predict_operations`, `explain`, `predict_generation`, `best_generation`, `predict_image`,
+    `predict_parallel_training`, `predict_run`, `simulate_serving` and `best_run`, for models that are known by name.
 
     What only this process has, such as operators of your own, cannot be sent, and neither can models that need torch:
     `joulecast.extract` makes a Network of them. It can be used from several threads. Each request opens a connection of
@@ -139,47 +129,20 @@ class Client:
         """URL of the service."""
         return self._url
 
-    predict = _asked(api.predict, Prediction)
-    """See `joulecast.predict`."""
-
-    extract = _asked(api.extract, Network)
-    """See `joulecast.extract`."""
-
-    best = _asked(best, Choices)
-    """See `joulecast.best`."""
-
-    sweep = _asked(sweep, Sweep)
-    """See `joulecast.sweep`."""
-
-    predict_generation = _asked(predict_generation, GenerationPrediction)
-    """See `joulecast.predict_generation`, for models that are known by name."""
-
-    best_generation = _asked(best_generation, GenerationChoices)
-    """See `joulecast.best_generation`, for models that are known by name."""
-
-    predict_image = _asked(predict_image, ImagePrediction)
-    """See `joulecast.predict_image`, which predicts videos, too."""
-
-    predict_parallel_training = _asked(predict_parallel_training, ParallelTraining)
-    """See `joulecast.predict_parallel_training`, for models by name."""
-
-    predict_run = _asked(predict_run, Run)
-    """See `joulecast.predict_run`, for models by name."""
-
-    simulate_serving = _asked(simulate_serving, ServingSimulation)
-    """See `joulecast.simulate_serving`, for models by name, and requests at a rate or in a closed loop."""
-
-    best_run = _asked(best_run, RunChoices)
-    """See `joulecast.best_run`, for models by name; `rows` are the choices and the Pareto front."""
-
-    explain = _asked(explain, Explanation)
-    """See `joulecast.explain`."""
-
-    predict_many = _asked(api.predict_many, NetworkPredictions, _many)
-    """See `joulecast.predict_many`. Networks are sent in as many requests as they need."""
-
-    predict_operations = _asked(predict_operations, OperationPredictions, _single)
-    """See `joulecast.predict_operations`."""
+    predict = _asked(joulecast.predict)
+    extract = _asked(joulecast.extract)
+    best = _asked(joulecast.best)
+    sweep = _asked(joulecast.sweep)
+    predict_many = _asked(joulecast.predict_many, _many)
+    predict_operations = _asked(joulecast.predict_operations, _single)
+    explain = _asked(joulecast.explain)
+    predict_generation = _asked(joulecast.predict_generation)
+    best_generation = _asked(joulecast.best_generation)
+    predict_image = _asked(joulecast.predict_image)
+    predict_parallel_training = _asked(joulecast.predict_parallel_training)
+    predict_run = _asked(joulecast.predict_run)
+    simulate_serving = _asked(joulecast.simulate_serving)
+    best_run = _asked(joulecast.best_run)
 
     def gpus(self) -> list[dict[str, Any]]:
         """The catalogue of the service: one dictionary per GPU, as GET /v1/gpus lists it.
@@ -199,8 +162,8 @@ class Client:
         versions: dict[str, str] = self._request("version", None, "application/json")
         return versions
 
-    def _ask(self, path: str, question: Mapping[str, Any], kind: type[Answer]) -> Answer:
-        """The answer to a question under /v1, as a value of the library.
+    def _ask(self, path: str, question: Mapping[str, Any], kind: str) -> Any:
+        """The answer to a question under /v1, as a value of the library's class of this name.
 
         Raises JoulecastError: What the library would raise, or a ServiceError.
         """
@@ -209,8 +172,8 @@ class Client:
         answer = self._request(path, question, wire.MEDIA_TYPE)
         try:
             value = wire.unpack(answer)
-            if not isinstance(value, kind):
-                raise TypeError(f"{type(value).__name__}, where {kind.__name__} was asked for")
+            if type(value).__name__ != kind:
+                raise TypeError(f"{type(value).__name__}, where {kind} was asked for")
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise self._no_answer(error) from error
         return value

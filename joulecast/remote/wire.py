@@ -40,43 +40,16 @@ from ..traffic import ServingSimulation
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
 _TAG = "$"
+_HARDWARE = (GPU, IdleCurve, VoltageCurve)
+_NETWORKS = (Coverage, Dropped, DroppedWork, Entry, Interval, Network, NetworkPredictions, NetworkSpread, Uncovered)
+_OPERATIONS = (OperationCost, OperationIntervals, OperationPredictions, SentOperationSpread)
+_EXPLAINED = (Contribution, Explanation, Neighbour)
+_CHOSEN = (Choice, LeftOut, Sweep, Tariff)
+_SERVED = (GenerationChoice, GenerationMemory, GenerationPrediction, ImagePrediction, ServingSimulation)
+_TRAINED = (Layout, ParallelTraining, Part, Run)
 CLASSES: Mapping[str, type[Any]] = {
     cls.__name__: cls
-    for cls in (
-        Choice,
-        Contribution,
-        Coverage,
-        Dropped,
-        DroppedWork,
-        Entry,
-        Explanation,
-        GPU,
-        GenerationChoice,
-        GenerationMemory,
-        GenerationPrediction,
-        IdleCurve,
-        ImagePrediction,
-        Interval,
-        Layout,
-        LeftOut,
-        Neighbour,
-        Network,
-        NetworkPredictions,
-        OperationCost,
-        OperationIntervals,
-        OperationPredictions,
-        ParallelTraining,
-        Part,
-        Prediction,
-        Run,
-        ServingSimulation,
-        Sweep,
-        Tariff,
-        NetworkSpread,
-        SentOperationSpread,
-        Uncovered,
-        VoltageCurve,
-    )
+    for cls in (Prediction, *_HARDWARE, *_NETWORKS, *_OPERATIONS, *_EXPLAINED, *_CHOSEN, *_SERVED, *_TRAINED)
 }
 """Name -> class of what is sent."""
 # Fields that are not sent; the receiver uses their defaults.

@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Query, Request
 from starlette.responses import Response
 
 from ..errors import RefusalError, UnknownNameError
-from ..remote import wire
 from .answers import Answers
 from .networks import TracingNeededError
 from .problems import MEDIA_TYPE
-from .query_strings import Format
 from .rendering import CSV, JSON, media_type_of, rendered
 from .schemas import SCHEMAS
 
@@ -36,7 +34,9 @@ _NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such name", **_PROBLEM}}
 _CSV = {"text/csv": {"schema": {"type": "string"}}}
 
-FormatQuery = Annotated[Format | None, Query(description="json or csv; or ask by the header Accept.")]
+FormatQuery = Annotated[
+    Literal["json", "csv"] | None, Query(description="json, or csv of what is a table; or ask by the header Accept.")
+]
 Answered = Coroutine[Any, Any, Response]
 Answer = TypeVar("Answer")
 
@@ -61,19 +61,17 @@ async def ask(
     form: str | None,
     answer: Callable[[Answers], Any],
     to_dict: Callable[[Any], Any],
-    to_csv: Callable[[Any], str] | None = None,
-    *,
-    as_value: bool = True,
 ) -> Response:
-    """Compute and encode an answer in a thread. `as_value` says whether `joulecast.Client` may request exact values."""
-    media_type = media_type_of(request.headers.get("accept", ""), form)
-    if (to_csv is None and media_type == CSV) or (not as_value and media_type == wire.MEDIA_TYPE):
-        media_type = JSON
+    """Compute and encode an answer in a thread."""
+    accepted = media_type_of(request.headers.get("accept", ""), form)
 
-    def body(answers: Answers) -> bytes:
-        return rendered(answer(answers), media_type, to_dict, to_csv)
+    def encoded(answers: Answers) -> tuple[bytes, str]:
+        value = answer(answers)
+        media_type = JSON if accepted == CSV and not hasattr(value, "to_csv") else accepted
+        return rendered(value, media_type, to_dict), media_type
 
-    return Response(await computed(request, body), media_type=media_type)
+    body, media_type = await computed(request, encoded)
+    return Response(body, media_type=media_type)
 
 
 async def computed(request: Request, compute: Callable[[Answers], Answer]) -> Answer:

@@ -4,86 +4,45 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import joulecast
+
 from ..api import prepare
-from ..api.operations import explain, predict_operations
-from ..errors import InputError, JoulecastError, unknown_name
+from ..errors import InputError, unknown_name
 from ..extraction.isolation import IsolatedExtraction
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.models.spelling import known_as
-from ..generation.choices import GenerationChoices
 from ..generation.choosing import BATCHES, CLOCKS
 from ..generation.engines import ENGINES
-from ..generation.generate import predict_generation
-from ..generation.images.predict import ImagePrediction, predict_image
 from ..generation.models import find_decoder
 from ..generation.parallel import compared, layouts, split_count
-from ..generation.prediction import GenerationPrediction
 from ..hardware import GPU, gpu_name_notes, gpus
-from ..operations.network import Network
 from ..predictors.board.profile import find_profile
-from ..predictors.explanation import Explanation
 from ..predictors.networks.execution import Execution
-from ..predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
-from ..predictors.networks.prediction import Prediction
+from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
-from ..predictors.physics.precisions import refuse_precisions
 from ..progress import paced
-from ..queries import Choices, Question, Sweep
+from ..queries import Choices, Question
 from ..queries import best as best_of
 from ..queries import sweep as sweep_of
 from ..queries.evaluation import MOST_CLOCKS
 from ..queries.objectives import Tariff
 from ..queries.search import Constraints
-from ..rendering.answers import table_csv
-from ..runs import Run
 from ..runs.choosing import CLOCKS as RUN_CLOCKS
 from ..runs.choosing import RunChoices
 from ..runs.choosing import best_of as best_run_of
 from ..runs.parallel import ParallelTraining, training_of
 from ..runs.predict import run_of
 from ..system.caches import BoundedCache
-from ..traffic import ServingSimulation, rates
-from ..traffic.best import best_generation
-from ..traffic.simulate import simulate_serving
-from ..zoo import find_predictor
+from ..traffic import rates
 from .caches import network_bytes
 from .networks import FileQuery, Networks, entry_of
-from .problems import problem_of, too_large
+from .problems import too_large
 from .settings import Settings
 from .validation import arguments_of, checked_gpu, checked_host, checked_predictor, plain_clock
-
-
-@dataclass(frozen=True)
-class BatchItem:
-    """One item of a batch: a prediction in JSON, without the operations of its network, or why there is none."""
-
-    prediction: dict[str, Any] | None
-    error: JoulecastError | None
-
-
-def batch_json(items: list[BatchItem]) -> dict[str, Any]:
-    """A batch as plain lists and dictionaries. An item that was refused holds its problem instead of a prediction."""
-    return {
-        "results": [{"prediction": item.prediction, "problem": item.error and problem_of(item.error)} for item in items]
-    }
-
-
-def batch_csv(items: list[BatchItem]) -> str:
-    """A batch as CSV, one item per line. The last column says why an item is empty."""
-    header = ["network", "mode", "gpu", "clock_mhz", "predictor", "time_s", "power_w", "energy_j", "edp_js"]
-    header += ["uncovered_share"]
-    rows = [
-        [(item.prediction or {}).get(name) for name in header]
-        + [None if item.error is None else " ".join(str(item.error).split())]
-        for item in items
-    ]
-    return table_csv([*header, "problem"], rows)
-
 
 _MOST_REQUESTS = 1_000_000  # A minute of one core. In a closed loop, each may be longer than a second, and counts more.
 _QUICK_OPERATIONS = 300
@@ -108,28 +67,28 @@ class Answers:
         other.networks = self.networks.tracing(tracer)
         return other
 
-    def extract(self, question: Any) -> Network:
+    def extract(self, question: Any) -> joulecast.Network:
         """List the operations of a model; or check a list of operations and merge equal ones."""
         return self.networks.of(question, question.precision)
 
-    def extract_file(self, query: FileQuery, content: bytes) -> Network:
+    def extract_file(self, query: FileQuery, content: bytes) -> joulecast.Network:
         """See `joulecast.extract`, for the path of a file."""
         return self.networks.of_file(query, content)
 
-    def predict(self, question: Any) -> Prediction:
+    def predict(self, question: Any) -> joulecast.Prediction:
         """Predict time, power and energy of one iteration of a model, or of a list of operations."""
         gpu = checked_gpu(question.gpu)
         gpu.checked_clock_mhz(plain_clock(question.clock_mhz))
         return self._at_clock(self._prepared(question, gpu), question)
 
-    def predict_at_once(self, question: Any) -> Prediction | None:
+    def predict_at_once(self, question: Any) -> joulecast.Prediction | None:
         """Answer as `predict` does if that takes about a millisecond, as for a small cached network; None otherwise."""
         prepared = self.prepared.get(self._key(question))
         if prepared is None or len(prepared.network) > _QUICK_OPERATIONS:
             return None
         return self._at_clock(prepared, question)
 
-    def _at_clock(self, network: PreparedNetwork, question: Any) -> Prediction:
+    def _at_clock(self, network: PreparedNetwork, question: Any) -> joulecast.Prediction:
         """Predict a prepared network at the clock of a question."""
         clock = plain_clock(question.clock_mhz)
         prediction = network.at(clock, composition=question.composition, strict=question.strict)
@@ -155,60 +114,30 @@ class Answers:
 
     def predict_operations(self, question: Any) -> OperationPredictions:
         """Predict single operations, each running alone in a loop."""
-        gpu = checked_gpu(question.gpu)
-        predictor = checked_predictor(question.predictor, gpu, question.operations[0].mode)
         operations = [entry_of(item).operation for item in question.operations]
-        given = {"power_limit_w": question.power_limit_w, "calibration": question.calibration}
-        return predict_operations(operations, gpu, plain_clock(question.clock_mhz), predictor, **given)
+        return joulecast.predict_operations(**{**_named(question, operations[0].mode), "operations": operations})
 
-    def explain(self, question: Any) -> Explanation:
+    def explain(self, question: Any) -> joulecast.Explanation:
         """Explain what bounds an operation, which measured operations are nearest, and the effect of each input."""
-        gpu = checked_gpu(question.gpu)
         operation = entry_of(question.operation).operation
-        predictor = checked_predictor(question.predictor, gpu, operation.mode)
-        clock = plain_clock(question.clock_mhz)
-        return explain(operation, gpu, clock, predictor, calibration=question.calibration)
-
-    def predict_batch(self, question: Any) -> list[BatchItem]:
-        """Predict each item of a batch independently: an item that is refused does not affect the others.
-
-        Each is written at once, because thousands of predictions would hold the operations of as many networks.
-        """
-        items: list[BatchItem] = []
-        for request in paced(question.requests):
-            try:
-                items.append(BatchItem(self.predict(request).to_dict(details=question.details), None))
-            except JoulecastError as error:
-                items.append(BatchItem(None, error))
-        return items
+        return joulecast.explain(**{**_named(question, operation.mode), "operation": operation})
 
     def predict_many(self, question: Any) -> NetworkPredictions:
         """Predict the totals of thousands of networks on GPUs at clocks, such as those of an architecture search."""
-        boards = [checked_gpu(name) for name in ([question.gpu] if isinstance(question.gpu, str) else question.gpu)]
-        clock = question.clock_mhz
-        clocks = [plain_clock(each) for each in (clock if isinstance(clock, list) else [clock])]
+        asked = arguments_of(question)
+        boards, clocks = (each if isinstance(each, list) else [each] for each in (asked["gpu"], asked["clock"]))
+        for board in boards:
+            checked_predictor(question.predictor, checked_gpu(board), question.mode)
         rows = len(question.networks) * len(boards) * len(clocks)
         if rows > self._settings.max_choices:
             raise too_large(
                 "there are too many predictions: networks x GPUs x clocks", rows, self._settings.max_choices
             )
-        mode, execution = question.mode, _execution(question)
-        names = [checked_predictor(question.predictor, board, mode) for board in boards]
-        runs = [
-            find_predictor(*each).under(execution) for each in zip(boards, [mode] * len(boards), names, strict=True)
-        ]
+        networks = (self.networks.of(each, question.precision) for each in paced(question.subjects()))
+        listed = {"networks": networks, "input_shape": None, "precision": "default"}
+        return joulecast.predict_many(**{**asked, "gpu": boards, "clock": clocks, **listed})
 
-        def found() -> Iterator[Network]:
-            for subject in paced(question.subjects()):
-                network = self.networks.of(subject, question.precision)
-                for board in boards:
-                    refuse_precisions(board, network.operations)
-                yield network
-
-        way, level = question.composition, question.level
-        return predict_networks(runs, in_pieces(found()), clocks, question.power_limit_w, composition=way, level=level)
-
-    def sweep(self, question: Any) -> Sweep:
+    def sweep(self, question: Any) -> joulecast.Sweep:
         """Predict a job on several GPUs and clocks, in one or several precisions."""
         return sweep_of(*self._comparison(question))
 
@@ -237,11 +166,11 @@ class Answers:
             )
         return asked, question.objective, tariff
 
-    def predict_generation(self, question: Any) -> GenerationPrediction:
+    def predict_generation(self, question: Any) -> joulecast.GenerationPrediction:
         """Predict seconds, watts and joules per token of a language model that an engine serves."""
-        return predict_generation(**_named(question))
+        return joulecast.predict_generation(**_named(question))
 
-    def best_generation(self, question: Any) -> GenerationChoices:
+    def best_generation(self, question: Any) -> joulecast.GenerationChoices:
         """Choose GPU, number of GPUs, clock, batch and precision to serve a language model; with the Pareto front."""
         asked = _named(question)
         clocks, caps = question.clocks_mhz, question.power_limit_w
@@ -255,17 +184,17 @@ class Answers:
         choices *= len(question.batches or (rates.BATCHES if simulated else BATCHES))
         choices *= (len(rates.CLOCKS) if simulated else CLOCKS) if clocks is None else len(clocks)
         self._refuse_choices(choices, _MOST_WAYS if simulated else None)
-        return best_generation(**asked)
+        return joulecast.best_generation(**asked)
 
-    def predict_image(self, question: Any) -> ImagePrediction:
+    def predict_image(self, question: Any) -> joulecast.ImagePrediction:
         """Predict seconds, watts and joules of images or videos that a diffusion pipeline makes."""
-        return predict_image(**_named(question))
+        return joulecast.predict_image(**_named(question))
 
     def predict_parallel_training(self, question: Any) -> ParallelTraining:
         """Predict an iteration of training a transformer over several GPUs of a node."""
         return training_of(self.networks.extract, _named(question, "training"))
 
-    def simulate_serving(self, question: Any) -> ServingSimulation:
+    def simulate_serving(self, question: Any) -> joulecast.ServingSimulation:
         """Simulate a language model that serves requests as they arrive: tails of latencies, throughput, joules."""
         asked = _named(question)
         replays = 1 if question.level is None else 3
@@ -273,9 +202,9 @@ class Answers:
         expected = replays * (question.requests or question.concurrency or 0) * (question.duration_s or 0)
         if expected > _MOST_REQUESTS:
             raise too_large("there are too many requests to simulate", expected, _MOST_REQUESTS)
-        return simulate_serving(**asked)
+        return joulecast.simulate_serving(**asked)
 
-    def predict_run(self, question: Any) -> Run:
+    def predict_run(self, question: Any) -> joulecast.Run:
         """Predict a whole training run: hours, joules at the boards and at the plug, price and carbon."""
         return run_of(self.networks.extract, _named(question, "training"))
 

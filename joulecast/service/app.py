@@ -10,7 +10,6 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +21,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
 
 from .. import __version__
 from ..errors import JoulecastError, RefusalError
@@ -39,7 +37,7 @@ from .caches import AnswerCache
 from .logs import Metrics, log, resident_bytes
 from .middleware import OPEN_PATHS, RequestChecks
 from .problems import invalid, not_found, problem_response
-from .reload import WARMED, follow, generation, watch
+from .reload import WARMED, generation, watch
 from .schemas import SCHEMAS
 from .settings import Settings
 from .workers import Workers
@@ -172,10 +170,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         refused = not_found(request.url.path)
     elif error.status_code == 405:
-        # Starlette lists the methods of only the first route with this path.
-        routes = chain.from_iterable(router.routes for router in _ROUTERS)
-        here = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-        allowed = ", ".join(sorted({method for route in here for method in getattr(route, "methods", ())}))
+        allowed = (error.headers or {})["Allow"]
         refused = RefusalError(
             405, "method", "this path does not support this method", given=request.method, allowed=allowed
         )
@@ -197,7 +192,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     first = generation()
     _renew(app, first)
     running = [_warm(app), _tidy(app), watch(settings, first, partial(_reloaded, app))]
-    running += [follow(settings)] if settings.follow else []
     running += [app.state.metrics.share()] if app.state.several else []
     tasks = [asyncio.create_task(each) for each in running]
     yield

@@ -137,15 +137,11 @@ def _name_calibrations(content: Any, calibrations: Mapping[str, BoardProfile]) -
             hint = "ask /v1/calibrations, or send the content of the file"
             raise unknown_name("calibration", name[:100], calibrations, hint=hint)
         content["calibration"] = calibrations[name].to_dict()
-    items = content.get("requests")
-    for item in items if isinstance(items, list) else ():
-        _name_calibrations(item, calibrations)
 
 
 def _refuse_many(content: Any, settings: Settings) -> None:
     """Refuse long lists before they are validated. Raises RefusalError: A list has more items than it may have."""
     limits = {
-        "requests": ("the batch has too many requests", settings.max_batch),
         "networks": ("there are too many networks", settings.max_batch),
         "operations": ("there are too many operations", settings.max_operations),
     }

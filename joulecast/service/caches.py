@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import Any, cast
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,6 +17,7 @@ from ..system.caches import OPERATION_BYTES, BoundedCache
 from .bodies import read
 from .rendering import media_type_of
 
+_OVERHEAD_BYTES = 500  # of a cached answer besides its body
 _TEXT_BYTES = 120  # bytes of a short string besides its characters, and of its references in two lists
 
 
@@ -33,39 +30,11 @@ def network_bytes(network: Network) -> int:
     return OPERATION_BYTES * len(network) + sum(_TEXT_BYTES + len(text) for text in texts)
 
 
-_WORTH_ZIPPING_BYTES = 20_000
-
-
-@dataclass(frozen=True)
-class Finished:
-    """An answer, ready to be sent.
-
-    Args:
-        body: Bytes of the body.
-        media_type: Media type of the body.
-        etag: Digest of the body and its type, in quotes.
-    """
-
-    body: bytes
-    media_type: str
-    etag: str
-
-    @property
-    def size_bytes(self) -> int:
-        """Estimated memory of the answer, including its compressed form."""
-        return len(self.body) + (len(self.body) // 8 if len(self.body) > _WORTH_ZIPPING_BYTES else 0) + 500
-
-    @cached_property
-    def zipped(self) -> bytes:
-        """The body as gzip."""
-        return gzip.compress(self.body, 4, mtime=0)
-
-
 class AnswerCache:
     """A cache of finished answers for one state of the zoo."""
 
     def __init__(self, most_bytes: int) -> None:
-        self.finished: BoundedCache[bytes, Finished] = BoundedCache(most_bytes)
+        self.finished: BoundedCache[bytes, Response] = BoundedCache(most_bytes)
         self.generation = ""
         """State of the zoo that the answers belong to. It is part of every key, so a new state hides older answers."""
 
@@ -86,6 +55,9 @@ class AnswerCache:
             digest.update(part)
         return digest.digest()
 
+
+# The zoo may change at any time. So clients must revalidate, but get the answer again only if it has changed.
+_REVALIDATED = {"Cache-Control": "private, no-cache", "Vary": "Accept, Authorization"}
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -110,8 +82,8 @@ class CachedRoute(APIRoute):
             # The body is read here, so that one that is too large or too slow gets its own error.
             body = await request.body()
             key = cache.key(request, body)
-            finished = cache.finished.get(key)
-            if finished is None:
+            response = cache.finished.get(key)
+            if response is None:
                 question = None
                 if model is not None:
                     request = parsed = await read(request, body, model)
@@ -119,30 +91,13 @@ class CachedRoute(APIRoute):
                 response = await self.answered(handler, request, question)
                 if response.status_code != 200:
                     return response
-                content = bytes(response.body)
-                etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-                finished = Finished(content, response.headers["content-type"], etag)
-                cache.finished.put(key, finished, finished.size_bytes)
-            return _response(finished, request.headers)
+                response.headers["ETag"] = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'
+                response.headers.update(_REVALIDATED)
+                cache.finished.put(key, response, len(response.body) + _OVERHEAD_BYTES)
+            etag = response.headers["ETag"]
+            have = request.headers.get("if-none-match", "").split(",")
+            if any(each.strip().removeprefix("W/") in (etag, "*") for each in have):
+                return Response(status_code=304, headers={"ETag": etag, **_REVALIDATED})
+            return response
 
         return cached
-
-
-def _response(finished: Finished, asked: Headers) -> Response:
-    zipped = len(finished.body) > _WORTH_ZIPPING_BYTES and "gzip" in asked.get("accept-encoding", "")
-    # An ETag identifies bytes, and the compressed bytes are different ones.
-    etag = f'{finished.etag[:-1]}-gzip"' if zipped else finished.etag
-    # The zoo may change at any time. So clients must revalidate, but get the answer again only if it has changed.
-    headers = {"ETag": etag, "Cache-Control": "private, no-cache", "Vary": "Accept, Accept-Encoding, Authorization"}
-    have = asked.get("if-none-match")
-    if have is not None and _matches(have, finished.etag):
-        return Response(status_code=304, headers=headers)
-    if zipped:
-        headers["Content-Encoding"] = "gzip"
-    response = Response(finished.zipped if zipped else finished.body, headers=headers)
-    response.headers["content-type"] = finished.media_type
-    return response
-
-
-def _matches(have: str, etag: str) -> bool:
-    return any(each.strip().removeprefix("W/").replace('-gzip"', '"') in (etag, "*") for each in have.split(","))

@@ -44,16 +44,18 @@ from .validation import checked_gpu
 # Example for a size of the input that a template leaves open, used if the template is valid for it.
 _USUAL_SIZES: Mapping[str, int] = {"batch": 32, "height": 224, "width": 224, "tokens": 128}
 _FALLBACK = 224
-_FIGURES = (
-    "name aliases architecture memory_bytes memory_bandwidth min_clock_mhz boost_clock_mhz max_clock_mhz power_limit_w"
-)
+
+
+def _shown(value: object, schema: str) -> dict[str, Any]:
+    """What a value has of the fields of a schema."""
+    return {name: getattr(value, name) for name in SCHEMAS[schema].model_fields if hasattr(value, name)}
 
 
 def _gpu_summary(gpu: GPU) -> dict[str, Any]:
     """A GPU as a row of the catalogue."""
     measured = measured_gpus()
     return {
-        **{figure: getattr(gpu, figure) for figure in _FIGURES.split()},
+        **_shown(gpu, "GpuSummary"),
         "short_name": gpu.aliases[0],
         "precisions": list(gpu.peak_flops),
         "measured": str(measured[gpu.name]) if gpu.name in measured else None,
@@ -130,12 +132,9 @@ def execution(state: State) -> dict[str, Any]:
     """List how a network can be run, the hosts and engines that are known by name, and grids by country."""
     return {
         "executions": list(EXECUTIONS),
-        "hosts": [{"name": h.name, "factor": h.factor, "source": h.source} for h in (USUAL, *hosts().values())],
+        "hosts": [_shown(host, "HostAnswer") for host in (USUAL, *hosts().values())],
         "engines": [engine.name for engine in ENGINES.values() if engine.fused],
-        "grids": [
-            {"code": grid.code, "name": grid.name, "carbon_g_per_kwh": grid.carbon_g_per_kwh}
-            for grid in grids().values()
-        ],
+        "grids": [_shown(grid, "GridAnswer") for grid in grids().values()],
     }
 
 

@@ -168,9 +168,7 @@ class Subject(Strict):
 class WithTree(Subject):
     """A subject whose prediction may come with its energy tree."""
 
-    tree: bool = Field(
-        False, description="Whether to add the energy by phase, module and operation. A batch never has it."
-    )
+    tree: bool = Field(False, description="Whether to add the energy by phase, module and operation.")
 
 
 class ManyItem(Strict):

@@ -6,21 +6,18 @@ import inspect
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self, get_args
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, Field, create_model
 
 import joulecast
 
 from ..generation.engines import ENGINES
-from ..operations.attributes import PRECISIONS, RequestedPrecision
-from ..operations.operation import MODES
-from ..predictors.networks.execution import EXECUTIONS
 from ..remote.requests import NAMES, ONLY_HERE
 from . import question_fields
-from .question_fields import Name, Positive, Size, Strict, up_to
+from .question_fields import Name, Positive, Size
 from .schemas import declared, documented
 
 _TABLES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("questions.toml").read_text("utf-8"))
@@ -35,26 +32,19 @@ _SERVED = ", ".join(engine.name for engine in ENGINES.values() if engine.fused)
 
 
 class Asked(NamedTuple):
-    """A path under /v1 that answers a question in the body of a request, and maybe in its query string.
+    """A path under /v1 that answers a question in the body of a request.
 
     Args:
         name: The path, and the method of `Answers` that answers it, whose docstring says what it does.
         question: Class of the body.
         answer: Schema of the answer in JSON, a table of answers.toml.
         tag: Group of the OpenAPI document.
-        by_name: Whether the question may be a query string.
     """
 
     name: str
     question: type[BaseModel]
     answer: str
     tag: str
-    by_name: bool
-
-
-def _showing(name: str) -> ConfigDict:
-    """Configuration of a class of which the OpenAPI document shows examples."""
-    return ConfigDict(json_schema_extra={"examples": _EXAMPLES[name]})
 
 
 def _path(path: str, row: Mapping[str, Any]) -> Asked:
@@ -81,10 +71,14 @@ def _path(path: str, row: Mapping[str, Any]) -> Asked:
         more["description"] = more["description"].replace("{engines}", _SERVED)
         fields[NAMES.get(argument, argument)] = type_, Field(default, **more)
     name = row["question"]
-    extra = type(f"_{name}", (base,), {"model_config": _showing(name), "__module__": __name__})
+    extra = type(
+        f"_{name}",
+        (base,),
+        {"model_config": {"json_schema_extra": {"examples": _EXAMPLES[name]}}, "__module__": __name__},
+    )
     question: Any = create_model(name, __base__=extra, __doc__=f"{row['about']}; see `joulecast.{path}`.", **fields)
     question.model_rebuild(_types_namespace=vars(question_fields))
-    return Asked(path, question, row["answer"], row["tag"], row.get("by_name", False))
+    return Asked(path, question, row["answer"], row["tag"])
 
 
 def _type_of(parameter: inspect.Parameter) -> Any:
@@ -96,37 +90,3 @@ PATHS: Mapping[str, Asked] = {name: _path(name, row) for name, row in _TABLES.it
 """Name of a path under /v1 -> the path."""
 
 PredictQuestion: Any = PATHS["predict"].question
-
-
-_WORDS: Mapping[str, Sequence[str | None]] = {
-    "mode": MODES,
-    "precision": get_args(RequestedPrecision),
-    "composition": (None, "overlap", "sum"),
-    "execution": EXECUTIONS,
-}
-_OPERATION_WORDS: Mapping[str, Sequence[str | None]] = {"mode": MODES, "precision": PRECISIONS}
-
-
-def _require(place: str, question: BaseModel, words: Mapping[str, Sequence[str | None]]) -> None:
-    for name, allowed in words.items():
-        if (given := getattr(question, name)) not in allowed:
-            listed = ", ".join(word for word in allowed if word)
-            raise ValueError(f"{place}.{name}: {given!r} is none of {listed}")
-
-
-class BatchQuestion(Strict):
-    """Many predictions at once. If all fit the schema, each is answered or refused independently."""
-
-    requests: Annotated[list[PredictQuestion], up_to(least=1)]
-    details: bool = Field(False, description="Whether to list the operations of each.")
-
-    @model_validator(mode="after")
-    def _known_words(self) -> Self:
-        """Refuse a batch with words outside the schema. In a single question the library refuses them itself."""
-        for place, request in enumerate(self.requests):
-            _require(f"requests.{place}", request, _WORDS)
-            for item in getattr(request, "operations", None) or ():
-                _require(f"requests.{place}.operations", item, _OPERATION_WORDS)
-        return self
-
-    model_config = _showing("BatchQuestion")

@@ -1,16 +1,10 @@
-"""Updates of predictors while the service runs: in the zoo, in the cache of pulled entries, and followed ones.
-
-A followed predictor is pulled periodically from its place, such as an alias of a registry or a folder. A new version is
-checked as `joulecast zoo pull` does, and answers all requests that arrive afterwards.
-"""
+"""Updates of predictors while the service runs: those in the zoo, and those that `joulecast zoo pull` wrote."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import logging
-import sys
 from collections.abc import Callable, Mapping
 
 from .. import __version__
@@ -23,8 +17,6 @@ from ..zoo.entries.files import MANIFEST
 from ..zoo.store import pulled
 from .logs import log
 from .settings import Settings
-
-_PULL_SECONDS = 300.0
 
 WARMED = ("A30", "H100 SXM")
 """GPUs whose predictors are loaded before the first request: one with a predictor of its own, and one without."""
@@ -76,30 +68,3 @@ async def watch(settings: Settings, seen: str, reloaded: Callable[[str, str | No
             fault = await asyncio.to_thread(damage)
             reloaded(now, fault)
             log(logging.INFO if fault is None else logging.ERROR, "reloaded", generation=now, damage=fault)
-
-
-async def follow(settings: Settings) -> None:
-    """Pull the followed predictors at the start, and then periodically."""
-    while True:
-        for source in settings.follow:
-            await _pull(source)
-        await asyncio.sleep(settings.follow_seconds)
-
-
-async def _pull(source: str) -> None:
-    # In a separate process, because mlflow takes seconds to import, needs 200 MB, and knows one server at a time.
-    command = (sys.executable, "-m", "joulecast.cli", "zoo", "pull", "--replace", source)
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        _, error = await asyncio.wait_for(process.communicate(), _PULL_SECONDS)
-        if process.returncode:
-            # The previous predictor goes on answering.
-            log(logging.WARNING, "not pulled", source=source, error=error.decode(errors="replace")[-2000:])
-    except TimeoutError:
-        log(logging.WARNING, "not pulled", source=source, error=f"pulling took longer than {_PULL_SECONDS:g} s")
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()

@@ -23,21 +23,12 @@ def media_type_of(accept: str, form: str | None = None) -> str:
     return next((answered[part] for part in accepted if part in answered), JSON)
 
 
-def rendered(
-    value: Any, media_type: str, to_dict: Callable[[Any], Any], to_csv: Callable[[Any], str] | None = None
-) -> bytes:
-    """Encode an answer.
-
-    Args:
-        value: The library's answer.
-        media_type: Media type, as `media_type_of` returned it.
-        to_dict: Function that turns the answer into plain lists and dictionaries.
-        to_csv: Function that turns it into CSV; None where there is none, and JSON is sent instead.
-    """
+def rendered(value: Any, media_type: str, to_dict: Callable[[Any], Any]) -> bytes:
+    """Encode an answer of the library; `to_dict` turns it into plain lists and dictionaries."""
     if media_type == wire.MEDIA_TYPE:
         return json_bytes(wire.pack(value))
-    if media_type == CSV and to_csv is not None:
-        return to_csv(value).encode()
+    if media_type == CSV:
+        return bytes(value.to_csv(), "utf-8")
     return json_bytes(to_dict(value))
 
 

@@ -14,10 +14,9 @@ from ..operations.network import Network
 from ..predictors.networks.prediction import Prediction
 from . import questions
 from .answering import FormatQuery, answering, ask
-from .answers import Answers, batch_csv, batch_json
+from .answers import Answers
 from .caches import CachedRoute, Handler
 from .networks import FileQuery
-from .query_strings import QUERIES
 from .rendering import media_type_of, rendered
 
 
@@ -42,7 +41,7 @@ class _PredictRoute(CachedRoute):
         if prediction is None:
             return await handler(request)
         media_type = media_type_of(request.headers.get("accept", ""))
-        content = rendered(prediction, media_type, Prediction.to_dict, Prediction.to_csv)
+        content = rendered(prediction, media_type, Prediction.to_dict)
         return Response(content, media_type=media_type)
 
 
@@ -51,46 +50,22 @@ asked = APIRouter(prefix="/v1", route_class=CachedRoute)
 
 
 def _add(path: questions.Asked) -> None:
-    """Add a path with functions that answer it, whose signatures tell FastAPI what they take."""
+    """Add a path with a function that answers it, whose signature tells FastAPI what it takes."""
     answers = getattr(Answers, path.name)
-    about: str = answers.__doc__ or ""
-    to_csv = getattr(get_type_hints(answers)["return"], "to_csv", None)
-    options = {**answering(path.answer, as_csv=to_csv is not None), "tags": [path.tag]}
-    types = {"request": Request, "question": path.question, "format": FormatQuery, "return": Response}
+    is_table = hasattr(get_type_hints(answers)["return"], "to_csv")
+    options = {**answering(path.answer, as_csv=is_table), "tags": [path.tag]}
 
-    async def with_format(request: Request, question: Any, format: str | None = None) -> Response:  # noqa: A002
+    async def post(request: Request, question: Any, format: FormatQuery = None) -> Response:  # noqa: A002
         to_dict = functools.partial(_to_dict, question=question)
-        return await ask(request, format, lambda mine: answers(mine, question), to_dict, to_csv)
+        return await ask(request, format, lambda mine: answers(mine, question), to_dict)
 
-    async def as_json(request: Request, question: Any) -> Response:
-        return await with_format(request, question)
-
-    async def by_name(request: Request, query: Any) -> Response:
-        return await with_format(request, query.question(path.question), query.format)
-
-    post: Any = as_json if to_csv is None else with_format
-    post.__name__, post.__doc__, post.__annotations__ = path.name, about, types
+    post.__name__, post.__doc__ = path.name, answers.__doc__
+    post.__annotations__["question"] = path.question
     (predictions if path.name == "predict" else asked).post(f"/{path.name}", **options)(post)
-    if path.name == "predict_generation":  # The name that it has on the command line.
-        asked.post("/generate", **options, include_in_schema=False)(post)
-    if path.by_name:
-        by_name.__annotations__ = {**types, "query": Annotated[QUERIES[path.name], Query()]}
-        by_name.__name__, by_name.__doc__ = f"{path.name}_by_name", f"{about} The model is given by name."
-        asked.get(f"/{path.name}", **options)(by_name)
 
 
 for _each in questions.PATHS.values():
     _add(_each)
-
-
-@asked.post("/predict/batch", **answering("BatchAnswer", as_csv=True), tags=["predict"])
-async def predict_batch(
-    request: Request,
-    question: questions.BatchQuestion,
-    format: FormatQuery = None,  # noqa: A002
-) -> Response:
-    """Predict up to thousands of candidates. One that is refused has a problem in its place; others are answered."""
-    return await ask(request, format, lambda a: a.predict_batch(question), batch_json, batch_csv, as_value=False)
 
 
 _BYTES = {"type": "string", "format": "binary"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import multiprocessing
@@ -25,7 +24,6 @@ from ..predictors.board.profile import profiles_in
 from .app import create_app
 from .connections import ConnectionLimits, Connections, LimitedConnection
 from .logs import log, log_to_stderr
-from .reload import follow
 from .settings import Settings
 
 _BACKLOG = 512  # connections that wait to be accepted
@@ -91,8 +89,6 @@ def serve(settings: Settings, tell: Callable[[str], object]) -> None:
     with SharedPort.bound(listening.family, address) as shared, TemporaryDirectory(prefix="joulecast-") as metrics:
         config = ServiceConfig(settings.of_one_worker(), Path(metrics))
         _announce(url, tell)
-        if settings.follow:
-            threading.Thread(target=lambda: asyncio.run(follow(settings)), daemon=True).start()
         Supervisor(config, sockets=[shared]).run()
 
 

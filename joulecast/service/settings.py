@@ -40,7 +40,7 @@ class Settings:
     max_bodies_bytes: int = _setting(
         64_000_000, "Most bytes in all large bodies that have not been answered; one client may use a quarter."
     )
-    max_batch: int = _setting(5_000, "Most predictions in one batch.")
+    max_batch: int = _setting(5_000, "Most networks in one question.")
     max_operations: int = _setting(5_000, "Most different operations in a network.")
     max_choices: int = _setting(10_000, "Most GPUs x clocks x precisions x batch sizes in a sweep.")
     max_work: int = _setting(
@@ -75,12 +75,6 @@ class Settings:
     extraction: bool = _setting(
         True, "Whether models without a template are extracted with torch, where it is installed."
     )
-    follow: tuple[str, ...] = _setting(
-        (),
-        "Predictor to update while serving, as `joulecast zoo pull` takes it: models:/NAME@champion. Each new version "
-        "takes its name.",
-    )
-    follow_seconds: float = _setting(60.0, "Seconds between checks for updates of these predictors.")
     watch_seconds: float = _setting(2.0, "Seconds between two checks of the zoo on this machine.")
     drain_seconds: float = _setting(10.0, "Time for running requests to finish after a signal to stop.")
     log_level: str = _setting("info", "Level of the log on stderr: debug, info, warning or error.")
@@ -125,12 +119,8 @@ class Settings:
             raise InputError("unknown log level", given=repr(self.log_level), allowed=", ".join(LOG_LEVELS))
 
     def of_one_worker(self) -> Self:
-        """The settings of one process of several: its part of the memory for caches, and nothing to pull.
-
-        The process that starts the others pulls the followed predictors, once for all of them.
-        """
-        share = {name: getattr(self, name) // self.workers for name in _SHARED}
-        return replace(self, follow=(), **share)
+        """The settings of one process of several: its part of the memory for caches."""
+        return replace(self, **{name: getattr(self, name) // self.workers for name in _SHARED})
 
 
 LOG_LEVELS = ("debug", "info", "warning", "error")

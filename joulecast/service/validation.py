@@ -68,8 +68,10 @@ def checked_prices(price: float | Mapping[str, float] | None) -> float | dict[st
     return dict(price)
 
 
-def plain_clock(clock_mhz: float | None) -> float | None:
-    """The clock as a user would write it, because errors repeat it: 900, not 900.0."""
+def plain_clock(clock_mhz: Any) -> Any:
+    """A clock, or several, as a user would write it, because errors repeat it: 900, not 900.0."""
+    if isinstance(clock_mhz, list):
+        return [*map(plain_clock, clock_mhz)]
     return int(clock_mhz) if clock_mhz is not None and clock_mhz.is_integer() else clock_mhz
 
 
@@ -87,7 +89,7 @@ def arguments_of(question: BaseModel) -> dict[str, Any]:
 _ARGUMENTS = {field: argument for argument, field in NAMES.items()}
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "clock_mhz": plain_clock,
-    "clocks_mhz": lambda clocks: [*map(plain_clock, clocks)],
+    "clocks_mhz": plain_clock,
     "host": checked_host,
     "price_per_hour": checked_prices,
 }

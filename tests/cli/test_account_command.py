@@ -31,20 +31,13 @@ def net(tmp_path, monkeypatch):
 def test_a_model_without_a_counter_has_seconds_and_says_why(printed, net):
     out = printed("account", net, "4,8", "--training", "--loop", "0.01", "--sensors", "cpu")
     assert "no energy counter in" in out
+    assert "nothing to compare" in printed("account", net, "4,8", *QUICK, "--gpu", "A30")
     assert "joules not measured" in out.splitlines()[0]
     assert "note: no energy counter was read" in out
     assert any(line.endswith("first") for line in out.splitlines())
-
-
-def test_json_is_the_accounting(printed, net):
     report = json.loads(printed("account", net, "4,8", "--model-option", "width=16", *QUICK, "--json"))
     assert report["energy_j"] is None
     assert {row["path"] for row in report["tree"]["rows"]} == {"", "first", "last"}
-
-
-def test_a_prediction_stands_beside(printed, net):
-    out = printed("account", net, "4,8", *QUICK, "--gpu", "A30")
-    assert "nothing to compare" in out
 
 
 def test_a_study_compares_variants_with_the_first(printed):

@@ -79,18 +79,6 @@ def test_assumptions_are_printed(call, printed, net):
     assert call("extract", f"{net}:Net", "2,8", "--assume", "expert=uniform")[0] == 2
 
 
-def test_the_service_never_runs_a_file(net):
-    pytest.importorskip("pydantic", reason="the service needs joulecast[service]")
-    from joulecast.errors import InputError
-    from joulecast.service.answers import Answers
-    from joulecast.service.questions import PredictQuestion
-    from joulecast.service.settings import Settings
-
-    net.write_text("raise SystemExit('was run')\n")
-    with pytest.raises(InputError, match="not as a file"):
-        Answers(Settings()).predict(PredictQuestion(model=f"{net}:Net", input_shape=[2, 8], gpu="A30"))
-
-
 def test_published_tables_are_made_in_a_checkout(call, tmp_path, monkeypatch):
     from joulecast.cli import catalogue
 

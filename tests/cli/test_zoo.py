@@ -36,7 +36,7 @@ def test_push_list_show_pull_verify_remove(call, printed, small_entry, tmp_path)
     assert call("zoo", "remove", ENTRY_NAME)[0] == 5
 
 
-def test_a_card_for_machines(printed, small_entry):
+def test_a_card_for_machines_and_people(printed, small_entry):
     card = json.loads(printed("zoo", "show", small_entry, "--json"))
     assert card["name"] == ENTRY_NAME
     assert card["data"]["source"] == "simulated"
@@ -44,9 +44,6 @@ def test_a_card_for_machines(printed, small_entry):
     assert card["kind_errors"]["simulated"]["conv2d"]["time_median"] < 0.2
     assert set(card["entry"]) == {"manifest_sha256", "format_version", "libraries", "files"}
     assert card["provenance"]["git_commit"]
-
-
-def test_a_card_for_people(printed, small_entry):
     text = printed("zoo", "show", small_entry)
     for part in ("## Data", "## Errors", "### By kind: simulated", "## Limits", "## Recipe", "Apache-2.0"):
         assert part in text

@@ -34,7 +34,9 @@ def test_tools_answer_as_the_library():
     question = {"model": "ResNet-18", "input_shape": SHAPE, "gpu": "A30", "clock_mhz": 900, "mode": "training"}
     served = {"model": "qwen3_8b", "gpu": "H100 SXM", "batch": 8, "prompt_tokens": 100, "output_tokens": 50}
     chosen = {"model": "resnet18", "input_shape": SHAPE, "gpus": ["A30", "L4"], "objective": "time"}
-    predicted, generated, best = answers(("predict", question), ("generate", served), ("best", chosen))
+    trained = {"model": "bert_base", "input_shape": [8, 128], "gpu": "2x L4", "samples": 10_000}
+    calls = ("predict", question), ("generate", served), ("best", chosen), ("run", trained)
+    predicted, generated, best, run = answers(*calls)
     expected = joulecast.predict("resnet18", SHAPE, "A30", 900, mode="training")
     assert predicted["energy_j"] == expected.energy_j
     assert predicted["operations"][0]["energy_j"] == max(cost.energy_j for cost in expected.operations)
@@ -43,12 +45,8 @@ def test_tools_answer_as_the_library():
     assert generated["energy_per_token_j"] == expected.energy_per_token_j
     expected = joulecast.best("resnet18", SHAPE, gpus=["A30", "L4"], objective="time")
     assert [choice["time_s"] for choice in best["result"]] == [choice.time_s for choice in expected]
-
-
-def test_runs_are_predicted():
-    (answer,) = answers(("run", {"model": "bert_base", "input_shape": [8, 128], "gpu": "2x L4", "samples": 10_000}))
     expected = joulecast.predict_run("bert_base", (8, 128), "2x L4", samples=10_000, precision="bf16")
-    assert answer["wall_energy_j"] == expected.wall_energy_j
+    assert run["wall_energy_j"] == expected.wall_energy_j
 
 
 def test_names_are_found():

@@ -56,6 +56,12 @@ class Page:
     def texts(self, selector):
         return [element.text for element in self.driver.find_elements("css selector", selector)]
 
+    def press(self, key):
+        """Press a key, whatever has the focus."""
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.driver).send_keys(key).perform()
+
     def choose(self, selector, value):
         """As a person would: the value, and the event of a change."""
         self.js(

@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 from waiting import until
 
+from joulecast.hardware import find_gpu
 from joulecast.predictors.board.profile import BoardProfile
+from joulecast.zoo.catalogue import DEFAULT_PREDICTOR, entry_name
+from joulecast.zoo.places.sources import push
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105  # which is no secret
 NARROW = ["--max-body-bytes", "20000", "--max-batch", "3", "--max-operations", "40", "--body-seconds", "1"]
@@ -56,6 +59,14 @@ class Service:
             connection.request(method or ("GET" if body is None else "POST"), path, body, sent)
             response = connection.getresponse()
             return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+
+    def pull(self, entry: Path) -> None:
+        """Put a predictor in the place of the A30's default, as a user does beside a service that runs."""
+        name, source = entry_name(find_gpu("A30"), DEFAULT_PREDICTOR, "inference"), self.log.parent / "source"
+        source.mkdir()
+        push(entry, name, str(source))
+        command = [sys.executable, "-m", "joulecast.cli", "zoo", "pull", "--replace", str(source)]
+        subprocess.run(command, check=True, env={**os.environ, "JOULECAST_CACHE": str(self.log.parent / "cache")})
 
     def lines(self) -> list[dict[str, Any]]:
         return logged(self.log)

@@ -184,27 +184,6 @@ def test_a_phone_shows_the_answer_before_the_form(page):
         page.resize(None)
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30,L4&cap=60",
-        "#view=runs&together=8&gpus=A30,H100+SXM&objective=cost",
-        "#view=traffic&llm=qwen3_0_6b&rate=3&seconds=20&gpus=H100+SXM,L4",
-    ],
-    ids=["model", "runs", "traffic"],
-)
-def test_on_a_small_screen_the_button_hides_no_limits(page, address):
-    page.open(address)
-    page.wait()
-    bottom = "const of = document.querySelector('#more summary'); return of ? of.getBoundingClientRect().bottom : 0"
-    try:
-        page.resize(1280, 900)
-        top = page.js("return document.querySelector('#question > .primary').getBoundingClientRect().top")
-        assert page.js(bottom) <= top
-    finally:
-        page.resize(None)
-
-
 def test_invalid_lists_of_operations_are_reported(page):
     page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30")
     page.js("document.querySelector('[name=subject][value=operations]').click()")
@@ -273,21 +252,56 @@ VIEWS = {
 }
 
 
+TOP = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
+BOTTOM = TOP.replace(".top", ".bottom")
+NAMED = "const named = (e) => e.id || e.getAttribute('aria-label') || e.textContent || e.value || e.tagName;"
+# Of a group of radio buttons Tab reaches the chosen one; arrow keys choose another.
+CONTROLS = f"""{NAMED}
+const all = [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")];
+return all.filter((e) => e.checkVisibility() && (e.type !== "radio" || e.checked)).map(named)"""
+FOCUSED = f"""{NAMED}
+const e = document.activeElement, box = e.querySelector("rect"), drawn = e.type === "radio" ? e.nextElementSibling : e;
+const ring = box ? getComputedStyle(box).strokeWidth === "3px" : getComputedStyle(drawn).outlineStyle !== "none";
+return [e === document.body ? "BODY" : named(e), ring]"""
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_fits_every_width_and_is_accessible(page, view):
     page.open(VIEWS[view])
     try:
-        for width in (768, 1920):
-            page.resize(width)
-            page.until(lambda width=width: page.js("return document.documentElement.scrollWidth") <= width)
-        if view == "operations":  # the modules are drawn anew, not stretched
+        if view not in ("docs", "scoreboard"):  # On a small screen the button is there, and hides no field.
+            page.resize(1280, 900)
+            assert page.js(BOTTOM, "#more summary") <= page.js(TOP, "#question > .primary")
+            page.resize(1366, 768)
+            for top in (0, 2000):
+                page.js("scrollTo(0, arguments[0])", top)
+                assert 0 < page.js(TOP, ".primary") < page.js(BOTTOM, ".primary") <= 768
+        if view == "operations":  # The modules are drawn anew, not stretched.
+            page.resize(1920)
             drawn = "const e = arguments[0]; return e.clientWidth === e.firstChild.viewBox.baseVal.width"
             page.until(lambda: page.js(drawn, page.find("#modules")))
         page.js("document.querySelectorAll('details').forEach((each, i) => { each.open = i < 9; })")
-        for width, scheme in ((1366, "light"), (360, "dark")):
+        for width, scheme in ((1920, "dark"), (1366, "light"), (768, "light"), (360, "dark")):
             page.resize(width, scheme=scheme)
             page.until(lambda width=width: page.js("return document.documentElement.scrollWidth") <= width)
             if AXE.is_file():  # npm pack axe-core, and its axe.min.js at build/axe.min.js
                 assert page.faults() == []
     finally:
         page.resize(None)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_control_is_reached_by_the_keyboard_and_shows_that_it_is(page, view):
+    page.open(VIEWS[view])
+    page.complaints()
+    controls = page.js(CONTROLS)
+    reached = []
+    while len(reached) <= len(controls):
+        page.press("\ue004")  # tab
+        control, ring = page.js(FOCUSED)
+        if control == "BODY":  # The end of the page.
+            break
+        reached.append(control)
+        assert ring, control
+    assert reached == controls
+    assert page.complaints() == []

@@ -34,25 +34,6 @@ def test_a_gpu_that_cannot_run_the_job_is_listed_with_its_reason(page):
     assert "bf16" in page.text("#missing")
 
 
-def test_predict_can_be_reached_in_a_low_window(page):
-    page.resize(1366, 768)
-    try:
-        page.open(f"{RESNET}&gpus=A30")
-        for top in (0, 2000):
-            page.js("scrollTo(0, arguments[0])", top)
-            box = page.js("return document.querySelector('.primary').getBoundingClientRect().toJSON()")
-            assert 0 < box["top"] < box["bottom"] <= 768
-        page.find("#more summary").click()
-        page.js("document.getElementById('batches').scrollIntoView()")
-        field, button = (
-            page.js("return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector)
-            for selector in ("#batches", ".primary")
-        )
-        assert 0 < field["top"] < field["bottom"] <= button["top"]
-    finally:
-        page.resize(None)
-
-
 def test_names_that_the_catalogue_does_not_list_are_answered(page):
     page.open(f"{RESNET}&gpus=A30")
     assert add(page, "H100") == "H100 was taken for H100 SXM."

@@ -9,10 +9,6 @@ from http.client import HTTPException
 import pytest
 from waiting import until
 
-from joulecast.hardware import find_gpu
-from joulecast.zoo.catalogue import DEFAULT_PREDICTOR, entry_name
-from joulecast.zoo.places.sources import push
-
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from uvicorn import Config
 
@@ -37,18 +33,14 @@ def reloads(running):
     return dict(re.findall(r'joulecast_reloads_total{process="(\d+)"} (\d+)\.0', text))
 
 
-def test_two_processes_share_a_port_and_are_replaced(small_entry, tmp_path, started):
-    source = tmp_path / "source"
-    source.mkdir()
-    options = ["--workers", "2", "--no-extraction", "--follow", str(source), "--follow-seconds", "1"]
-    running = started(*options)
+def test_two_processes_share_a_port_and_are_replaced(small_entry, started):
+    running = started("--workers", "2", "--no-extraction")
     ready = set()
     until(lambda: ready.add(process_of(running)) or len(ready - {None}) == 2)
     first, second = ready - {None}
     assert running.process.pid not in ready
 
-    # The parent process pulls the predictor that is followed, and both workers notice it.
-    push(small_entry, entry_name(find_gpu("A30"), DEFAULT_PREDICTOR, "inference"), str(source))
+    running.pull(small_entry)  # Both notice it.
     until(lambda: reloads(running) == {str(first): "1", str(second): "1"})
 
     os.kill(first, signal.SIGKILL)
@@ -78,8 +70,8 @@ def is_open(port):
 
 
 def test_the_memory_of_caches_is_divided():
-    of_all = Settings(workers=4, cached_answers_bytes=100, follow=("models:/a@b",))
+    of_all = Settings(workers=4, cached_answers_bytes=100)
     of_one = of_all.of_one_worker()
     assert (of_one.cached_answers_bytes, of_one.cached_networks_bytes) == (25, 8_000_000)
     assert of_one.cached_predictions_bytes == 16_000_000
-    assert (of_one.follow, of_one.max_waiting, of_one.threads) == ((), 256, 2)
+    assert (of_one.max_waiting, of_one.threads) == (256, 2)

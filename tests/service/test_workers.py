@@ -123,11 +123,3 @@ async def test_deadlines_cover_waiting(held):
     held.let_go.set()
     await running
     assert held.order == []
-
-
-async def test_errors_and_results_come_back():
-    workers = Workers(2, 100)
-    assert await workers.run(lambda: 7, seconds=60) == 7
-    with pytest.raises(ZeroDivisionError):
-        await workers.run(lambda: 1 // 0, seconds=60)
-    assert workers.waiting == 0

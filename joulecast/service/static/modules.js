@@ -30,11 +30,12 @@ function draw(trail, focus = false) {
   const tell = (g) => { byId("module-readout").textContent = g.getAttribute("aria-label"); };
   byId("modules").replaceChildren(h("svg", {
     viewBox: `0 0 ${width} ${height}`, role: "tree", "aria-label": `Energy by module of ${shown.path || trail[0].name}`,
-    onkeydown: (event) => moved(event, boxes, drawn, trail), onfocusin: (event) => tell(event.target),
+    onkeydown: (event) => moved(event, boxes, drawn, trail),
   }, drawn));
   drawn.forEach((g, i) => {
     g.addEventListener("click", () => (opens(boxes[i], trail) ? open(boxes[i], trail) : enter(drawn, i)));
-    g.addEventListener("pointerenter", () => tell(g));
+    // Not on the picture: Chromium lets Tab stop at a picture that listens to the focus.
+    for (const event of ["pointerenter", "focus"]) g.addEventListener(event, () => tell(g));
   });
   byId("module-readout").textContent = "";
   byId("trail").replaceChildren(...trail.flatMap((node, i) => {

@@ -3,7 +3,8 @@ import { ask } from "./api.js";
 import { tableHead } from "./choices.js";
 import { byId, h, number, si } from "./format.js";
 
-const TITLES = ["source", "GPU", "task", "runs", "measured", "predicted", "time", "power", "energy", "in the 90 % interval", "commit"];
+// What is asked for most stands first: a phone shows the first columns.
+const TITLES = ["task and GPU", "time", "power", "energy", "in the 90 % interval", "runs", "measured", "predicted", "source", "commit"];
 const percent = (ratio) => (100 * ratio).toFixed(0);
 const signed = (ratio) => (ratio < 0 ? percent(ratio).replace("-", "\u2212") : `+${percent(ratio)}`);
 
@@ -12,17 +13,17 @@ const errors = (found) => number(found ? `${signed(found.bias)}, ${percent(found
 
 function line(row) {
   return h("tr", {},
-    h("th", { scope: "row" }, row.source), h("td", {}, row.gpu), h("td", {}, row.task), number(String(row.runs)),
+    h("th", { scope: "row" }, row.task, h("br"), h("span", { class: "help" }, row.gpu)), ...[row.time, row.power, row.energy].map(errors),
+    number(row.of ? `${row.inside} of ${row.of}` : ""), number(String(row.runs)),
     ...[row.measured_s, row.predicted_s].map((seconds) => number(seconds === null ? "" : si(seconds, "s"))),
-    ...[row.time, row.power, row.energy].map(errors),
-    number(row.of ? `${row.inside} of ${row.of}` : ""), h("td", {}, h("code", {}, row.commit)));
+    number(row.source), number(h("code", {}, row.commit)));
 }
 
 function show(rows) {
   const words = byId("filter").value.toLowerCase().split(/\s+/);
   const shown = rows.filter((row) => words.every((word) => `${row.source} ${row.gpu} ${row.task}`.toLowerCase().includes(word)));
   byId("count").textContent = `${shown.length} of ${rows.length} rows`;
-  byId("scores").replaceChildren(tableHead(TITLES, 3), h("tbody", {}, shown.map(line)));
+  byId("scores").replaceChildren(tableHead(TITLES, 1), h("tbody", {}, shown.map(line)));
 }
 
 try {
