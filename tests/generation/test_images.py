@@ -5,11 +5,13 @@ import pytest
 from joulecast import predict_image
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.generation.images.autoencoders import Autoencoder
-from joulecast.generation.images.layers import parameters_of
+from joulecast.generation.images.layers import Layers, parameters_of, strided_cycles
 from joulecast.generation.images.linear_denoiser import DeepCompression
 from joulecast.generation.images.pipelines import PIPELINES, encoder
-from joulecast.generation.images.sequence_parallel import Split
+from joulecast.generation.images.sequence_parallel import DividedNetwork, Split
 from joulecast.generation.images.video_decoder import CausalDecoder, ConditionedDecoder
+from joulecast.hardware import find_gpu
+from joulecast.zoo import find_predictor
 
 
 def denoiser(name, grid=(64, 64)):
@@ -168,10 +170,29 @@ def test_batches_of_videos_that_were_run_on_an_h100_fit(model, batch):
 
 def test_residuals_of_sd_3_5_stay_as_a_convolution_wrote_them():
     # Two norms and two sums in each of 38 blocks, and the last norm; both results of attention are parts of a tensor.
-    copies = {e.operation.input_shapes[0]: e.count for e in denoiser("sd3_5_large") if e.operation.kind == "copy"}
-    assert copies[1, 4096, 2432] == 4 * 38 + 1 + 38
+    step = denoiser("sd3_5_large")
+    copies = {e.operation.input_shapes[0]: e.count for e in step if e.operation.kind == "copy"}
+    assert copies[1, 2432, 4096] == 4 * 38 + 1
+    assert copies[1, 4096, 2432] == 38
     flux = {e.operation.input_shapes[0]: e.count for e in denoiser("flux_1_dev") if e.operation.kind == "copy"}
     assert flux[1, 4096, 3072] == 19
+    # Cycles of 132 multiprocessors: 1.8 for each element of a residual, 1.5 for each of joined heads.
+    cycles = {operation.kind: value for operation, value in strided_cycles(step, 132).items()}
+    assert cycles == {"copy": 1.8 * 4096 * 2432 / 132, "cat": 1.5 * (4096 + 333) * 2432 / 132}
+    assert not strided_cycles(denoiser("flux_1_dev"), 132)
+
+
+def test_a_transposed_copy_takes_as_long_as_pytorch_s_was_measured():
+    # 268 million elements in 1.98 ms on an H100 (pytorch/pytorch issue 113560), which runs at 1.98 GHz with so little
+    # to do. A copy that reads and writes in rows is ten times as quick there.
+    layers = Layers("bf16")
+    layers.transposed("residual", (1, 32768, 8192))
+    layers.add("rows", "copy", (1, 32768, 8192))
+    predictor = find_predictor(find_gpu("H100 SXM"), "inference")
+    step = DividedNetwork(predictor, layers.network("copies", {}), 700.0).at(1980)
+    transposed, rows = (cost.device_time_s for cost in step.operations)
+    assert transposed == pytest.approx(1.98e-3, rel=0.15)
+    assert transposed > 2 * rows
 
 
 @pytest.mark.parametrize(("ulysses", "ring"), [(8, 1), (4, 2), (1, 8)])

@@ -114,7 +114,11 @@ class JointDiT:
         joint = (images, self.heads, image_tokens + text_tokens, hidden // self.heads)
         own = (images, self.heads, image_tokens, hidden // self.heads)
         found.attention("double.{}.attention", joint, joint, blocks=self.double)
-        found.add("double.{}.attention", "cat", own, (*own[:2], text_tokens, own[3]), blocks=self.double, each=3, dim=2)
+        text = (*own[:2], text_tokens, own[3])
+        if self.convolved and not self.single:
+            found.joined_heads("double.{}.attention", own, text, blocks=self.double, each=3)
+        else:
+            found.add("double.{}.attention", "cat", own, text, blocks=self.double, each=3, dim=2)
         for stream, tokens, blocks in (
             ("image", image_tokens, self.double),
             ("text", text_tokens, self.double if self.last_context else self.double - 1),

@@ -8,8 +8,23 @@ from dataclasses import dataclass, field
 from ...operations.entry import Entry
 from ...operations.network import Network
 from ...operations.operation import Operation
+from ...operations.rules import size
 
 Shape = tuple[int, ...]
+
+TRANSPOSED, JOINED = "transposed", "joined"
+_ELEMENT_CYCLES: Mapping[str, float] = {TRANSPOSED: 1.8, JOINED: 1.5}
+"""Last name of a path -> cycles of a multiprocessor for each element that a kernel of PyTorch writes there."""
+
+
+def strided_cycles(network: Network, sms: int) -> Mapping[Operation, float]:
+    """Cycles that operations take to address elements that do not lie side by side in memory; others are missing."""
+    found = {}
+    for entry in network:
+        cycles = _ELEMENT_CYCLES.get(entry.module_paths[0].rpartition(".")[2] if entry.module_paths else "")
+        if cycles is not None:
+            found[entry.operation] = cycles * size(entry.operation.output_shape) / sms
+    return found
 
 
 @dataclass(frozen=True)
@@ -75,7 +90,12 @@ class Layers:
         another layer, whose features lie side by side, fetches a sector of memory for every element. Both are counted
         as a copy that transposes (traced with diffusers 0.35.2).
         """
-        self.add(path, "copy", shape, blocks=blocks, each=each)
+        images, tokens, features = shape
+        self.add(f"{path}.{TRANSPOSED}", "copy", (images, features, tokens), blocks=blocks, each=each)
+
+    def joined_heads(self, path: str, one: Shape, other: Shape, *, blocks: int = 1, each: int = 1) -> None:
+        """Record joining the tokens of two tensors of heads, which are views of (images, tokens, heads, elements)."""
+        self.add(f"{path}.{JOINED}", "cat", one, other, blocks=blocks, each=each, dim=2)
 
     def rms_norm(self, path: str, shape: Shape, *, blocks: int = 1, each: int = 1) -> None:
         """Record a norm as `diffusers` computes it: in fp32, one operation after the other."""

@@ -24,7 +24,7 @@ from ..collectives import KINDS
 from ..parallel import GROUPS
 from ..run_energy import denoising_j, with_joules
 from ..served import with_collectives
-from .layers import Layers, Shape
+from .layers import JOINED, Layers, Shape, strided_cycles
 
 _EXCHANGE_HOST_S = 300e-6
 _SEND_HOST_S = 150e-6
@@ -41,7 +41,10 @@ class DividedNetwork(PreparedNetwork):
     def at_default(self) -> OperationPredictions:
         """Predictions of the operations at the default clock, those of collectives included."""
         gpu = self.knowledge.operations.gpu
-        found = with_collectives(super().at_default, gpu)
+        strided = strided_cycles(self.network, gpu.sms)
+        at_default = super().at_default
+        cycles = np.array([strided.get(operation, 0.0) for operation in at_default.operations])
+        found = with_collectives(at_default.loading(cycles), gpu)
         found = with_joules(found, gpu, denoising_j(found.operations, found.device_time_s, gpu))
         hosts = {kind: _EXCHANGE_HOST_S if kind == "all_to_all" else _SEND_HOST_S for kind in KINDS}
         of_each = [hosts.get(operation.kind, math.nan) for operation in found.operations]
@@ -104,7 +107,9 @@ class Split:
             return part
         found = Layers(part.entries[0].operation.precision)
         for entry in part:
-            operation, paths = entry.operation, [path for path, n in entry.by_module.items() for _ in range(n)]
+            # xDiT joins text and image before heads and tokens change places, as they lie in memory.
+            paths = [path.removesuffix(f".{JOINED}") for path, n in entry.by_module.items() for _ in range(n)]
+            operation = entry.operation
             if operation.kind == "attention":
                 self._attention(found, entry, math.prod(grid), text_tokens % self.gpus != 0)
                 continue
