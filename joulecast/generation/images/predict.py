@@ -31,9 +31,10 @@ from .pipelines import PIPELINES, ImagePipeline
 from .sequence_parallel import DividedNetwork, Split
 
 _PRECISIONS = ("bf16", "fp16", "fp32")
-_SIGMAS = {"time": 0.176, "power": 0.1, "energy": 0.137}
-"""Standard deviations of logarithms of published over predicted values: of 491 runs of 6 pipelines on 1 to 8 H100 and
-B200, each pipeline counted alike. Those of 5 pipelines held 86, 91 and 84 % of the runs of the sixth."""
+_SIGMAS = {1: (0.082, 0.093, 0.069), 2: (0.100, 0.089, 0.093), 4: (0.087, 0.066, 0.097), 8: (0.120, 0.095, 0.117)}
+"""Number of GPUs -> standard deviations of the logarithms of published over predicted time, power and energy: of 491
+runs of 6 pipelines on H100 and B200, each pipeline counted alike. Those of five pipelines hold 89, 89 and 86 % of the
+runs of the sixth (benchmarks/IMAGES.md)."""
 
 
 @dataclass(frozen=True)
@@ -141,15 +142,12 @@ class ImagePrediction(Answer):
         Raises:
             InputError: The level is not between 0 and 1.
         """
-        widths = {name: math.exp(normal_quantile(level) * sigma) for name, sigma in _SIGMAS.items()}
-        low_w, high_w = (self.power_w / widths["power"], self.power_w * widths["power"])
+        widths = [math.exp(normal_quantile(level) * sigma) for sigma in _SIGMAS[self.gpus]]
+        values = self.time_per_image_s, self.power_w, self.energy_per_image_j
+        time_s, (low_w, high_w), energy_j = ((each / w, each * w) for each, w in zip(values, widths, strict=True))
         most_w = self.gpus * (self.denoise.power_limit_w or math.inf)
-        return ImageInterval(
-            level,
-            (self.time_per_image_s / widths["time"], self.time_per_image_s * widths["time"]),
-            (max(low_w, self.gpus * self.denoise.idle_power_w), min(high_w, max(most_w, self.power_w))),
-            (self.energy_per_image_j / widths["energy"], self.energy_per_image_j * widths["energy"]),
-        )
+        power_w = max(low_w, self.gpus * self.denoise.idle_power_w), min(high_w, max(most_w, self.power_w))
+        return ImageInterval(level, time_s, power_w, energy_j)
 
     @property
     def size(self) -> str:

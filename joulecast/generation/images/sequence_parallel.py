@@ -17,6 +17,7 @@ from ...errors import InputError
 from ...hardware import GPU
 from ...operations.entry import Entry
 from ...operations.network import Network
+from ...operations.operation import Operation
 from ...operations.rules import size
 from ...predictors.networks.prepared import PreparedNetwork
 from ...predictors.operation_predictions import OperationPredictions
@@ -30,8 +31,8 @@ _EXCHANGE_HOST_S = 300e-6
 _SEND_HOST_S = 150e-6
 """Seconds for which exchanging tokens for heads, or sending keys on, keeps the host: a call of torch.distributed and
 the Python around it. Set with batches of one image of FLUX.1 on 8 GPUs, which the host decides: 96 ms a step by
-Ulysses and 160 ms by a ring, on H100 and B200 alike. Left out, SD 3.5 and SANA on 4 and 8 GPUs come out 7 % too quick
-in the mean, with a mean absolute error of 11 %, instead of 37 % too quick without it (benchmarks/IMAGES.md)."""
+Ulysses and 160 ms by a ring, on H100 and B200 alike. Of models that were left out, batches of one image (SD 3.5 and
+SANA on 4 and 8 GPUs) come out 4 % too slow, with a mean absolute error of 9 % (benchmarks/IMAGES.md)."""
 
 
 class DividedNetwork(PreparedNetwork):
@@ -114,9 +115,12 @@ class Split:
                 self._attention(found, entry, math.prod(grid), text_tokens % self.gpus != 0)
                 continue
             found.calls.setdefault(operation, []).extend(paths)
+            if operation.kind == "conv2d":
+                self._bordering(found, operation, entry.count)
             if operation.kind == "matmul" and operation.input_shapes[0][-1] == math.prod(grid):
-                # Linear attention: the first product of each block sums over tokens.
-                self._collective(found, "all_reduce", operation.output_shape, entry.count)
+                # Linear attention: the first product of each block, values times keys, sums over tokens.
+                keys = operation.input_shapes[1]
+                self._exchanged(found, keys, keys, keys, entry.count)
         latents = part.entries[0].operation.input_shapes[0]  # of the layer that embeds the patches
         self._collective(found, "all_gather", latents, 1)
         return found.network("denoiser", {"latents": latents})
@@ -132,15 +136,34 @@ class Split:
 
         wide = all_of(queries, max(0, queries[2] - tokens))
         read = wide if keys == queries else all_of(keys, keys[2])
+        self._exchanged(found, queries, keys, read, calls)
+        found.attention(path, wide, read, blocks=calls * self.ring)
+        if self.ring > 1:
+            self._merge(found, path, wide, calls)
+
+    def _bordering(self, found: Layers, operation: Operation, calls: int) -> None:
+        """Record what a convolution over neighbouring rows adds: each GPU gets a row of two others, and computes it."""
+        (images, channels, _, width), attributes = operation.input_shapes[0], operation.attributes
+        wide = attributes["out_channels"] > channels  # The layer before a depthwise convolution is computed as well.
+        depthwise = attributes["groups"] > 1
+        if depthwise or wide:
+            shape = (images, channels, 3 if depthwise else 1, width)
+            found.add("border", "conv2d", shape, blocks=calls, each=2, **attributes)
+        if depthwise:
+            row = (images, channels, 1, width)
+            found.add("border", "add", row, row, blocks=calls, each=2)
+        elif wide:
+            self._collective(found, "all_gather", (images * width, channels), 2 * calls, 2)
+
+    def _exchanged(self, found: Layers, queries: Shape, keys: Shape, read: Shape, calls: int) -> None:
+        """Record exchanging tokens for heads, there and back, and passing the keys and values that are read on."""
         if self.ulysses > 1:
             for shape in (queries, keys, keys, queries):
-                found.add(path, "copy", shape, blocks=calls, each=2)
+                found.add("attention", "copy", shape, blocks=calls, each=2)
                 self._collective(found, "all_to_all", shape, calls, self.ulysses)
-        found.attention(path, wide, read, blocks=calls * self.ring)
         if self.ring > 1:
             # Keys and values go to the next GPU, as in a pair that exchanges them.
             self._collective(found, "all_gather", read, 2 * calls * (self.ring - 1), 2)
-            self._merge(found, path, wide, calls)
 
     def _merge(self, found: Layers, path: str, shape: Shape, calls: int) -> None:
         """Record adding up, in fp32, what the members of the ring contribute, by their logarithms of sums."""
