@@ -146,7 +146,7 @@ class Server:
         waiting_share = 1 - prediction.device_time_s / whole_s
         if halves is None:
             return None
-        found = step_sigmas(halves, seconds, kinds, waiting_share)
+        found = step_sigmas(halves, seconds, kinds, waiting_share, self.deployment.engine.wait_sigma)
         return {**found, "power": SIGMA, "energy": SIGMA} if power_was_learned(self.gpu) else found
 
     def cost(self, steps: Sequence[Steps], clocks: Sequence[float]) -> Cost:

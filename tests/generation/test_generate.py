@@ -159,12 +159,12 @@ def test_errors_add_up_within_a_kind_and_independently_between_kinds():
     one = normal_quantile(KERNEL_LEVEL)  # The level whose half width is one standard deviation.
     halves, seconds = {"time": one * np.array([0.3, 0.4, np.nan])}, np.array([2.0, 1.0, 1.0])
     # Shares of 1/2, 1/4 and 1/4; the third is as wrong as the others: (0.5 x 0.3 + 0.25 x 0.4) / 0.75 = 1/3.
-    alike = step_sigmas(halves, seconds, ["a", "a", "a"], 0.0)["time"]
+    alike = step_sigmas(halves, seconds, ["a", "a", "a"], 0.0, 0.7)["time"]
     assert alike == pytest.approx(math.hypot(0.15 + 0.1 + 1 / 12, 0.07))
-    apart = step_sigmas(halves, seconds, ["a", "b", "a"], 0.0)["time"]
+    apart = step_sigmas(halves, seconds, ["a", "b", "a"], 0.0, 0.7)["time"]
     assert apart == pytest.approx(math.hypot(0.15 + 1 / 12, 0.1, 0.07))
     # A GPU that waits half of the time for its engine: a factor of two for that half.
-    waiting = step_sigmas(halves, seconds, ["a", "b", "a"], 0.5)["time"]
+    waiting = step_sigmas(halves, seconds, ["a", "b", "a"], 0.5, math.log(2))["time"]
     assert waiting == pytest.approx(math.hypot((0.15 + 1 / 12) / 2, 0.05, 0.07, 0.5 * math.log(2)))
 
 
@@ -337,3 +337,21 @@ def test_a_named_host_has_no_spread():
     assert slow.decode.time_s == pytest.approx(usual.decode.time_s, rel=0.01)
     low, high = (each.interval(0.9).time_per_output_token_s[1] for each in (named, usual))
     assert low < high
+
+
+def test_gpus_that_wait_for_their_host_draw_static_power_meanwhile():
+    usual, waiting = llama(), llama(host="25 ms")
+    more_s = 25e-3 - usual.overhead_s
+    steps = waiting.time_per_output_token_s - usual.time_per_output_token_s
+    assert waiting.host == "25 ms"
+    assert steps == pytest.approx(more_s, rel=0.01)
+    joules = waiting.energy_per_request_j - usual.energy_per_request_j
+    waited_s = (waiting.latency_s - usual.latency_s) / usual.batch
+    # A board that is awake and runs nothing draws more than one without work, and far less than one that decodes.
+    assert waiting.idle_power_w < joules / waited_s < usual.power_w / 2
+    assert waiting.power_w < usual.power_w
+    # How long it waits is known, so that only kernels are in doubt.
+    low, high = waiting.interval().time_per_output_token_s
+    assert high / low < 1.4
+    with pytest.raises(InputError, match="cannot wait so long"):
+        llama(host="-3 ms")
