@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from mlenergy import PROMPTS, REQUESTS, Run, runs
+from mlenergy import PROMPTS, REQUESTS, TEXT, Run, runs
 
 from joulecast.generation.generate import answer, server_of
 from joulecast.generation.prediction import GenerationPrediction
@@ -30,6 +30,7 @@ LEVEL = 0.9
 HOST_BOUND = 1.8
 """A run that takes longer than predicted by this factor waited for its host: its power shows it, too."""
 
+IMAGES = "image-chat"
 _QUANTITIES = ("time", "power", "energy")
 
 
@@ -116,7 +117,7 @@ def predicted(run: Run, wait_s: float | None = None) -> GenerationPrediction:
 
 def outcomes(folder: Path, *, seen_only: bool = False) -> Iterator[tuple[Outcome, Outcome]]:
     """Compare the runs with their predictions, and with those for the seconds that each waited for its host."""
-    for run in runs(folder, seen_only=seen_only):
+    for run in runs(folder, seen_only=seen_only, tasks=(*TEXT, IMAGES)):
         found = predicted(run)
         batch = max(1, round(run.number("avg_batch_size")))
         missing_s = batch / run.number("output_throughput_tokens_per_sec") - batch / found.tokens_per_s
@@ -161,7 +162,8 @@ def _table(title: str, found: Sequence[Outcome], key: Callable[[Outcome], str]) 
 
 def report(pairs: Sequence[tuple[Outcome, Outcome]]) -> str:
     """The page."""
-    found, given = ([pair[place] for pair in pairs] for place in (0, 1))
+    found, given = ([pair[place] for pair in pairs if pair[0].run["task"] in TEXT] for place in (0, 1))
+    seeing, told = ([pair[place] for pair in pairs if pair[0].run["task"] == IMAGES] for place in (0, 1))
     waiting = [each for each in found if each.waits]
     lines = [
         "# Joules of served models, against ML.ENERGY's runs",
@@ -192,6 +194,15 @@ def report(pairs: Sequence[tuple[Outcome, Outcome]]) -> str:
         "where a run was slower, so power and joules say whether waiting costs what it should.",
         "",
         *_table("GPU", given, lambda each: each.run.gpu),
+        "## Chats about images",
+        "",
+        "None of these runs was looked at before. Their prompts are not published, and taken to have 800 +- 400 tokens",
+        "(an image of Gemma has 256). Vision towers are not predicted. On H100:",
+        "",
+        *_table("model", [each for each in seeing if each.run.gpu == "H100"], lambda each: each.run["model"]),
+        "On B200, where all but Gemma waited for their host, given how long:",
+        "",
+        *_table("model", [each for each in told if each.run.gpu == "B200"], lambda each: each.run["model"]),
     ]
     worst = max(found, key=lambda each: abs(each.logs["energy"]))
     lines += [
