@@ -104,7 +104,7 @@ def test_uncovered_operations_are_printed(printed):
         (("best-generation", *SERVED[1:], "--counts", "1,x"), 2, "numbers of GPUs are positive integers"),
         (("best-generation", *SERVED[1:], "--json", "--csv"), 2, "either JSON or CSV"),
         (("best", *NETWORK, "--objective", "cost"), 2, "allowed: --price-per-hour"),
-        (("best", *NETWORK, "--max-time", "-2"), 2, "--max-time is a positive number"),
+        (("best", *NETWORK, "--max-time", "-2"), 2, "--max-time is out of range"),
         (("predict", "resnet18", "--gpu", "A30"), 2, "a SHAPE such as 32,3,224,224"),
         (("predict", *NETWORK, "--gpu", "A30", "--training", "--mode", "inference"), 2, "two modes"),
         (("account", "resnet18"), 2, "needs the shape"),
