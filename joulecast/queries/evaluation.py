@@ -23,7 +23,7 @@ from ..operations.operation import require_precision
 from ..operations.operation_list import OperationList
 from ..predictors.board.profile import profile_among
 from ..predictors.contract import SharedModel
-from ..predictors.model.predictor import lists_asked_for
+from ..predictors.model.shared import lists_asked_for
 from ..predictors.networks.execution import EAGER, Execution
 from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.physics.precisions import fp64_in_fp32
