@@ -48,7 +48,7 @@ def test_what_ends_too_late_or_does_not_fit_is_left_out():
     slowest = max(ways(), key=lambda way: way.time_s)
     found = ways(max_time_s=0.9 * min(way.time_s for way in ways().rows if way.gpu == slowest.gpu))
     assert [way.gpu for way in found] == ["NVIDIA A30"]
-    assert found.left_out["NVIDIA L4"].startswith("outside a limit: at best ")
+    assert found.left_out["NVIDIA L4"].startswith("outside a limit; at best ")
     large = best_run("gpt2_xl", (8, 512), samples=1e3, gpus=["A30", "H100 SXM"], counts=(1,))
     assert "does not fit" in large.left_out["NVIDIA A30"]
 
