@@ -128,7 +128,7 @@ class Split:
     def _attention(self, found: Layers, entry: Entry, tokens: int, text_whole: bool) -> None:
         """Record an attention of the whole sequence: exchanges, one part for each member of the ring, and their sum."""
         queries, keys = entry.operation.input_shapes[:2]
-        path, calls = "attention", entry.count
+        calls = entry.count
 
         def all_of(shape: Shape, text: int) -> Shape:
             own = text if text_whole else 0
@@ -137,9 +137,9 @@ class Split:
         wide = all_of(queries, max(0, queries[2] - tokens))
         read = wide if keys == queries else all_of(keys, keys[2])
         self._exchanged(found, queries, keys, read, calls)
-        found.attention(path, wide, read, blocks=calls * self.ring)
+        found.within("", times=calls * self.ring).attention("attention", wide, read)
         if self.ring > 1:
-            self._merge(found, path, wide, calls)
+            self._merge(found.within("attention"), wide, calls)
 
     def _bordering(self, found: Layers, operation: Operation, calls: int) -> None:
         """Record what a convolution over neighbouring rows adds: each GPU gets a row of two others, and computes it."""
@@ -148,10 +148,10 @@ class Split:
         depthwise = attributes["groups"] > 1
         if depthwise or wide:
             shape = (images, channels, 3 if depthwise else 1, width)
-            found.add("border", "conv2d", shape, blocks=calls, each=2, **attributes)
+            found.add("border", "conv2d", shape, each=2 * calls, **attributes)
         if depthwise:
             row = (images, channels, 1, width)
-            found.add("border", "add", row, row, blocks=calls, each=2)
+            found.add("border", "add", row, row, each=2 * calls)
         elif wide:
             self._collective(found, "all_gather", (images * width, channels), 2 * calls, 2)
 
@@ -159,29 +159,28 @@ class Split:
         """Record exchanging tokens for heads, there and back, and passing the keys and values that are read on."""
         if self.ulysses > 1:
             for shape in (queries, keys, keys, queries):
-                found.add("attention", "copy", shape, blocks=calls, each=2)
+                found.add("attention", "copy", shape, each=2 * calls)
                 self._collective(found, "all_to_all", shape, calls, self.ulysses)
         if self.ring > 1:
             # Keys and values go to the next GPU, as in a pair that exchanges them.
             self._collective(found, "all_gather", read, 2 * calls * (self.ring - 1), 2)
 
-    def _merge(self, found: Layers, path: str, shape: Shape, calls: int) -> None:
+    def _merge(self, found: Layers, shape: Shape, calls: int) -> None:
         """Record adding up, in fp32, what the members of the ring contribute, by their logarithms of sums."""
-        precise, row = Layers("fp32", found.calls), (*shape[:-1], 1)
-        steps = calls * (self.ring - 1)
-        precise.add(path, "copy", shape, blocks=calls * self.ring)
+        steps, row = calls * (self.ring - 1), (*shape[:-1], 1)
+        found.wide.add("", "copy", shape, each=calls * self.ring)
         for kind, shapes, each in (
             ("sub", (shape, shape), 2),
             ("mul", (shape, row), 1),
             ("sub", (row, row), 3),
             ("sigmoid", (row,), 2),
         ):
-            precise.add(path, kind, *shapes, blocks=steps, each=each)
-        found.add(path, "copy", shape, blocks=calls)
+            found.wide.add("", kind, *shapes, each=steps * each)
+        found.add("", "copy", shape, each=calls)
 
     def _collective(self, found: Layers, kind: str, shape: Shape, calls: int, gpus: int | None = None) -> None:
         flat = (max(1, size(shape) // shape[-1]), shape[-1])
-        found.add("collectives", kind, flat, blocks=calls, gpus=gpus or self.gpus, link=self.link)
+        found.add("collectives", kind, flat, each=calls, gpus=gpus or self.gpus, link=self.link)
 
 
 ONE_GPU = Split()
