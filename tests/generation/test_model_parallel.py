@@ -1,13 +1,14 @@
 """Models over several GPUs: shares by arithmetic, collectives against their measurements, laws of energy."""
 
 import math
+from pathlib import Path
 
 import pytest
 
 from conftest import SHARED_DATA
 from joulecast import Operation, predict_generation
 from joulecast.errors import InputError
-from joulecast.generation.collectives import collective_j, collective_s, curves, table
+from joulecast.generation.collectives import collective_j, collective_s, curves
 from joulecast.generation.decoder import Attention, Experts, Projection
 from joulecast.generation.engines import ENGINES
 from joulecast.generation.models import known_decoder
@@ -77,7 +78,10 @@ def test_collectives_take_what_was_measured(elements, gpus, engine, microseconds
     assert collective_s(operation, H100) == pytest.approx(microseconds * 1e-6, rel=0.05)
 
 
-def test_the_file_of_collectives_is_what_its_command_makes():
+def test_the_file_of_collectives_is_what_its_command_makes(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    from generation_tables import table
+
     folder = SHARED_DATA / "aiconfigurator2026"
     if not folder.is_dir():
         pytest.skip("the measurements are not beside this checkout")
