@@ -23,13 +23,6 @@ def test_cost_is_hours_and_kilowatt_hours():
         assert choice.value == choice.cost
 
 
-def test_a_price_for_all_makes_time_the_objective_and_electricity_makes_it_energy():
-    by_hour = best(objective="cost", price_per_hour=2.0)
-    assert [c.alias for c in by_hour] == [c.alias for c in best(objective="time")]
-    by_kwh = best(objective="cost", price_per_kwh=0.3)
-    assert [(c.alias, c.clock_mhz) for c in by_kwh] == [(c.alias, c.clock_mhz) for c in best()]
-
-
 def test_gpus_without_a_price_are_left_out():
     sweep = joulecast.sweep(*JOB, **TWO, objective="cost", price_per_hour={"A30": 1.0})
     assert {row.alias for row in sweep} == {"A30"}
@@ -138,14 +131,6 @@ def test_a_lower_cap_is_held():
 def test_bad_input(options, error, says):
     with pytest.raises(error, match=says):
         best(**options)
-
-
-def test_what_the_own_predictor_lacks_is_from_the_fallback():
-    choice = best(gpus="A30", precision="bf16")[0]
-    assert any("not measured on NVIDIA A30" in note for note in choice.notes)
-    assert choice.measured  # The GPU has measurements, but not in this precision.
-    named = best(gpus="A30", predictor="any-gpu/boosting", precision="bf16")[0]
-    assert choice.energy_j == pytest.approx(named.energy_j, rel=0.3)
 
 
 def test_gpus_from_files_stand_beside_those_of_the_catalogue(tmp_path):

@@ -116,13 +116,7 @@ def test_what_is_sent_between_nodes_by_hand():
     assert traffic.gathered(1e9, 1) == (0.0, 0.0)
 
 
-def test_more_gpus_wait_longer_for_each_other():
-    shares = [
-        run(f"{count}x H100 SXM", samples=1e6, sharding=sharding).shares["communication"]
-        for sharding in ("none", "zero3")
-        for count in (2, 8, 16, 64)
-    ]
-    assert shares == sorted(shares[:4]) + sorted(shares[4:])
+def test_a_slower_network_is_waited_for():
     slow, quick = (run("64x H100 SXM", network_bandwidth=rate).time_s for rate in (1e9, 400e9))
     assert slow > 2 * quick
 

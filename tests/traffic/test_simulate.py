@@ -43,6 +43,9 @@ def test_what_is_counted_adds_up(chat):
     assert told["ttft_s"]["p99"] == chat.ttft_s(0.99)
     assert len(chat.to_csv().splitlines()) == chat.counted + 1
     assert "<svg" in chat._repr_html_()
+    assert chat.goodput_per_s() * 20 == chat.counted
+    assert chat.goodput_per_s(latency_s=chat.latency_s(0.5)) * 20 == pytest.approx(chat.counted / 2, abs=1)
+    assert chat.goodput_per_s(ttft_s=0) == 0
 
 
 def test_a_single_request_is_that_of_predict_generation():
@@ -168,13 +171,6 @@ def test_intervals_hold_the_prediction_and_are_narrower_with_a_host_that_is_name
     assert " to " in wide.latencies()[1][0][1]
 
 
-def test_goodput_counts_requests_within_limits(chat):
-    assert chat.goodput_per_s() * 20 == chat.counted
-    half = chat.goodput_per_s(latency_s=chat.latency_s(0.5))
-    assert half * 20 == pytest.approx(chat.counted / 2, abs=1)
-    assert chat.goodput_per_s(ttft_s=0) == 0
-
-
 def test_too_many_requests_are_told():
     flooded = simulate_serving("qwen3_0_6b", "L4", requests=200, **{**SHORT, "duration_s": 5})
     assert flooded.requests_per_s < 150
@@ -242,6 +238,15 @@ def test_what_is_no_question_is_refused(options, what):
 
 
 @pytest.mark.parametrize(
+    ("prompt", "what"), [(900_000, "longer than the context"), (40_000, "does not fit into the memory")]
+)
+def test_a_request_beyond_the_context_or_the_memory(prompt, what):
+    trace = {"arrival_s": [0.0], "prompt_tokens": [prompt], "output_tokens": [5]}
+    with pytest.raises(InputError, match=what):
+        simulate_serving("qwen3_8b", "L4", requests=trace, max_sequences=8)
+
+
+@pytest.mark.parametrize(
     ("text", "what"),
     [
         ("arrival_s,prompt_tokens\n0,1\n", "no column for output_tokens"),
@@ -257,16 +262,6 @@ def test_a_trace_that_cannot_be(tmp_path, text, what):
     path.write_text(text)
     with pytest.raises(InputError, match=what):
         read_trace(path)
-
-
-def test_a_request_beyond_the_context_or_the_memory(tmp_path):
-    path = tmp_path / "trace.csv"
-    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,900000,5\n")
-    with pytest.raises(InputError, match="longer than the context"):
-        simulate_serving("qwen3_8b", "L4", requests=path)
-    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,40000,5\n")
-    with pytest.raises(InputError, match="does not fit into the memory"):
-        simulate_serving("qwen3_8b", "L4", requests=path, max_sequences=8)
 
 
 def test_the_command(capsys, tmp_path):
