@@ -241,25 +241,19 @@ def _check(asked: dict[str, Any]) -> None:
             allowed="one of requests (per second, or a trace) and concurrency",
             hint="give requests=10, or concurrency=64",
         )
-    is_rate = isinstance(requests, Real)
-    for name in ("prompt_tokens", "output_tokens"):
-        if (asked[name] is None) == (is_rate or concurrency is not None):
+    is_trace = requests is not None and not isinstance(requests, Real)
+    for name in ("prompt_tokens", "output_tokens", "duration_s"):
+        missing = asked[name] is None
+        if missing != is_trace and (missing or name != "duration_s"):
             raise InputError(
-                f"{name} is needed for requests at a rate, and not with a trace, which has its own",
+                f"{name} is needed for requests at a rate, and a trace has its own lengths",
                 given=f"{name}={asked[name]!r:.60}",
-                allowed="a trace, or lengths",
-                hint="give prompt_tokens=500, output_tokens=(300, 200)",
+                allowed="a trace; or lengths, and the time in which requests arrive",
+                hint="give prompt_tokens=500, output_tokens=(300, 200), duration_s=600",
             )
-    if asked["duration_s"] is None and (is_rate or concurrency is not None):
-        raise InputError(
-            "a simulation at a rate needs the time in which requests arrive",
-            given=given,
-            allowed="duration_s above 0",
-            hint="give duration_s=600",
-        )
     for name, limits in _RANGES.items():
-        given_by_trace = name == "requests" and not is_rate
-        if not given_by_trace and (asked[name] is not None or DEFAULTS[name] is not None):
+        left_out = asked[name] is DEFAULTS[name] is None
+        if not left_out and not (is_trace and name == "requests"):
             in_range(name, asked[name], **limits)
     if asked["warmup_s"] and asked["duration_s"] is not None:
         in_range("warmup_s", asked["warmup_s"], high=math.nextafter(asked["duration_s"], 0))
@@ -277,7 +271,12 @@ def _check(asked: dict[str, Any]) -> None:
     if prefixes is None:
         return
     pair = isinstance(prefixes, Sequence) and len(prefixes) == 2
-    if not is_rate or not pair or not all(isinstance(each, int) and 1 <= each <= 10**7 for each in prefixes):
+    if (
+        is_trace
+        or requests is None
+        or not pair
+        or not all(isinstance(each, int) and 1 <= each <= 10**7 for each in prefixes)
+    ):
         raise InputError(
             "prefixes are how many beginnings the prompts of requests at a rate have, and the tokens of each",
             given=f"prefixes={prefixes!r:.60}",

@@ -289,7 +289,7 @@ def test_fused_point_wise_operations_are_quicker():
         ({"steps": 0}, "positive integer"),
         ({"frames": 5}, "which have no frames"),
         ({"model": "wan_2_1_1_3b", "frames": 80}, "one more than a multiple of 4"),
-        ({"model": "wan_2_1_1_3b", "frames": True}, "one more than a multiple of 4"),
+        ({"model": "wan_2_1_1_3b", "frames": True}, "positive integer"),
         ({"precision": "fp8"}, "precision of a pipeline"),
         ({"gpu": "T4"}, "does not fit"),
         ({"gpus": 3}, "1, 2, 4, 8"),

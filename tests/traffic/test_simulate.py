@@ -208,7 +208,7 @@ def test_lengths_and_arrivals_have_the_moments_that_were_asked_for():
         ({"requests": 1, "concurrency": 2}, "needs its requests"),
         ({"requests": -1}, "requests is out of range"),
         ({"requests": math.nan}, "requests is out of range"),
-        ({"requests": 1, "duration_s": None}, "needs the time"),
+        ({"requests": 1, "duration_s": None}, "duration_s is needed"),
         ({"requests": 1, "warmup_s": 30}, "warmup_s is out of range"),
         ({"requests": 1, "prefix_hit_rate": 1.5}, "prefix_hit_rate is out of range"),
         ({"requests": 1, "output_tokens": None}, "output_tokens is needed"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError, unknown_name
+from ...errors import InputError, named, unknown_name
 from ...extraction.models.spelling import spelled_as
 from ...hardware import GPU, gpu_name_notes
 from ...hardware.host import Host, find_host
@@ -27,7 +27,7 @@ from ...zoo import find_predictor
 from ..intervals import Listed, normal_quantile
 from ..parallel import find_gpus
 from .layers import parameters_of
-from .pipelines import PIPELINES, ImagePipeline
+from .pipelines import PIPELINES
 from .sequence_parallel import DividedNetwork, Split
 
 _PRECISIONS = ("bf16", "fp16", "fp32")
@@ -228,18 +228,15 @@ def predict_image(
         28
     """
     model = spelled_as(model, {name: each.source for name, each in PIPELINES.items()})
-    if model not in PIPELINES:
-        raise unknown_name("image pipeline", model, PIPELINES)
+    pipeline, (number, board) = named("image pipeline", model, PIPELINES), find_gpus(gpu)
     if precision not in _PRECISIONS:
         raise unknown_name("precision of a pipeline", precision, _PRECISIONS)
-    pipeline, (named, board) = PIPELINES[model], find_gpus(gpu)
-    split = Split.of(named if gpus is None else gpus, ulysses, ring, pipeline.denoiser.heads, board)
+    split = Split.of(number if gpus is None else gpus, ulysses, ring, pipeline.denoiser.heads, board)
     count = pipeline.steps if steps is None else steps
     frames = pipeline.frames if frames is None else frames
     height = pipeline.height if height is None else height
     width = pipeline.width if width is None else width
-    _refuse_sizes(pipeline, {"batch": batch, "steps": count}, {"height": height, "width": width})
-    _refuse_frames(model, pipeline, frames)
+    _refuse_sizes(model, {"batch": batch, "steps": count}, {"height": height, "width": width}, frames)
     networks = pipeline.networks(batch, frames, height, width, precision, split)
     weights = _refuse_shortage(model, networks, board, precision)
     found = find_predictor(board, "inference", predictor).under(
@@ -283,8 +280,17 @@ def predict_image(
     )
 
 
-def _refuse_sizes(pipeline: ImagePipeline, counts: dict[str, Any], sides: dict[str, Any]) -> None:
-    for name, value in (*counts.items(), *sides.items()):
+def _refuse_sizes(model: str, counts: Mapping[str, Any], sides: Mapping[str, Any], frames: Any) -> None:
+    pipeline = PIPELINES[model]
+    if frames is not None and pipeline.frames is None:
+        videos = [name for name, each in PIPELINES.items() if each.frames is not None]
+        raise InputError(
+            f"{model} generates images, which have no frames",
+            given=frames,
+            allowed=", ".join(videos),
+            hint="leave frames out, or give one of these",
+        )
+    for name, value in (*counts.items(), *sides.items(), *((("frames", frames),) if frames is not None else ())):
         require_positive_integer(name, value)
     for name, value in sides.items():
         if value % pipeline.multiple:
@@ -294,19 +300,11 @@ def _refuse_sizes(pipeline: ImagePipeline, counts: dict[str, Any], sides: dict[s
                 allowed=f"multiples of {pipeline.multiple}",
                 hint=f"give {max(1, round(value / pipeline.multiple)) * pipeline.multiple}",
             )
-
-
-def _refuse_frames(model: str, pipeline: ImagePipeline, frames: int | None) -> None:
-    if frames is None:
-        return
-    if pipeline.frames is None:
-        videos = [name for name, each in PIPELINES.items() if each.frames is not None]
-        raise InputError(f"{model} generates images, which have no frames", given=frames, allowed=", ".join(videos))
     scale = pipeline.frame_scale
-    if not isinstance(frames, int) or isinstance(frames, bool) or frames < 1 or (frames - 1) % scale:
+    if frames is not None and (frames - 1) % scale:
         raise InputError(
             "latent frames do not stand for this number of frames",
-            given=repr(frames)[:100],
+            given=frames,
             allowed=f"1, {1 + scale}, {1 + 2 * scale}, ...: one more than a multiple of {scale}",
             hint=f"give {pipeline.frames}",
         )
@@ -321,6 +319,7 @@ def _refuse_shortage(model: str, networks: Sequence[Network], gpu: GPU, precisio
         raise InputError(
             f"{model} does not fit into the memory of {gpu.name}",
             given=lacking,
+            allowed="what its memory holds",
             hint="choose a GPU with more memory, smaller images, or fewer at once",
         )
     return weights
