@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.board.profile import BoardProfile, profile_among
 from ..progress import paced
-from ..queries.evaluation import clock_grid_mhz, prefetch
+from ..queries.evaluation import held_clocks_mhz, prefetch
 from ..queries.ways import Search, asked_tariff
 from ..rendering.notebook import quantity_name
 from ..units import number, si
@@ -139,7 +139,7 @@ class _Query:
         for server, fitting in servers:
             with search.trying(boards_of(count, server.gpu)):
                 server.take(steps)
-                clocks = self._clocks_mhz(server.gpu)
+                clocks = held_clocks_mhz(server.gpu, self.clocks, most=CLOCKS).tolist()
                 for served in paced(fitting):
                     yield served, clocks, figures_of(served, server, clocks)
 
@@ -161,11 +161,6 @@ class _Query:
                 hint="give larger batches",
             )
         return loads
-
-    def _clocks_mhz(self, gpu: GPU) -> list[float]:
-        if self.clocks is None:
-            return [float(clock) for clock in clock_grid_mhz(gpu, CLOCKS)]
-        return [gpu.checked_clock_mhz(clock) for clock in self.clocks]
 
 
 def _keeps(name: str, value: float, limit: float) -> bool:

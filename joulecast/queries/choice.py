@@ -140,7 +140,6 @@ class Choice(Plain, Drawn):
         return document(self._title, quantity_table(self, self.interval), notes(remarks))
 
     def _picture(self) -> Picture:
-        """Each quantity with its interval, as shares of its own value."""
         items = []
         for place, (title, name, unit) in enumerate(QUANTITIES):
             value = getattr(self, name)

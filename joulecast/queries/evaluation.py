@@ -168,18 +168,19 @@ def clock_grid_mhz(gpu: GPU, most: int = MOST_CLOCKS) -> FloatArray:
     return grid
 
 
-def held_clocks_mhz(gpu: GPU, clocks: Iterable[float] | None, refuse: bool) -> FloatArray:
-    """The clocks at which a GPU is compared, ascending.
+def held_clocks_mhz(
+    gpu: GPU, clocks: Iterable[float] | None, *, refuse: bool = True, most: int = MOST_CLOCKS
+) -> FloatArray:
+    """The clocks at which a GPU is compared, ascending: those that are asked for, or a grid of at most so many.
 
-    `clocks`: Clocks that the user chose; None for a grid. `refuse`: Whether a clock that the GPU cannot hold is an
-    error; otherwise it is skipped. Raises InputError: `refuse` is set, and the GPU cannot hold one of the clocks.
+    `refuse`: Whether a clock that the GPU cannot hold is an error; otherwise it is skipped. Raises InputError: `refuse`
+    is set, and the GPU cannot hold one of the clocks.
     """
     if clocks is None:
-        return clock_grid_mhz(gpu)
-    asked = list(clocks)
+        return clock_grid_mhz(gpu, most)
     if refuse:
-        return np.unique([gpu.checked_clock_mhz(clock) for clock in asked])
-    return np.unique([float(clock) for clock in asked if gpu.min_clock_mhz <= clock <= gpu.max_clock_mhz])
+        return np.unique([gpu.checked_clock_mhz(clock) for clock in clocks])
+    return np.unique([float(clock) for clock in clocks if gpu.min_clock_mhz <= clock <= gpu.max_clock_mhz])
 
 
 def prefetch(predictors: Iterable[NetworkPredictor], network: Network) -> None:

@@ -226,7 +226,6 @@ class Tariff:
 
 
 def _mean(intensity: float | tuple[float, ...], hours: float) -> float:
-    """The mean of an intensity over so many hours."""
     if not isinstance(intensity, tuple):
         return intensity
     rounds, left = divmod(hours, len(intensity)) if math.isfinite(hours) and hours > 0 else (1, 0.0)

@@ -56,7 +56,6 @@ class _Limit(NamedTuple):
     unit: str
 
     def of(self, curve: Curve) -> FloatArray:
-        """What a job needs of it at each clock."""
         return curve.over.time_s if self.unit == "s" else curve.over.energy_j / curve.over.time_s
 
 
@@ -161,7 +160,6 @@ class _Compared:
     """A job on all GPUs of a question that can run it, with the values of the objective."""
 
     def __init__(self, question: Question, objective: str, tariff: Tariff) -> None:
-        """Predict a question; the errors are those of `sweep`."""
         self.objective = find_objective(objective, tariff, None not in question.batch_sizes)
         self.tariff = tariff
         self.curves: list[Curve] = []
@@ -200,7 +198,6 @@ class _Compared:
         self.left_out = tuple(left_out)
 
     def values(self, curve: Curve) -> FloatArray:
-        """The objective at each clock of a curve."""
         found: FloatArray = self._value(curve, curve.over.time_s, curve.over.energy_j)
         return found
 

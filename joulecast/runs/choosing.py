@@ -20,7 +20,7 @@ from ..operations.network import Network
 from ..predictors.board.profile import profile_among
 from ..predictors.networks.memory import MemoryNeed, shortage
 from ..progress import paced
-from ..queries.evaluation import clock_grid_mhz
+from ..queries.evaluation import held_clocks_mhz
 from ..queries.ways import Search, Ways, asked_tariff
 from ..rendering.answers import Table
 from ..units import duration
@@ -196,8 +196,7 @@ def _ways(
     training: Training, layouts: Iterable[Layout], gpu: GPU, asked_clocks: Iterable[float] | None, quantity: str
 ) -> Iterator[Run]:
     """Runs on some GPUs: each layout at the default clock, and the best and the quickest at the other clocks."""
-    grid = clock_grid_mhz(gpu, CLOCKS) if asked_clocks is None else map(gpu.checked_clock_mhz, asked_clocks)
-    clocks = [float(clock) for clock in grid]
+    clocks = held_clocks_mhz(gpu, asked_clocks, most=CLOCKS).tolist()
     usual = min(clocks, key=lambda clock: abs(clock - gpu.boost_clock_mhz))
     at_usual = [training.on(gpu, layout, usual) for layout in layouts]
     yield from at_usual

@@ -236,7 +236,6 @@ class Training:
         )
 
     def _samples(self, shape: Sequence[int]) -> float:
-        """The samples of an epoch, where a step has this shape."""
         if self.asked["samples"] is not None:
             return float(self.asked["samples"])
         if len(shape) != 2:

@@ -258,7 +258,6 @@ class Run(Answer):
         )
 
     def _picture(self) -> Picture:
-        """Time and joules of the boards by part."""
         items = [
             Bar(part.name, part.time_s, f"{duration(part.time_s)}, {si(part.energy_j, 'J')}") for part in self.parts
         ]

@@ -75,7 +75,6 @@ class _Question:
     def served(
         self, precision: str, cap_w: float | None, drafts: int, gpu: GPU, parallel: Parallel, clock: float | None
     ) -> Served:
-        """A replica with its steps predicted."""
         return Served.of(
             {
                 **DEFAULTS,
@@ -95,17 +94,14 @@ class _Question:
 
     @property
     def batches(self) -> list[int]:
-        """Limits of sequences, ascending."""
         return sorted(set(BATCHES if self.asked["batches"] is None else self.asked["batches"]))
 
     def clocks(self, gpu: GPU) -> list[float]:
-        """Clocks to choose from."""
         if self.asked["clocks"] is not None:
             return [gpu.checked_clock_mhz(clock) for clock in self.asked["clocks"]]
         return [max(float(gpu.min_clock_mhz), round(share * gpu.boost_clock_mhz)) for share in CLOCKS]
 
     def keeps(self, found: ServingSimulation, ttft_s: float | None, tpot_s: float | None) -> bool:
-        """Whether latencies are within limits."""
         limits = (found.known("ttft_s", 0.99), ttft_s), (found.known("tpot_s", 0.99), tpot_s)
         return all(limit is None or value is None or value <= limit for value, limit in limits)
 

@@ -50,7 +50,6 @@ def _open(replicas: Sequence[Replica], trace: Trace, router: str) -> None:
 
 
 def _finish(replicas: Sequence[Replica], until_s: float) -> None:
-    """Serve all requests to their end, and wait until a time."""
     for replica in replicas:
         while replica.outstanding:
             PACE.get()()

@@ -128,7 +128,6 @@ class ImagePrediction(Answer):
         return Table(("part", "times", "time_s", "power_w", "energy_j"), rows)
 
     def _picture(self) -> Picture:
-        """Joules per image or video by part."""
         joules = [(name, self.gpus * times * each.known_energy_j / self.batch) for name, times, each in self.parts]
         items = [Bar(name, value, si(value, "J")) for name, value in joules]
         return Picture(bars(items, f"Energy per {self.made}: {self.model} on {self.gpus}x {self.gpu}"))
