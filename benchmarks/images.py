@@ -13,7 +13,8 @@ import argparse
 import csv
 from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +37,8 @@ to 32, on several GPUs in several degrees of Ulysses and ring. Errors are those 
 power, and of joules per image: predicted over published, the mean over batches and the farthest. The host's time of an
 exchange between GPUs was set with FLUX.1, and joules of a FLOP and watts of a multiprocessor with the pipelines that
 were looked at; no other constant was fitted to these runs. Parts that were missing were found by tracing the models of
-diffusers 0.35.2: which operations run, and in which memory layout.
+diffusers 0.35.2 and in the source of xDiT: which operations run, and in which memory layout. Cycles of an element that
+lies across memory are those of a copy that others measured on an H100.
 
 Attention is predicted as PyTorch's FlashAttention 2: with kernels of engines (FlashAttention 3, TensorRT-LLM), the
 pipelines that were looked at first came out 10 to 55 % too quick. SD 3.5 medium drew 449 to 529 W on one H100, but
@@ -118,6 +120,27 @@ def _summary(found: dict[tuple[str, str, int], list[Run]]) -> list[str]:
     return lines
 
 
+def _spread(found: dict[tuple[str, str, int], list[Run]]) -> list[str]:
+    """The standard deviations that intervals have, and how many runs of a pipeline those of the others hold."""
+    logs: dict[tuple[str, int], list[tuple[float, ...]]] = defaultdict(list)
+    for (name, _, gpus), some in found.items():
+        logs[name, gpus] += [tuple(np.log1p(run.error)) for run in some]
+
+    def sigmas(gpus: int, without: str = "") -> Any:
+        squares = [np.mean(np.square(v), axis=0) for (name, n), v in logs.items() if n == gpus and name != without]
+        return np.sqrt(np.mean(squares, axis=0))
+
+    quantile = NormalDist().inv_cdf(0.95)
+    held = np.concatenate([np.abs(each) <= quantile * sigmas(gpus, name) for (name, gpus), each in logs.items()])
+    cells = [f"{gpus}: {', '.join(f'{s:.3f}' for s in sigmas(gpus))}" for gpus in sorted({gpus for _, gpus in logs})]
+    shares = ", ".join(f"{share:.0f}" for share in 100 * held.mean(axis=0))
+    return [
+        "Standard deviations of the logarithms of time, power and energy by number of GPUs, all pipelines alike",
+        f"({'; '.join(cells)}).",
+        f"Those of five pipelines hold {shares} % of the runs of the sixth.",
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="folder of mlenergy2026")
@@ -131,6 +154,8 @@ def main() -> None:
     lines = [_NOTES, "## By GPUs: mean and median absolute error, and the share in 90 % intervals", ""]
     lines += [
         *_summary(first | others),
+        "",
+        *_spread(first | others),
         "",
         "## Looked at",
         "",

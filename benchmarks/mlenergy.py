@@ -33,16 +33,23 @@ MODELS = {
     "meta-llama/Llama-3.1-8B-Instruct": "llama3_1_8b",
     "nvidia/NVIDIA-Nemotron-Nano-9B-v2": "nemotron_nano_9b_v2",
     "openai/gpt-oss-20b": "gpt_oss_20b",
+    "Qwen/Qwen3-VL-8B-Instruct": "qwen3_vl_8b",
+    "Qwen/Qwen3-VL-30B-A3B-Instruct": "qwen3_30b_a3b",
+    "Qwen/Qwen3-VL-32B-Instruct": "qwen3_32b",
+    "Qwen/Qwen3-Omni-30B-A3B-Instruct": "qwen3_30b_a3b",
 }
 SEEN = frozenset({"llama3_1_8b", "qwen3_14b", "gpt_oss_20b"})
 """Models that are shown: those by which constants and assumptions were chosen. All others are held back but for"""
 HYBRID = "nemotron_nano_9b_v2"
 """whose scans are assumed, as no kernel of them was measured; on H100 its chats set what they wait for."""
 
-PROMPTS = {"lm-arena-chat": (300, 600), "gpqa": (300, 150)}
-"""Mean and standard deviation of prompts in tokens, which are not published."""
+PROMPTS = {"lm-arena-chat": (300, 600), "gpqa": (300, 150), "image-chat": (800, 400)}
+"""Mean and standard deviation of prompts in tokens, which are not published. Those with an image are a guess."""
 
-REQUESTS = {"lm-arena-chat": 1024, "gpqa": 198}
+TEXT = ("lm-arena-chat", "gpqa")
+"""Tasks without images."""
+
+REQUESTS = {"lm-arena-chat": 1024, "gpqa": 198, "image-chat": 1024}
 """Different requests of a task (configs/vllm/TASK/benchmark.yaml)."""
 
 _CHATS, _GPQA = {512: 2, 1536: 3, 3072: 4, 4096: 5}, {192: 2, 384: 3, 768: 5, 1024: 6, 1536: 9, 2048: 11, 4096: 21}
@@ -105,7 +112,7 @@ class Run:
     def requests(self) -> int:
         """Requests that were sent."""
         each = REQUESTS[self["task"]]
-        usual = _CHATS if self["task"] == "lm-arena-chat" else _GPQA
+        usual = _GPQA if self["task"] == "gpqa" else _CHATS
         table = _REPEATS.get((self["task"], self["model"], self.gpu), usual)
         least = max((times for size, times in table.items() if size <= self.most), default=1)
         mean = self.number("avg_output_len") * each
@@ -120,8 +127,8 @@ class Run:
         return found * (self.number("avg_output_len") / np.average((low + high) / 2, weights=many))
 
 
-def runs(folder: Path, *, seen_only: bool = False) -> Iterator[Run]:
-    """Runs of chats and gpqa, of models that are known by name."""
+def runs(folder: Path, *, seen_only: bool = False, tasks: Sequence[str] = TEXT) -> Iterator[Run]:
+    """Runs of some tasks, of models that are known by name."""
     lengths: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
     with (folder / "output_lengths.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -129,9 +136,5 @@ def runs(folder: Path, *, seen_only: bool = False) -> Iterator[Run]:
             lengths[row["task"], row["model"]].append(span)
     with (folder / "served.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            if (
-                row["task"] in PROMPTS
-                and row["model"] in MODELS
-                and not (seen_only and MODELS[row["model"]] not in SEEN)
-            ):
+            if row["task"] in tasks and row["model"] in MODELS and not (seen_only and MODELS[row["model"]] not in SEEN):
                 yield Run(row, lengths[row["task"], row["model"]])

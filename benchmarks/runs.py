@@ -20,8 +20,6 @@ from joulecast.extraction import Job, network_of_job
 from joulecast.hardware import find_gpu
 from joulecast.runs.layout import Layout
 from joulecast.runs.step import Step, step_of
-from joulecast.runs.traffic import Traffic
-from joulecast.zoo import find_predictor
 
 LOOKED_AT = ("mpt-350m", "mpt-7b")
 _NETWORK = 200e9
@@ -74,9 +72,7 @@ class Row(NamedTuple):
         tokens = torch.zeros((self.batch, self.sequence), dtype=torch.long)
         job = Job(module.to(torch.bfloat16), tokens, "training", "bf16", optimizer="adamw")
         network = network_of_job(replace(job, assume={"attention": "triton"}))
-        gpu = find_gpu(self.gpu)
-        predictors = (find_predictor(gpu, mode) for mode in ("training", "inference"))
-        return step_of(network, gpu, self.layout, Traffic(gpu, 8, _NETWORK), *predictors, None, None)
+        return step_of(job, network, find_gpu(self.gpu), self.layout, network_bandwidth=_NETWORK)
 
 
 def rows(path: Path) -> list[Row]:
@@ -145,7 +141,7 @@ def _table(title: str, found: Sequence[tuple[Row, Step]], key: Callable[[Row], s
         *((k, [p for p in found if key(p[0]) == k]) for k in sorted({key(p[0]) for p in found})),
         ("all", found),
     ]:
-        ratios = np.array([step.time_s / row.step_s for row, step in some])
+        ratios = np.array([step.whole.time_s / row.step_s for row, step in some])
         errors = 100 * abs(ratios - 1)
         inside = sum(map(_within, some))
         yield (
@@ -159,7 +155,7 @@ def _within(pair: tuple[Row, Step]) -> bool:
     around = step.micro.interval(0.9)
     if around is None:
         return False
-    ratio = row.step_s / step.time_s
+    ratio = row.step_s / step.whole.time_s
     low, high = (end / step.micro.time_s for end in around.time_s)
     return low <= ratio <= high
 
@@ -173,11 +169,13 @@ def main() -> None:
     asked = [row for row in rows(arguments.file) if row.model in LOOKED_AT or not arguments.first]
     found = [(row, row.predicted()) for row in asked]
     for row, step in found if arguments.steps else []:
-        parts = ", ".join(f"{name} {100 * cost.time_s / step.time_s:.0f} %" for name, cost in step.parts.items())
+        parts = ", ".join(f"{name} {100 * cost.time_s / step.whole.time_s:.0f} %" for name, cost in step.parts.items())
         memory = f"{step.memory.total_bytes / 2**30:.0f} of {find_gpu(row.gpu).memory_bytes / 2**30:.0f} GiB"
         name = f"{row.model} {row.layout.gpus} GPUs, {row.layout.accumulation} x {row.batch} x "
         name += str(row.sequence)
-        print(f"{name:42s} {row.step_s:8.2f} s, {100 * (step.time_s / row.step_s - 1):+4.0f} %, {memory}: {parts}")
+        print(
+            f"{name:42s} {row.step_s:8.2f} s, {100 * (step.whole.time_s / row.step_s - 1):+4.0f} %, {memory}: {parts}"
+        )
     lines = []
     for title, half in (("Models that were looked at", True), ("Models held back", False)):
         some = [(row, step) for row, step in found if (row.model in LOOKED_AT) is half]

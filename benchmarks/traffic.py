@@ -210,11 +210,11 @@ def hour(folder: Path) -> Iterator[list[str]]:
         begun = time.process_time()
         found = simulate_serving("llama3_1_8b", gpu, requests=trace, tensor_parallel=1, router="least_loaded")
         taken_s = time.process_time() - begun
-        whole_j = math.fsum(float(log[6].sum()) for log in found.logs)
-        idle_j = math.fsum(float(log[6][log[2] == 0].sum()) for log in found.logs)
+        whole_j = math.fsum(float(log["energy_j"].sum()) for log in found.logs)
+        idle_j = math.fsum(float(log["energy_j"][log["steps"] == 0].sum()) for log in found.logs)
         lost_j = whole_j - idle_j - float(found.requests["energy_j"].sum())
-        written = sum(float((log[2] * log[3] + log[5]).sum()) for log in found.logs)
-        fullest = max(float(log[7].max()) for log in found.logs) * len(found.logs) / found.cache_tokens
+        written = sum(float((log["steps"] * log["decoding"] + log["completed"]).sum()) for log in found.logs)
+        fullest = max(float(log["cached"].max()) for log in found.logs) * len(found.logs) / found.cache_tokens
         yield [
             service,
             gpu,

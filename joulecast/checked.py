@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
+
+from .errors import InputError
 
 _LARGEST = 1.7976931348623157e308  # of a float
 
@@ -19,6 +22,22 @@ def number(value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     if not low <= value <= high:
         raise ValueError(f"{value:g} is out of range: {low:g} to {high:g}")
     return float(value)
+
+
+def in_range(
+    name: str, value: Any, low: float = 0.0, high: float = math.inf, *, above: bool = False, whole: bool = False
+) -> float:
+    """Check a number of a user's question, and return it as a float. Raises InputError: it is out of the range.
+
+    `above`: Whether it has to be above `low`. `whole`: Whether it has to be an integer.
+    """
+    known: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    number = float(known) if -_LARGEST <= known <= _LARGEST else math.nan
+    if not low <= number <= high or (above and number == low) or (whole and number != int(number)):
+        least = f"above {low:g}" if above else f"{low:g} or more" if high == math.inf else f"{low:g}"
+        allowed = least + ("" if high == math.inf else f" to {high:g}") + (", an integer" if whole else "")
+        raise InputError(f"{name} is out of range", given=shown(value), allowed=allowed, hint=f"give another {name}")
+    return number
 
 
 def integer(value: Any, low: int = 0, high: int = 2**63 - 1) -> int:

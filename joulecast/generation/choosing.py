@@ -13,9 +13,9 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.board.profile import BoardProfile, profile_among
 from ..progress import paced
-from ..queries.evaluation import clock_grid_mhz, prefetch
-from ..queries.objectives import Tariff
+from ..queries.evaluation import held_clocks_mhz, prefetch
 from ..queries.ways import Search, asked_tariff
+from ..rendering.notebook import quantity_name
 from ..units import number, si
 from .choices import OBJECTIVES, GenerationChoice, GenerationChoices, priced
 from .decoder import Decoder
@@ -34,49 +34,14 @@ BATCHES = (1, 4, 16, 32, 64, 128, 256, 512)
 CLOCKS = 8
 """Clocks of each GPU that are compared unless others are asked for."""
 
-LIMITS = ("max_time_to_first_token_s", "max_time_per_output_token_s", "min_tokens_per_s")
-"""Arguments of `best_generation` that are limits of full batches."""
-
-_FIGURES = (
-    *("time_to_first_token_s", "time_per_output_token_s", "latency_s", "tokens_per_s", "power_w"),
-    "energy_per_token_j",
-)
-_LIMITED = {
-    "time_to_first_token_s": "time to the first token",
-    "time_per_output_token_s": "time per output token",
-    "tokens_per_s": "tokens",
+LIMITS = {
+    "max_time_to_first_token_s": "time_to_first_token_s",
+    "max_time_per_output_token_s": "time_per_output_token_s",
+    "min_tokens_per_s": "tokens_per_s",
 }
+"""Arguments of `best_generation` that are limits of full batches -> what they limit."""
 
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits that a way to serve a model has to keep; None for no limit."""
-
-    # Largest number of seconds from the arrival of a request to its first token.
-    time_to_first_token_s: float | None = None
-    # Largest mean number of seconds from one token of a request to the next.
-    time_per_output_token_s: float | None = None
-    tokens_per_s: float | None = None  # Smallest number of output tokens per second, of all requests together
-
-    def keeps(self, figures: Figures) -> Sequence[bool]:
-        """Whether the figures are within the limits, for each clock."""
-        kept = np.ones(len(figures.tokens_per_s), dtype=bool)
-        for name, limit in vars(self).items():
-            if limit is not None:
-                values = getattr(figures, name)
-                kept &= values >= limit if name == "tokens_per_s" else values <= limit
-        return [bool(each) for each in kept]
-
-    def reachable(self, seen: Sequence[Figures]) -> str:
-        """What can be reached of each limit at best, each alone; empty without limits, or if nothing was predicted."""
-        best = []
-        for name, limit in vars(self).items():
-            if limit is not None and seen:
-                values = np.concatenate([getattr(figures, name) for figures in seen])
-                most = name == "tokens_per_s"
-                text = f"at most {number(values.max())} a second" if most else f"at least {si(values.min(), 's')}"
-                best.append(f"{_LIMITED[name]}: {text}")
-        return "; ".join(best)
+_FIGURES = (*LIMITS.values(), "latency_s", "power_w", "energy_per_token_j")
 
 
 def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
@@ -98,7 +63,7 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
         None if asked["clocks"] is None else tuple(asked["clocks"]),
         profile_among(asked["calibration"], (gpu.name for _, gpu in listed)),
     )
-    limits = Limits(*(asked[name] for name in LIMITS))
+    limits = {name: asked[name] for name in LIMITS if asked[name] is not None}
     search: Search[GenerationChoice] = Search()
     seen: list[Figures] = []
     for precision, cap in product(dict.fromkeys(asked["precisions"]), asked["power_limit_w"]):
@@ -106,12 +71,16 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
             boards = [gpu for number, gpu in listed if number == count]
             for served, clocks_mhz, figures in query.figures(boards, count, precision, cap, search):
                 seen.append(figures)
-                ways = _rows(served, cap, clocks_mhz, figures, limits, objective, tariff)
-                search.add(boards_of(count, served.gpu), ways)
+                for place, clock_mhz in enumerate(clocks_mhz):
+                    told = {name: float(getattr(figures, name)[place]) for name in _FIGURES}
+                    told |= told_of(served, clock_mhz, cap)
+                    if all(_keeps(name, told[LIMITS[name]], limit) for name, limit in limits.items()):
+                        way = priced({**told, "batch": served.total_load.batch}, objective, tariff)
+                        search.add(boards_of(count, served.gpu), way)
     if not search.rows:
         raise search.refuse(
             f"no GPU serves {decoder.name} under these conditions",
-            limits.reachable(seen) or None,
+            "; ".join(_reachable(name, seen) for name in limits if seen) or None,
             "give other GPUs, counts or batches, or wider limits",
         )
     return GenerationChoices(search.rows, search.left_out)
@@ -170,7 +139,7 @@ class _Query:
         for server, fitting in servers:
             with search.trying(boards_of(count, server.gpu)):
                 server.take(steps)
-                clocks = self._clocks_mhz(server.gpu)
+                clocks = held_clocks_mhz(server.gpu, self.clocks, most=CLOCKS).tolist()
                 for served in paced(fitting):
                     yield served, clocks, figures_of(served, server, clocks)
 
@@ -189,29 +158,20 @@ class _Query:
                 "there are fewer sequences than groups of GPUs that serve them",
                 given=f"batches up to {max(load.batch for load in self.loads or (self.one,))}",
                 allowed=f"{groups} or more",
+                hint="give larger batches",
             )
         return loads
 
-    def _clocks_mhz(self, gpu: GPU) -> list[float]:
-        if self.clocks is None:
-            return [float(clock) for clock in clock_grid_mhz(gpu, CLOCKS)]
-        return [gpu.checked_clock_mhz(clock) for clock in self.clocks]
+
+def _keeps(name: str, value: float, limit: float) -> bool:
+    return value >= limit if name.startswith("min_") else value <= limit
 
 
-def _rows(
-    served: Deployment,
-    cap_w: float | None,
-    clocks_mhz: Sequence[float],
-    figures: Figures,
-    limits: Limits,
-    objective: str,
-    tariff: Tariff,
-) -> Iterator[GenerationChoice]:
-    for place, kept in enumerate(limits.keeps(figures)):
-        if kept:
-            told = {name: float(getattr(figures, name)[place]) for name in _FIGURES}
-            told |= told_of(served, clocks_mhz[place], cap_w)
-            yield from priced({**told, "batch": served.total_load.batch}, objective, tariff)
+def _reachable(name: str, seen: Sequence[Figures]) -> str:
+    """What can be reached of a limit at best, whatever becomes of the others."""
+    values = np.concatenate([getattr(figures, LIMITS[name]) for figures in seen])
+    least = f"at least {si(values.min(), 's')}" if name.startswith("max_") else f"at most {number(values.max())}"
+    return f"{quantity_name(LIMITS[name])}: {least}"
 
 
 def told_of(served: Deployment, clock_mhz: float, cap_w: float | None) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Seconds and joules of collectives between the GPUs of a node.
 
-The times of the engines' own collectives and of NCCL's were measured on six GPUs (`table`). Between
-measured sizes they are interpolated in logarithms. A GPU that was not measured gets the times of the measured GPU with
-the same kind of link and the most similar bandwidth. The part of a time beyond that of the smallest message scales with
-the bandwidth.
+The times of the engines' own collectives and of NCCL's were measured on six GPUs (benchmarks/generation_tables.py makes
+the file). Between measured sizes they are interpolated in logarithms. A GPU that was not measured gets the times of the
+measured GPU with the same kind of link and the most similar bandwidth. The part of a time beyond that of the smallest
+message scales with the bandwidth.
 
 Over PCI Express two GPUs were measured, which reach each other directly, at 20 GB/s. In a ring of n each sends n - 1 of
 n parts of a message at that rate. Of the two servers with 8 L40S that were measured, one sums up 1 GB in 90 ms, where
@@ -17,17 +17,12 @@ for each other.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import math
-import statistics
-import sys
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,7 +34,6 @@ from ..operations.operation import Operation
 from ..operations.rules import size
 from ..predictors.physics.energy import PRIOR_ENERGY
 from ..system.caches import remembered
-from .parallel import GROUPS
 
 FILE = "collectives.json.gz"
 KINDS = frozenset({"all_reduce", "all_gather", "all_to_all"})
@@ -87,6 +81,7 @@ def collective_s(operation: Operation, gpu: GPU) -> float:
             "no collective of so many GPUs was measured",
             given=f"{kind} over {count} GPUs",
             allowed=", ".join(map(str, sorted({n for _, _, of, n in curves() if of == kind}))) or "none",
+            hint="give another number of GPUs",
         )
     by_library = curves()[like.name, NCCL, kind, measured]
     curve = curves().get((like.name, operation.attributes["implementation"], kind, measured), by_library)
@@ -128,66 +123,3 @@ def _measured_like(gpu: GPU, link: str, kind: str, count: int) -> GPU | None:
         key=lambda each: (abs(math.log(_bandwidth(each, link) / _bandwidth(gpu, link))), each.board != gpu.board),
         default=None,
     )
-
-
-_SOURCE = "github.com/ai-dynamo/aiconfigurator, commit 095f58a, collectives.parquet (Apache-2.0)"
-_KERNELS: Mapping[str, str] = {
-    "vLLM_custom_graph": "vllm",
-    "SGLang_CustomAllReduce_graph": "sglang",
-    "TRTLLM": "tensorrt_llm",
-    "NCCL": NCCL,
-}
-"""Name of the kernel in the table -> implementation. Eager calls are left out, because they wait for their host."""
-
-_KINDS: Mapping[str, str] = {"all_reduce": "all_reduce", "all_gather": "all_gather", "alltoall": "all_to_all"}
-"""Name of a collective in the table -> kind of operation."""
-
-_HALF = ("half", "bfloat16")
-
-
-def _version(stack: str) -> tuple[tuple[int, ...], str]:
-    numbers = "".join(letter if letter.isdigit() else " " for letter in stack).split()
-    return tuple(map(int, numbers)), stack
-
-
-def table(path: Path) -> dict[str, Any]:
-    """The curves of a table of collectives, with their source.
-
-    The newest version of each engine is used. Message sizes are numbers of elements of 16 bits.
-    """
-    import pyarrow.parquet as parquet
-
-    found: dict[Any, dict[str, dict[int, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    for row in parquet.read_table(path).to_pylist():
-        implementation = _KERNELS.get(row["kernel"])
-        # Larger groups over PCI Express were measured in a server whose GPUs cannot reach each other directly.
-        groups = GROUPS if find_gpu(row["gpu"]).link_bandwidth else (1, 2)
-        wanted = row["collective"] in _KINDS and row["precision"] in _HALF and row["gpus"] in groups
-        if implementation and wanted and row["time_us"] > 0:
-            key = row["gpu"], implementation, _KINDS[row["collective"]], row["gpus"]
-            found[key][row["stack"]][row["message_size"]].append(row["time_us"])
-    curves = []
-    for key, stacks in sorted(found.items()):
-        points = sorted(stacks[max(stacks, key=_version)].items())
-        # A larger message takes at least as long as a smaller one; single measurements that say otherwise are noise.
-        seconds, longest = [], 0.0
-        for _, times_us in points:
-            longest = max(longest, statistics.median(times_us))
-            seconds.append(round(longest * 1e-6, 10))
-        names = dict(zip(("gpu", "implementation", "kind", "gpus"), key, strict=True))
-        curves.append({**names, "elements": [elements for elements, _ in points], "seconds": seconds})
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return {"source": _SOURCE, "sha256": digest, "curves": curves}
-
-
-def main(folder: str) -> None:
-    """Write the file of collectives from the folder aiconfigurator2026 of the measurements.
-
-    `python -m joulecast.generation.collectives FOLDER` does it, and needs pyarrow.
-    """
-    text = json.dumps(table(Path(folder) / "collectives.parquet"), separators=(",", ":"))
-    Path(__file__).with_name(FILE).write_bytes(gzip.compress(text.encode(), mtime=0))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

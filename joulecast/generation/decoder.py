@@ -14,14 +14,23 @@ Division = Literal["columns", "rows", "none"]
 """How tensor parallelism divides a weight: its outputs, its inputs (followed by an all-reduce), or not at all."""
 
 
+class _Plain:
+    """A part without weights, or whose weights engines leave in 16 bits."""
+
+    quantized = False  # Whether engines quantize its weights when the model is served in fp8, nvfp4 or mxfp4
+
+    @property
+    def parameters(self) -> int:
+        """Elements of its weights."""
+        return 0
+
+
 @dataclass(frozen=True)
-class Embedding:
+class Embedding(_Plain):
     """A table of vectors. Each token looks up one of them."""
 
     rows: int  # Number of vectors: the size of the vocabulary, or the number of positions
     size: int
-
-    quantized = False
 
     @property
     def parameters(self) -> int:
@@ -46,14 +55,12 @@ class Projection:
 
 
 @dataclass(frozen=True)
-class Logits:
+class Logits(_Plain):
     """The language-model head. Engines compute it only for the tokens that they sample from."""
 
     inputs: int
     vocabulary: int
     bias: bool = False
-
-    quantized = False
 
     @property
     def parameters(self) -> int:
@@ -62,15 +69,13 @@ class Logits:
 
 
 @dataclass(frozen=True)
-class Norm:
+class Norm(_Plain):
     """A norm. Engines add the residual in the same kernel."""
 
     kind: str
     size: int  # Elements that are normalized together
     rows: int = 1  # Number of vectors of this size for each token: 1, or the number of heads
     divided: bool = False  # Whether tensor parallelism divides the rows
-
-    quantized = False
 
     @property
     def parameters(self) -> int:
@@ -79,7 +84,7 @@ class Norm:
 
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(_Plain):
     """Attention to a paged cache of keys and values."""
 
     heads: int
@@ -89,9 +94,6 @@ class Attention:
     window: int | None = None  # The largest number of keys that a query attends to, its own included; None for all
     rotary: bool = True  # Whether queries and keys have rotary position embeddings
 
-    parameters = 0
-    quantized = False
-
     @property
     def cached_elements(self) -> int:
         """Elements that a token leaves in the cache."""
@@ -99,7 +101,7 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class LatentAttention:
+class LatentAttention(_Plain):
     """DeepSeek's latent attention (MLA, arXiv 2405.04434). Its cache has one vector per token for all heads.
 
     A decoding step does not expand the cached vectors to keys and values. It multiplies the queries with the weights
@@ -123,19 +125,15 @@ class LatentAttention:
         return self.latent + self.turned
 
     window = None
-    quantized = False
 
 
 @dataclass(frozen=True)
-class Recurrence:
+class Recurrence(_Plain):
     """The scan of a layer with a recurrent state (Mamba-2; Dao and Gu, arXiv 2405.21060), in fp32 for each sequence."""
 
     heads: int
     size: int  # Features of a head
     state: int  # Elements of the state for each feature
-
-    parameters = 0
-    quantized = False
 
     @property
     def elements(self) -> int:
@@ -144,14 +142,11 @@ class Recurrence:
 
 
 @dataclass(frozen=True)
-class Activation:
+class Activation(_Plain):
     """The activation between the layers of a feed-forward block."""
 
     size: int
     gated: bool  # Whether one half of its inputs is multiplied with the activation of the other half
-
-    parameters = 0
-    quantized = False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -71,34 +72,6 @@ def cached_bytes(decoder: Decoder, tokens: int, precisions: Precisions) -> float
     )
 
 
-def generation_memory(
-    decoder: Decoder, load: Load, gpu: GPU, engine: Engine, precisions: Precisions, batching: Batching
-) -> GenerationMemory:
-    """The memory of a GPU that serves a load.
-
-    Raises:
-        InputError: More sequences than a step of the engine takes tokens.
-    """
-    return GenerationMemory(
-        weights_bytes=weights_bytes(decoder, precisions),
-        cache_bytes=round(load.batch * cached_bytes(decoder, load.cached_tokens(batching), precisions)),
-        activations_bytes=activations_bytes(decoder, cycle_of(load, engine, batching).largest.tokens),
-        usable_bytes=round(usable_bytes(gpu) * engine.memory_share),
-    )
-
-
-def largest_batch(need: Callable[[int], GenerationMemory], most: int) -> int:
-    """The largest number of sequences that fit; 0 if not even one fits.
-
-    `need`: Function from a number of sequences to the memory that they need, which has to grow with the number.
-    """
-    fits, fits_not = 0, most + 1
-    while fits_not - fits > 1:
-        middle = (fits + fits_not) // 2
-        fits, fits_not = (middle, fits_not) if need(middle).fits else (fits, middle)
-    return fits
-
-
 def activations_bytes(decoder: Decoder, tokens: StepTokens) -> int:
     """Bytes of the residual, of the input and output of the widest layer, all in 16 bits, and of the logits."""
     widest = max(part.inputs + part.outputs for part, _ in decoder if isinstance(part, Projection))
@@ -152,6 +125,7 @@ class Deployment:
                 f"experts in {precisions.weights} cannot be predicted on {gpu.name}",
                 given=f"{decoder.name} in {precisions.weights}",
                 allowed="bf16 or fp16, because no kernels for quantized experts were measured on AMD's GPUs",
+                hint="give bf16, or another GPU",
             )
         if precisions.weights == "mxfp4" and not decoder.experts:
             raise InputError(
@@ -209,7 +183,9 @@ class Deployment:
     @cached_property
     def largest_batch(self) -> int:
         """The largest number of sequences of these lengths that fit on all GPUs together; 0 if not even one fits."""
-        return self.parallel.groups * largest_batch(self._memory, self.engine.step_tokens - 1)
+        batches = range(1, self.engine.step_tokens)
+        fitting = bisect_left(batches, True, key=lambda batch: not self._memory(batch).fits)
+        return self.parallel.groups * fitting
 
     def refuse_shortage(self) -> None:
         """Raise an error if the load does not fit into the memory."""
@@ -219,10 +195,8 @@ class Deployment:
         ways = [*self._narrower, "more GPUs", "GPUs with more memory"]
         hint = f"use {', '.join(ways[:-1])}, or {ways[-1]}"
         if self.largest_batch:
-            hint = (
-                f"give a batch of at most {self.largest_batch}, because {self.engine.name} would run no more at a time "
-                f"and let the others wait; or {hint}"
-            )
+            why = f"because {self.engine.name} would run no more at a time and let the others wait"
+            hint = f"give a batch of at most {self.largest_batch}, {why}; or {hint}"
         raise InputError(
             f"{self.decoder.name} with a batch of {self.total_load.batch} of {load.prompt_tokens} + "
             f"{load.output_tokens} tokens does not fit into the memory of {self.gpu.name}",
@@ -246,7 +220,14 @@ class Deployment:
 
     def _memory(self, batch: int) -> GenerationMemory:
         load = replace(self.load, batch=batch)
-        return generation_memory(self.decoder, load, self.gpu, self.engine, self.precisions, self.batching)
+        sequence_bytes = cached_bytes(self.decoder, load.cached_tokens(self.batching), self.precisions)
+        largest = cycle_of(load, self.engine, self.batching).largest.tokens
+        return GenerationMemory(
+            weights_bytes=weights_bytes(self.decoder, self.precisions),
+            cache_bytes=round(batch * sequence_bytes),
+            activations_bytes=activations_bytes(self.decoder, largest),
+            usable_bytes=round(usable_bytes(self.gpu) * self.engine.memory_share),
+        )
 
 
 def checked_load(decoder: Decoder, batch: int, prompt: Lengths, output: Lengths, batching: Batching) -> Load:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -45,6 +46,8 @@ class Engine:
         samples_in_torch: Whether it samples by PyTorch's operations, and takes top-p and top-k from the model's
             generation_config unless told otherwise.
         capabilities: Prefixes of the compute capabilities that the engine supports; empty if it supports all GPUs.
+        wait_sigma: Standard deviation of the logarithm of the seconds for which GPUs wait: a factor of two, unless the
+            user has said how long.
     """
 
     name: str
@@ -63,6 +66,13 @@ class Engine:
     sampling: str = "temperature"
     samples_in_torch: bool = False
     capabilities: tuple[str, ...] = ()
+    wait_sigma: float = math.log(2.0)
+
+    def on_host(self, factor: float, wait_s: float | None) -> Engine:
+        """The engine on a host that is slower by a factor, or for which GPUs are known to wait so long in each step."""
+        if wait_s is None:
+            return replace(self, step_s=self.step_s * factor, sequence_s=self.sequence_s * factor)
+        return replace(self, step_s=wait_s, sequence_s=0.0, wait_sigma=0.0)
 
     def on(self, gpu: GPU) -> Engine:
         """The engine with the settings and kernels that it has on this GPU."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import InputError
 from ..hardware import GPU, gpu_name_notes
 from ..hardware.host import USUAL, Host, find_host
 from ..predictors.board.profile import Calibrated, find_profile
@@ -71,7 +73,8 @@ def predict_generation(
         sampling: greedy, temperature, or top_p (also for top-k), which sorts the whole vocabulary. None for what the
             engine does by default: vLLM takes top-p and top-k from the model's generation_config.
         host: The machine that runs the engine, see `joulecast.predict`: its factor scales the seconds for which GPUs
-            wait for the engine. None for a usual one, of which it is not known how fast it is: intervals are wider.
+            wait for the engine. "25 ms" if they are known to wait so long in each step. None for a usual one, of which
+            it is not known how fast it is: intervals are wider.
         calibration: What was measured on a board of this GPU; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
@@ -129,7 +132,7 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
         power_w=float(figures.power_w[0]),
         energy_per_token_j=energy_per_token_j,
         energy_per_request_j=energy_per_token_j * output.mean,
-        host=find_host(asked["host"]).name,
+        host=server.predictor.host.execution.host.name if engine.wait_sigma else asked["host"],
         overhead_s=server.waiting_s(steps) / sum(each.count for each in steps),
         memory=deployment.memory,
         largest_batch=deployment.largest_batch,
@@ -163,14 +166,10 @@ def server_of(
     `step_tokens`: Largest number of tokens in a step; None for the engine's own.
     """
     engine, (count, board) = find_engine(asked["engine"]), find_gpus(asked["gpu"])
-    decoder, machine = find_decoder(asked["model"]), find_host(asked["host"])
-    slower = machine.of(board).factor / USUAL.of(board).factor
-    found = replace(
-        engine,
-        sampling=checked_sampling(asked["sampling"], engine, decoder),
-        step_s=engine.step_s * slower,
-        sequence_s=engine.sequence_s * slower,
-    )
+    decoder, wait_s = find_decoder(asked["model"]), _wait_s(asked["host"])
+    machine = find_host(asked["host"] if wait_s is None else None)
+    found = engine.on_host(machine.of(board).factor / USUAL.of(board).factor, wait_s)
+    found = replace(found, sampling=checked_sampling(asked["sampling"], engine, decoder))
     if step_tokens is not None:
         found = replace(found, step_tokens=step_tokens, small_step_tokens=None)
     batched, shared, experts = checked_batching(batching, found), asked["tensor_parallel"], asked["expert_parallel"]
@@ -193,6 +192,22 @@ def server_of(
         machine,
         find_profile(asked["calibration"]),
     )
+
+
+def _wait_s(host: object) -> float | None:
+    """Seconds of each step for which GPUs wait, where a host is given as such; None for a host of another form."""
+    words = host.split() if isinstance(host, str) else []
+    if not words or words[-1] != "ms":
+        return None
+    try:
+        wait_ms = float("".join(words[:-1]))
+    except ValueError:
+        wait_ms = math.nan
+    if not 0 <= wait_ms < math.inf:
+        raise InputError(
+            "a step cannot wait so long for its host", given=repr(host)[:60], allowed='0 ms or more, such as "25 ms"'
+        )
+    return wait_ms / 1e3
 
 
 _TOP_P_NOTE = (

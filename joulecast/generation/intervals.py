@@ -5,7 +5,7 @@ The following errors add up, each a standard deviation of a logarithm:
 - Kernels of one kind are wrong together inside a step, so their errors are added as shares of its time. Kinds are wrong
   independently of each other. A kernel whose errors are not known is taken to be as wrong as the others are on average.
   Power and joules that follow from whole runs (run_energy.py) are as wrong as those of models that were left out.
-- The time that an engine takes for itself is known within a factor of two.
+- The time that an engine takes for itself is known within a factor of two, unless the user has said how long it is.
 - The machine around the GPUs, if it is not named, may be slower than the engine expects: then all kernels wait for it,
   the power falls, and a token costs more static energy. It never makes a run quicker, so it moves one end of each
   interval only.
@@ -41,7 +41,6 @@ looked at, of whose 34 runs on B200 90 % intervals of time, power and energy hol
 other models there they hold 93, 88 and 89 %, of all 224 runs 97, 92 and 92 % (benchmarks/serving/ENERGY.md). A host
 that is named has no such spread."""
 
-_ENGINE_SIGMA = math.log(2.0)
 _STEP_SIGMA = 0.07
 _LEAST_S = 1e-15
 
@@ -57,7 +56,11 @@ def normal_quantile(level: float) -> float:
 
 
 def step_sigmas(
-    halves: Mapping[str, FloatArray], seconds: FloatArray, kinds: Sequence[str], waiting_share: float
+    halves: Mapping[str, FloatArray],
+    seconds: FloatArray,
+    kinds: Sequence[str],
+    waiting_share: float,
+    wait_sigma: float,
 ) -> Mapping[str, float]:
     """Standard deviations of the logarithms of a step's time, power and energy.
 
@@ -67,6 +70,7 @@ def step_sigmas(
         seconds: Seconds of all calls of each operation, shape (operations,).
         kinds: The kind of each operation, shape (operations,).
         waiting_share: Share of the step's time in which the GPU waits for the engine, or for a host that launches.
+        wait_sigma: Standard deviation of the logarithm of that time.
     """
     waiting = max(0.0, waiting_share)
     shares = (1 - waiting) * seconds / max(float(seconds.sum()), _LEAST_S)
@@ -76,7 +80,7 @@ def step_sigmas(
         for kind, part in zip(kinds, shares * _with_unknown(half, shares) / normal_quantile(KERNEL_LEVEL), strict=True):
             by_kind[kind] += float(part)
         # The power of a board that waits is known far better than the time for which it waits.
-        of_engine = waiting * _ENGINE_SIGMA if quantity == "time" else 0.0
+        of_engine = waiting * wait_sigma if quantity == "time" else 0.0
         found[quantity] = math.hypot(*by_kind.values(), of_engine, _STEP_SIGMA)
     return found
 

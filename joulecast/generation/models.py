@@ -1,7 +1,7 @@
 """Finding the parts of a language model, however it is given: by name, configuration, config.json or module.
 
-Those of models by name are read from a file, so that nothing has to be extracted. The file is made (making.py) from the
-table of `joulecast.extraction.models.language_models`.
+Those of models by name are read from a file, so that nothing has to be extracted. The file is made from the table of
+`joulecast.extraction.models.language_models` (benchmarks/generation_tables.py).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def find_decoder(model: Model) -> Decoder:
             "the operations of a model in one shape are not enough to predict all steps of generation",
             given=type(model).__name__,
             allowed="a name, a configuration, the path of a config.json, or a module",
+            hint="give the model itself",
         )
     known = known_decoder(model) if isinstance(model, str) else None
     return extracted_decoder(model) if known is None else known
@@ -129,7 +130,8 @@ top_k. Those of GPT-2, GPT-J, Falcon, OPT, BLOOM, Pythia, Mistral, Mixtral, Phi 
 
 
 @cache
-def _file() -> Mapping[str, Any]:
+def decoders_file() -> Mapping[str, Any]:
+    """Name -> decoder in the form that `decoder_to_json` writes."""
     content: Mapping[str, Any] = json.loads(gzip.decompress(files(__package__).joinpath(FILE).read_bytes()))
     return content
 
@@ -138,7 +140,7 @@ def _file() -> Mapping[str, Any]:
 def known_decoder(name: str) -> Decoder | None:
     """The parts of a model by its name, however it is spelled; None if the name is unknown."""
     name = known_as(name)
-    value = _file().get(name)
+    value = decoders_file().get(name)
     return None if value is None else decoder_from_json(name, value)
 
 

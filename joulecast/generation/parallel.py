@@ -98,7 +98,12 @@ def split_count(name: str) -> tuple[int, str]:
     if counted is None:
         return 1, name
     if not int(counted[1]):
-        raise InputError("the number of GPUs is zero", given=repr(name), allowed='such as "2x H100 SXM"')
+        raise InputError(
+            "the number of GPUs is zero",
+            given=repr(name),
+            allowed='such as "2x H100 SXM"',
+            hint=f"give 1x {counted[2]}",
+        )
     return int(counted[1]), counted[2]
 
 
@@ -126,16 +131,11 @@ def layouts(count: int, gpu: GPU, decoder: Decoder) -> Iterator[Parallel]:
         for expert in (GROUPS if tensor == 1 else (1, tensor)) if decoder.experts else (1,):
             if count % max(tensor, expert) == 0:
                 found = find_parallel(count, gpu, tensor, expert)
-                if _divides(decoder, found):
-                    yield found
-
-
-def _divides(decoder: Decoder, parallel: Parallel) -> bool:
-    try:
-        share(decoder, parallel)
-    except InputError:
-        return False
-    return True
+                try:
+                    share(decoder, found)
+                except InputError:
+                    continue
+                yield found
 
 
 def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
@@ -156,7 +156,7 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
             "experts are distributed over the GPUs that share the other layers, or each GPU has all other layers",
             given=f"expert_parallel={expert!r}, tensor_parallel={tensor}",
             allowed=f"1 or {tensor}" if tensor > 1 else ", ".join(map(str, GROUPS)),
-            hint=f"give tensor_parallel={expert!r} or 1" if expert in GROUPS else None,
+            hint=f"give tensor_parallel={expert!r} or 1" if expert in GROUPS else "give another expert_parallel",
         )
     group = max(tensor, expert)
     if count != 1 and count % group:
@@ -164,6 +164,7 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
             "the number of GPUs is not enough for whole replicas",
             given=f"{count} GPUs, tensor_parallel={tensor}, expert_parallel={expert}",
             allowed=f"a multiple of {group}",
+            hint="give another number of GPUs, or 1 for as many as a replica needs",
         )
     replicas = max(1, count // group)
     return Parallel(tensor, expert, replicas, gpu.link(group))
@@ -177,16 +178,21 @@ def share(decoder: Decoder, parallel: Parallel) -> Decoder:
     """
     if parallel.tensor == parallel.expert == 1:
         return decoder
-    _refuse_indivisible(decoder, parallel)
+    if parallel.expert > 1 and not decoder.experts:
+        raise InputError(
+            f"{decoder.name} has no experts",
+            given=f"expert_parallel={parallel.expert}",
+            allowed="1",
+            hint='use tensor_parallel, or replicas, such as gpu="2x H100 SXM"',
+        )
+    shared = {part: _shared(part, parallel, decoder.name) for part, _ in decoder.parts}
     # If there are fewer key heads than GPUs, several GPUs hold the same head.
-    repeated = {
-        _qkv(part): _qkv(_shared(part, parallel)) for part, _ in decoder.attentions if isinstance(part, Attention)
-    }
+    repeated = {_qkv(part): _qkv(own) for part, own in shared.items() if isinstance(part, Attention)}
 
     def of(part: Part) -> Part:
         if isinstance(part, Projection) and part.outputs in repeated and part.division == "columns":
             return replace(part, outputs=repeated[part.outputs])
-        return _shared(part, parallel)
+        return shared[part]
 
     return replace(decoder, parts=tuple((of(part), modules) for part, modules in decoder.parts))
 
@@ -196,8 +202,20 @@ def _qkv(part: Part) -> int:
     return part.heads * part.key_size + part.cached_elements if isinstance(part, Attention) else 0
 
 
-def _shared(part: Part, parallel: Parallel) -> Part:
-    count = parallel.tensor
+def _shared(part: Part, parallel: Parallel, name: str) -> Part:
+    count, expert = parallel.tensor, parallel.expert
+
+    def divided(what: str, whole: int, over: int = count) -> int:
+        if whole % over:
+            fitting = [each for each in GROUPS if whole % each == 0]
+            raise InputError(
+                f"the {what} of {name} cannot be divided over the GPUs",
+                given=f"{whole} {what} over {over} GPUs",
+                allowed=f"tensor_parallel of {', '.join(map(str, fitting))}",
+                hint=f"give tensor_parallel={fitting[-1]}",
+            )
+        return whole // over
+
     match part:
         case Projection(division="columns"):
             return replace(part, outputs=part.outputs // count)
@@ -208,48 +226,19 @@ def _shared(part: Part, parallel: Parallel) -> Part:
         case Norm(divided=True):
             return replace(part, rows=math.ceil(part.rows / count))
         case Attention():
-            return replace(part, heads=part.heads // count, cached_heads=max(1, part.cached_heads // count))
-        case LatentAttention() | Recurrence():
-            return replace(part, heads=part.heads // count)
+            heads, held = divided("query heads", part.heads), part.cached_heads
+            cached = 1 if count % held == 0 else divided("key heads", held)
+            return replace(part, heads=heads, cached_heads=max(cached, held // count))
+        case LatentAttention():
+            return replace(part, heads=divided("query heads", part.heads))
+        case Recurrence():
+            return replace(part, heads=divided("heads of a recurrent state", part.heads))
         case Activation():
-            return replace(part, size=part.size // count)
+            return replace(part, size=divided("features of a feed-forward block", part.size))
+        case Experts() if expert > 1:
+            divided("experts", part.experts, expert)
+            return replace(part, expert_parallel=expert)
         case Experts():
-            by_expert = parallel.expert > 1
-            return replace(part, tensor_parallel=1 if by_expert else count, expert_parallel=parallel.expert)
+            divided("features of an expert", part.intermediate)
+            return replace(part, tensor_parallel=count)
     return part
-
-
-def _refuse_indivisible(decoder: Decoder, parallel: Parallel) -> None:
-    count = parallel.tensor
-    if parallel.expert > 1 and not decoder.experts:
-        raise InputError(
-            f"{decoder.name} has no experts",
-            given=f"expert_parallel={parallel.expert}",
-            allowed="1",
-            hint='use tensor_parallel, or replicas, such as gpu="2x H100 SXM"',
-        )
-    for part, _ in decoder:
-        match part:
-            case Attention() | LatentAttention():
-                cached = part.cached_heads if isinstance(part, Attention) else 1
-                _refuse(decoder, "query heads", part.heads, count)
-                if cached % count and count % cached:
-                    _refuse(decoder, "key heads", cached, count)
-            case Recurrence():
-                _refuse(decoder, "heads of a recurrent state", part.heads, count)
-            case Activation():
-                _refuse(decoder, "features of a feed-forward block", part.size, count)
-            case Experts() if parallel.expert > 1:
-                _refuse(decoder, "experts", part.experts, parallel.expert)
-            case Experts():
-                _refuse(decoder, "features of an expert", part.intermediate, count)
-
-
-def _refuse(decoder: Decoder, what: str, whole: int, count: int) -> None:
-    if whole % count:
-        fitting = [each for each in GROUPS if whole % each == 0]
-        raise InputError(
-            f"the {what} of {decoder.name} cannot be divided over the GPUs",
-            given=f"{whole} {what} over {count} GPUs",
-            allowed=f"tensor_parallel of {', '.join(map(str, fitting))}",
-        )

@@ -26,34 +26,31 @@ from .steps import StepTokens
 Places = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ServedStep(PreparedNetwork):
     """A step of fused kernels in CUDA graphs, whose times are those of the kernels as they were measured."""
 
-    together: OperationPredictions | None = None  # Predictions of the operations of several steps at the default clock
-    places: Places | None = None  # Index of each operation of this step in these predictions
+    together: OperationPredictions  # Predictions of the operations of several steps at the default clock
+    places: Places  # Index of each operation of this step in these predictions
 
     @cached_property
     def at_default(self) -> OperationPredictions:
         """Predictions of the operations of this step at the default clock."""
-        if self.together is None or self.places is None:
-            predictor = self.knowledge.operations
-            found = predictor.predict_for_network(self.network.operations, self.power_limit_w)
-            return predictor.in_network(found, self.counts)
         # Their errors stay with those of all steps (`half_widths`).
         return replace(self.together, spread=None).take(self.places, self.network.operations)
 
-    def half_widths(self, level: float) -> dict[str, FloatArray] | None:
-        """Half widths of the intervals of each operation's time, power and energy in logarithms.
 
-        Returns:
-            Quantity -> half widths, shape (operations,); None if no errors are known.
-        """
-        found = self.at_default if self.together is None else self.together
-        if found.spread is None:
-            return None
-        places = slice(None) if self.places is None else self.places
-        return {quantity: half[places] for quantity, half in found.spread.log_errors(found, level).items()}
+def half_widths(step: PreparedNetwork, level: float) -> dict[str, FloatArray] | None:
+    """Half widths of the intervals of each operation's time, power and energy in logarithms.
+
+    Returns:
+        Quantity -> half widths, shape (operations,); None if no errors are known.
+    """
+    found = step.together if isinstance(step, ServedStep) else step.at_default
+    if found.spread is None:
+        return None
+    places = step.places if isinstance(step, ServedStep) else slice(None)
+    return {quantity: half[places] for quantity, half in found.spread.log_errors(found, level).items()}
 
 
 @dataclass(frozen=True)
@@ -79,11 +76,10 @@ class StepNetworks:
             for tokens, network in self.networks.items()
         }
 
-    def on(self, predictor: NetworkPredictor, power_limit_w: float) -> dict[StepTokens, ServedStep]:
+    def on(self, predictor: NetworkPredictor, power_limit_w: float) -> Mapping[StepTokens, PreparedNetwork]:
         """The steps on a GPU, predicted together, which takes less time than one after the other."""
-        steps = self.networks.items()
         if predictor.host.execution.name == "eager":
-            return {tokens: ServedStep(predictor, network, power_limit_w) for tokens, network in steps}
+            return {tokens: predictor.prepared(network, power_limit_w) for tokens, network in self.networks.items()}
         operations = predictor.operations
         found = operations.predict_for_network(self.together.operations, power_limit_w)
         if self.narrow:
@@ -96,8 +92,8 @@ class StepNetworks:
         joules = served_j(found.operations, found.device_time_s, operations.gpu, self.narrow)
         found = with_joules(found, operations.gpu, joules)
         return {
-            tokens: ServedStep(predictor, network, power_limit_w, (), None, found, self.places[tokens])
-            for tokens, network in steps
+            tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])
+            for tokens, network in self.networks.items()
         }
 
 

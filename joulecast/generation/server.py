@@ -18,14 +18,14 @@ from ..operations.network import Network
 from ..predictors.board.profile import BoardProfile
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.prediction import Prediction
-from ..predictors.networks.prepared import NetworkPredictor, over_clocks, over_gpus
+from ..predictors.networks.prepared import NetworkPredictor, PreparedNetwork, over_clocks, over_gpus
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
 from .deployment import Deployment
 from .intervals import KERNEL_LEVEL, step_sigmas
 from .run_energy import SIGMA, power_was_learned
-from .served import ServedStep, StepNetworks
+from .served import StepNetworks, half_widths
 from .serving import Steps
 from .steps import StepTokens, step_network
 
@@ -58,7 +58,7 @@ class Server:
     deployment: Deployment  # The deployment; all its busy GPUs do the same at the same time
     predictor: NetworkPredictor  # Predicts networks on the GPU
     power_limit_w: float | None = None  # Power cap of a board in watts; None for its default
-    _known: dict[StepTokens, ServedStep] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[StepTokens, PreparedNetwork] = field(default_factory=dict, repr=False, compare=False)
     _costs: dict[tuple[StepTokens, tuple[float, ...]], Cost] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -139,14 +139,14 @@ class Server:
 
     def sigmas(self, tokens: StepTokens, prediction: Prediction) -> Mapping[str, float] | None:
         """Standard deviations of a step's errors, see `step_sigmas`; None if no errors of kernels are known."""
-        halves = self._step(tokens).half_widths(KERNEL_LEVEL)
+        halves = half_widths(self._step(tokens), KERNEL_LEVEL)
+        if halves is None:
+            return None
         whole_s = prediction.time_s + self._waiting_s(tokens)
         seconds = np.array([cost.device_time_s or 0.0 for cost in prediction.operations])
         kinds = [cost.operation.kind for cost in prediction.operations]
         waiting_share = 1 - prediction.device_time_s / whole_s
-        if halves is None:
-            return None
-        found = step_sigmas(halves, seconds, kinds, waiting_share)
+        found = step_sigmas(halves, seconds, kinds, waiting_share, self.deployment.engine.wait_sigma)
         return {**found, "power": SIGMA, "energy": SIGMA} if power_was_learned(self.gpu) else found
 
     def cost(self, steps: Sequence[Steps], clocks: Sequence[float]) -> Cost:
@@ -215,7 +215,7 @@ class Server:
         served = self.deployment
         return served.engine.overhead_s(tokens.decoding + tokens.prompts, served.decoder.scans if tokens.prompts else 0)
 
-    def _step(self, tokens: StepTokens) -> ServedStep:
+    def _step(self, tokens: StepTokens) -> PreparedNetwork:
         self.prepare([tokens])
         return self._known[self.padded(tokens)]
 

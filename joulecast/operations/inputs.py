@@ -23,7 +23,12 @@ LARGEST = 2**53
 def require_positive_integer(name: str, value: object) -> None:
     """Require that an argument is an integer from 1 to `LARGEST`. Raises InputError: it is not."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
-        raise InputError(f"{name} is a positive integer", given=shown(value), allowed=f"1 to {LARGEST:,}")
+        raise InputError(
+            f"{name} is a positive integer",
+            given=shown(value),
+            allowed=f"1 to {LARGEST:,}",
+            hint=f"give another {name}",
+        )
 
 
 def normalized_shape(shape: object) -> Shape:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..predictors.intervals.network_calibration import Interval
+from ..predictors.networks.prediction_html import QUANTITIES, quantity_table
 from ..predictors.networks.uncovered import INCOMPLETE, percent
 from ..rendering.answers import Answer, Drawn, Plain, Table
-from ..rendering.notebook import Picture, as_html, as_picture
-from ..units import si
+from ..rendering.notebook import Bar, Picture, bars, document, notes, short, table
+from ..units import number, si
+from .objectives import OBJECTIVES
 
 LEVEL = 0.9
 """Level of the intervals of choices."""
 
-_COLUMNS = (
-    "gpu clock_mhz held_clock_mhz power_limit_w precision mode batch_size time_s power_w energy_j edp_js ed2p_js2 "
-    "time_per_sample_s energy_per_sample_j cost carbon_g memory_bytes predictor measured uncovered_share"
+WRITTEN = (
+    "gpu alias clock_mhz default_clock_mhz held_clock_mhz power_limit_w precision mode batch_size time_s power_w "
+    "energy_j edp_js ed2p_js2 time_per_sample_s energy_per_sample_j cost carbon_g objective value tied "
+    "memory_bytes predictor measured uncovered_share"
 )
+"""What a dictionary of a choice has, beside its interval and lists."""
+_NO_COLUMNS = ("alias", "default_clock_mhz", "objective", "value", "tied")
+SHOWN = 12
+"""Most choices that Jupyter shows."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +123,30 @@ class Choice(Plain, Drawn):
             return ""
         return "an unknown share" if self.uncovered_share is None else percent(self.uncovered_share)
 
+    @property
+    def name(self) -> str:
+        """Short name of the GPU, with the precision and batch size where they are chosen."""
+        batch = "" if self.batch_size is None else f", batch {self.batch_size}"
+        return self.alias + ("" if self.precision == "default" else f", {self.precision}") + batch
+
+    @property
+    def _title(self) -> str:
+        return f"{self.name}, {self.mode}, at {self.clock_mhz:g} MHz"
+
     def _repr_html_(self) -> str:
-        return as_html(self)
+        remarks = [f"predicted by {self.predictor}", *self.notes]
+        if not self.measured:
+            remarks.insert(0, "never measured: predicted from its data sheet alone")
+        return document(self._title, quantity_table(self, self.interval), notes(remarks))
 
     def _picture(self) -> Picture:
-        """Each quantity with its interval."""
-        return as_picture(self)
+        items = []
+        for place, (title, name, unit) in enumerate(QUANTITIES):
+            value = getattr(self, name)
+            low_high = getattr(self.interval, name) if self.interval else None
+            shares = (low_high[0] / value, low_high[1] / value) if low_high else None
+            items.append(Bar(title, 1.0, si(value, unit), shares, place))
+        return Picture(bars(items, self._title))
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as plain lists and dictionaries; quantities in SI units."""
@@ -141,16 +166,8 @@ def incomplete_notes(choices: Iterable[Choice]) -> list[str]:
 
 def choices_table(choices: Iterable[Choice]) -> Table:
     """A row for each choice."""
-    columns = _COLUMNS.split()
+    columns = [name for name in WRITTEN.split() if name not in _NO_COLUMNS]
     return Table(columns, ([getattr(choice, column) for column in columns] for choice in choices))
-
-
-WRITTEN = (
-    "gpu alias clock_mhz default_clock_mhz held_clock_mhz power_limit_w precision mode batch_size time_s power_w "
-    "energy_j edp_js ed2p_js2 time_per_sample_s energy_per_sample_j cost carbon_g objective value tied "
-    "memory_bytes predictor measured uncovered_share"
-)
-"""What a dictionary of a choice has, beside its interval and lists."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +202,80 @@ class Choices(Answer, list[Choice]):
         """The choices, best first, and the GPUs that were left out."""
         return {"choices": [choice.to_dict() for choice in self], "left_out": [asdict(out) for out in self.left_out]}
 
+    def _repr_html_(self) -> str:
+        """A table of each GPU at its best clock, best first, and of the GPUs that were excluded."""
+        more = [f"and {len(self) - SHOWN} more"] if len(self) > SHOWN else []
+        return document(
+            f"{self[0].mode}, least {objective_of(self)[0]} first" if self else "no choice",
+            choices_html(self),
+            notes([*incomplete_notes(self), *more, *left_out_notes(self.left_out)]),
+        )
+
     def _picture(self) -> Picture:
-        """The objective of each choice with its interval."""
-        return as_picture(self)
+        """The objective of each choice with its interval, where it has one; measured GPUs have their own colour."""
+        words, unit = objective_of(self)
+        quantity = OBJECTIVES[self[0].objective].quantity if self else ""
+
+        def whiskers(choice: Choice) -> tuple[float, float] | None:
+            ends = getattr(choice.interval, quantity, None)
+            # A value per sample has the same relative interval as the value per iteration.
+            scale = choice.value / getattr(choice, quantity, choice.value)
+            return None if ends is None else (scale * ends[0], scale * ends[1])
+
+        items = [
+            Bar(
+                short(f"{choice.name}, {choice.clock_mhz:g} MHz"),
+                choice.value,
+                si(choice.value, unit) + ("" if choice.measured else ", never measured"),
+                whiskers(choice),
+                int(choice.measured),
+            )
+            for choice in self[:SHOWN]
+        ]
+        return Picture(bars(items, f"Least {words} first"))
+
+
+def objective_of(choices: Sequence[Choice]) -> tuple[str, str]:
+    """The objective of some choices in words, and its unit; empty where there are no choices."""
+    if not choices:
+        return "", ""
+    objective = OBJECTIVES[choices[0].objective]
+    several = len({choice.batch_size for choice in choices}) > 1 and not objective.per_sample
+    return objective.words + (" per sample" if several else ""), objective.unit
+
+
+def choices_html(choices: Sequence[Choice]) -> str:
+    """The first choices as a table, with what is to be said of each."""
+    words, unit = objective_of(choices)
+    has_value = words not in ("", "time", "energy")  # Time and energy have columns of their own.
+    rows = [
+        [
+            row.alias,
+            f"{row.clock_mhz:g}",
+            row.precision,
+            "" if row.batch_size is None else str(row.batch_size),
+            *([si(row.value, unit) if unit else number(row.value)] if has_value else []),
+            *(si(getattr(row, name), unit) for _, name, unit in QUANTITIES),
+            ", ".join(_said_of(row)),
+        ]
+        for row in choices[:SHOWN]
+    ]
+    header = ["GPU", "clock MHz", "precision", "batch", *([words] if has_value else []), "time", "power", "energy"]
+    return table([*header, ""], rows, frozenset({1, *range(3, len(header))})) if rows else ""
+
+
+def _said_of(choice: Choice) -> Iterator[str]:
+    if choice.tied:
+        yield "tied"
+    if not choice.measured:
+        yield "never measured"
+    if choice.uncovered:
+        yield f"{INCOMPLETE}: {choice.uncovered_text} not covered"
+
+
+def left_out_notes(left_out: Iterable[LeftOut]) -> list[str]:
+    """The GPUs that were excluded: one line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for out in left_out:
+        by_reason.setdefault(out.reason, []).append(out.gpu)
+    return [f"left out: {', '.join(dict.fromkeys(gpus))}: {reason}" for reason, gpus in by_reason.items()]

@@ -6,13 +6,14 @@ import csv
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, unknown_name
+from ..checked import in_range
+from ..errors import InputError, named, unknown_name
 from ..hardware import find_gpu
 from ..hardware.clouds import find_machine, machines
 from ..units import number, si
@@ -65,6 +66,7 @@ def read_prices(path: str | Path, spot_share: float = 0.0) -> dict[str, float]:
             "the table of prices cannot be read",
             given=f"{path}: {error}",
             allowed=f"a CSV file with the columns {_COLUMNS}, or a cloud such as AWS",
+            hint="give the path of such a file",
         ) from None
     strange = [name for name in header if name not in COLUMNS]
     if strange or not {"gpu", "price_per_hour"} <= set(header) or not rows:
@@ -83,14 +85,16 @@ def _prices(path: str | Path, row: dict[str, str]) -> tuple[float, ...]:
         return tuple(float(text) for text in texts if text)
     except ValueError:
         raise InputError(
-            "a price in the table is no number", given=f"{path}, {row['gpu']}: {texts}", allowed="such as 2.5"
+            "a price in the table is no number",
+            given=f"{path}, {row['gpu']}: {texts}",
+            allowed="such as 2.5",
+            hint="correct this line",
         ) from None
 
 
 def _mixed(what: str, prices: tuple[float, ...], spot_share: float) -> float:
     """The price of an hour, some of which are bought at the spot price."""
-    if not 0 <= spot_share <= 1:
-        raise InputError("the share of spot hours is out of range", given=spot_share, allowed="from 0 to 1")
+    in_range("spot_share", spot_share, high=1)
     if len(prices) < 1 + (spot_share > 0):
         raise InputError(
             "a spot price is missing", given=what, allowed="a spot price for each machine", hint="leave the share out"
@@ -140,19 +144,9 @@ def carbon_intensity(value: float | str | Sequence[float]) -> float | tuple[floa
         if found is None:
             raise unknown_name("country or region in the table of grids", value, by_code, hint="give grams per kWh")
         return found.carbon_g_per_kwh
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return tuple(map(_number, value)) or _number(value)
-    return _number(float(value) if isinstance(value, str) else value)
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise InputError(
-            "the carbon intensity of a grid is a number of at least 0, in g/kWh, or one for each hour",
-            given=repr(value)[:60],
-            allowed="such as 381, [300, 250, ...], a country such as DE, or a cloud's region such as eu-north-1",
-        )
-    return float(value)
+    if isinstance(value, Sequence) and not isinstance(value, str) and value:
+        return tuple(in_range("carbon", each) for each in value)
+    return in_range("carbon", float(value) if isinstance(value, str) else value)
 
 
 _S_PER_HOUR, _J_PER_KWH = 3600.0, 3.6e6
@@ -183,18 +177,18 @@ class Tariff:
         """
         if isinstance(price_per_hour, str):
             price_per_hour = cloud_prices(price_per_hour)
-        if price_per_hour is None:
-            by_gpu: dict[str, float] = {}
-        elif isinstance(price_per_hour, Mapping):
-            by_gpu = {
-                find_gpu(name).name if name else "": _not_negative("price per hour", price) / _boards(name)
-                for name, price in price_per_hour.items()
-            }
-        else:
-            by_gpu = {"": _not_negative("price per hour", price_per_hour)}
+        prices = {} if price_per_hour is None else price_per_hour
+        if not isinstance(prices, Mapping):
+            prices = {"": prices}
+        by_gpu = {}
+        for name, price in prices.items():
+            machine = find_machine(name) if name else None
+            by_gpu[find_gpu(name).name if name else ""] = in_range("price_per_hour", price) / (
+                machine.boards if machine else 1
+            )
         return cls(
             by_gpu,
-            None if price_per_kwh is None else _not_negative("price per kWh", price_per_kwh),
+            None if price_per_kwh is None else in_range("price_per_kwh", price_per_kwh),
             None if carbon is None else carbon_intensity(carbon),
         )
 
@@ -232,35 +226,12 @@ class Tariff:
 
 
 def _mean(intensity: float | tuple[float, ...], hours: float) -> float:
-    """The mean of an intensity over so many hours."""
     if not isinstance(intensity, tuple):
         return intensity
     rounds, left = divmod(hours, len(intensity)) if math.isfinite(hours) and hours > 0 else (1, 0.0)
     whole = int(left)
     added = math.fsum(intensity[:whole]) + intensity[whole] * (left - whole)
     return (rounds * math.fsum(intensity) + added) / (rounds * len(intensity) + left)
-
-
-def _boards(name: str) -> int:
-    """Number of GPUs that a price is for: those of a cloud's machine, or one."""
-    machine = find_machine(name)
-    return 1 if machine is None else machine.boards
-
-
-def _not_negative(what: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise InputError(f"a {what} is a number of at least 0", given=repr(value), allowed="such as 1.5")
-    return float(value)
-
-
-@dataclass(frozen=True)
-class Job:
-    """What an objective may depend on besides time and energy."""
-
-    gpu: str  # Full name of the GPU
-    batch_size: int | None  # Samples per iteration; None where it is not known
-    tariff: Tariff
-    per_sample: bool = False  # Whether values are per sample, because iterations of different batch sizes are compared
 
 
 @dataclass(frozen=True)
@@ -270,15 +241,15 @@ class Objective:
     name: str
     words: str  # Description, such as "energy per sample"
     unit: str
-    # Function from seconds and joules (numbers or arrays) to its value; it grows with both.
-    of: Callable[[Any, Any, Job], Any]
+    # Function from seconds and joules (numbers or arrays), a tariff and the full name of a GPU to its value; it grows
+    # with seconds and joules, and is None where a price is missing.
+    of: Callable[[Any, Any, Tariff, str], Any]
+    quantity: str = ""  # The quantity of a choice and of its interval that it is, or is a share of
+    per_sample: bool = False  # Whether it is of a sample, where others are of an iteration
 
-    def value(self, time_s: Any, energy_j: Any, job: Job) -> Any:
-        """The value of an iteration, or per sample where the job says so; None where a price is missing."""
-        if job.per_sample and job.batch_size is not None:
-            time_s, energy_j = time_s / job.batch_size, energy_j / job.batch_size
-            job = replace(job, batch_size=1)
-        return self.of(time_s, energy_j, job)
+    def value(self, time_s: Any, energy_j: Any, samples: int | None, tariff: Tariff, gpu: str) -> Any:
+        """The value of an iteration; or of one of its samples, where their number is given or the name says so."""
+        return self.of(time_s / (samples or 1), energy_j / (samples or 1), tariff, gpu)
 
     def text(self, value: float) -> str:
         """A value as text with its unit."""
@@ -288,16 +259,16 @@ class Objective:
 OBJECTIVES: Mapping[str, Objective] = {
     objective.name: objective
     for objective in (
-        Objective("energy", "energy", "J", lambda time_s, energy_j, job: energy_j),
-        Objective("time", "time", "s", lambda time_s, energy_j, job: time_s),
-        Objective("edp", "EDP", "Js", lambda time_s, energy_j, job: energy_j * time_s),
-        Objective("ed2p", "ED2P", "Js2", lambda time_s, energy_j, job: energy_j * time_s**2),
+        Objective("energy", "energy", "J", lambda time_s, energy_j, *_: energy_j, "energy_j"),
+        Objective("time", "time", "s", lambda time_s, energy_j, *_: time_s, "time_s"),
+        Objective("edp", "EDP", "Js", lambda time_s, energy_j, *_: energy_j * time_s, "edp_js"),
+        Objective("ed2p", "ED2P", "Js2", lambda time_s, energy_j, *_: energy_j * time_s**2),
         Objective(
-            "energy_per_sample", "energy per sample", "J", lambda time_s, energy_j, job: energy_j / job.batch_size
+            "energy_per_sample", "energy per sample", "J", lambda time_s, energy_j, *_: energy_j, "energy_j", True
         ),
-        Objective("time_per_sample", "time per sample", "s", lambda time_s, energy_j, job: time_s / job.batch_size),
-        Objective("cost", "cost", "", lambda time_s, energy_j, job: job.tariff.cost(time_s, energy_j, job.gpu)),
-        Objective("carbon", "carbon", "g", lambda time_s, energy_j, job: job.tariff.carbon_g(energy_j)),
+        Objective("time_per_sample", "time per sample", "s", lambda time_s, energy_j, *_: time_s, "time_s", True),
+        Objective("cost", "cost", "", lambda time_s, energy_j, tariff, gpu: tariff.cost(time_s, energy_j, gpu)),
+        Objective("carbon", "carbon", "g", lambda time_s, energy_j, tariff, gpu: tariff.carbon_g(energy_j)),
     )
 }
 """Name -> objective, for all objectives."""
@@ -305,16 +276,15 @@ OBJECTIVES: Mapping[str, Objective] = {
 
 def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
     """Find an objective by name, and check that the prices or sizes that it needs are given."""
-    if name not in OBJECTIVES:
-        raise unknown_name("objective", name, OBJECTIVES)
+    objective = named("objective", name, OBJECTIVES)
     refuse_without(name, tariff)
-    if name.endswith("_per_sample") and not has_batch:
+    if objective.per_sample and not has_batch:
         raise InputError(
             f"the objective {name} needs a batch size",
             given="a list of operations without an input shape",
             hint="give a model and its input shape, batch first",
         )
-    return OBJECTIVES[name]
+    return objective
 
 
 def refuse_without(objective: str, tariff: Tariff) -> None:
@@ -331,4 +301,5 @@ def refuse_without(objective: str, tariff: Tariff) -> None:
             "the objective carbon needs the carbon intensity of the grid",
             given="none",
             allowed="carbon: grams of CO2 per kWh, or a country such as DE",
+            hint='give carbon="DE", say',
         )

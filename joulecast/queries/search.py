@@ -2,27 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arrays import FloatArray
+from ..checked import in_range
 from ..errors import InputError
 from ..hardware import GPU, same_boards
 from ..predictors.intervals.network_calibration import Interval
 from ..predictors.networks.builder import caveats
+from ..predictors.networks.knowledge import OverClocks
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
+from ..predictors.networks.prepared import NetworkPredictor, over_gpus
 from ..predictors.networks.uncovered import Coverage
 from ..progress import paced
 from ..units import si
 from ..zoo import find_predictor
 from ..zoo.entries.cards import measured_gpus
-from .choice import LEVEL, Choice, Choices, LeftOut
-from .evaluation import ClockJob, Curve, Question, Variant, curves, held_clocks_mhz, prefetch
-from .objectives import Job, Objective, Tariff, find_objective
+from .choice import LEVEL, Choice, Choices, LeftOut, left_out_notes
+from .evaluation import Question, Variant, held_clocks_mhz, prefetch
+from .objectives import Tariff, find_objective
 from .sweep import Sweep
+
+_FREE = Tariff({})
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The predictions of one job on one GPU, over ascending clocks."""
+
+    gpu: GPU
+    variant: Variant  # The job in one precision and batch size
+    memory: MemoryNeed
+    over: OverClocks  # The predictions, as arrays with one value per clock
+
+    @property
+    def name(self) -> str:
+        """Short name of the GPU, with precision and batch size."""
+        batch = "" if self.variant.batch_size is None else f", batch {self.variant.batch_size}"
+        return f"{self.gpu.aliases[0]} ({self.variant.precision}{batch})"
+
+
+class _Limit(NamedTuple):
+    """The most that a choice may need of something."""
+
+    name: str  # "deadline"
+    broken: str  # What a GPU does that needs more: "misses the deadline"
+    most: float
+    unit: str
+
+    def of(self, curve: Curve) -> FloatArray:
+        return curve.over.time_s if self.unit == "s" else curve.over.energy_j / curve.over.time_s
 
 
 @dataclass(frozen=True)
@@ -33,82 +67,68 @@ class Constraints:
     max_power_w: float | None = None  # Mean board power over an iteration
 
     def __post_init__(self) -> None:
-        for name, value in (("max_time_s", self.max_time_s), ("max_power_w", self.max_power_w)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-                raise InputError(f"{name} is a positive number", given=repr(value), allowed="such as 0.05")
+        for name in ("max_time_s", "max_power_w"):
+            if getattr(self, name) is not None:
+                in_range(name, getattr(self, name), above=True)
 
-    def satisfied(self, curve: Curve) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Whether each clock of a curve satisfies the limits, shape (clocks,)."""
-        keeps = np.ones(len(curve.clocks_mhz), dtype=bool)
-        if self.max_time_s is not None:
-            keeps &= curve.time_s <= self.max_time_s
-        if self.max_power_w is not None:
-            keeps &= curve.power_w <= self.max_power_w
-        return keeps
+    @property
+    def limits(self) -> list[_Limit]:
+        """The limits that are given."""
+        asked = (
+            ("deadline", "misses the deadline", self.max_time_s, "s"),
+            ("power budget", "exceeds the power budget", self.max_power_w, "W"),
+        )
+        return [_Limit(name, broken, most, unit) for name, broken, most, unit in asked if most is not None]
+
+    def satisfied(self, curve: Curve) -> Any:
+        """Whether each clock of a curve satisfies the limits."""
+        return np.all([limit.of(curve) <= limit.most for limit in self.limits], axis=0)
 
     def violation(self, curve: Curve) -> str:
         """Why a GPU is excluded that satisfies the limits at none of its clocks."""
-        late = self.max_time_s is not None and bool(np.min(curve.time_s) > self.max_time_s)
-        hungry = self.max_power_w is not None and bool(np.min(curve.power_w) > self.max_power_w)
-        if late == hungry:
-            return "misses the deadline or exceeds the power budget at every clock"
-        return f"{'misses the deadline' if late else 'exceeds the power budget'} at every clock"
+        alone = [limit.broken for limit in self.limits if limit.of(curve).min() > limit.most]
+        return f"{' or '.join(alone or [limit.broken for limit in self.limits])} at every clock"
 
     def none_satisfied(self, curves: Sequence[Curve], left_out: int) -> InputError:
         """The error when no clock of any curve satisfies the limits. It names what binds, and the nearest choice."""
-        time_s = np.concatenate([curve.time_s for curve in curves])
-        power_w = np.concatenate([curve.power_w for curve in curves])
-        names = [f"{curve.name} at {clock:g} MHz" for curve in curves for clock in curve.clocks_mhz]
-        limits = [
-            (what, values, limit, unit)
-            for what, values, limit, unit in (
-                ("deadline", time_s, self.max_time_s, "s"),
-                ("power budget", power_w, self.max_power_w, "W"),
-            )
-            if limit is not None
-        ]
+        limits, clocks = self.limits, [(curve, place) for curve in curves for place in range(len(curve.over.time_s))]
+        needs = [np.concatenate([limit.of(curve) for curve in curves]) for limit in limits]
         # How far each choice exceeds the limit that it misses most, as a ratio.
-        beyond = np.max([values / limit for _, values, limit, _ in limits], axis=0)
-        nearest = int(np.argmin(beyond))
-        alone = [what for what, values, limit, _ in limits if values.min() > limit]
-        binding = " and the ".join(alone) if alone else " and the ".join(what for what, *_ in limits) + " together"
+        beyond = np.max([need / limit.most for need, limit in zip(needs, limits, strict=True)], axis=0)
+        curve, place = clocks[int(np.argmin(beyond))]
+        time_s, energy_j = curve.over.time_s[place], curve.over.energy_j[place]
+        alone = [limit.name for need, limit in zip(needs, limits, strict=True) if need.min() > limit.most]
+        binding = " and the ".join(alone or [limit.name for limit in limits]) + ("" if alone else " together")
+        least = (f"{limit.name} of {si(need.min(), limit.unit)}" for need, limit in zip(needs, limits, strict=True))
+        more = f"; {left_out} more cannot run the job at all, and `joulecast sweep` lists the reasons"
         return InputError(
             f"no choice satisfies the {binding}",
-            given=", ".join(f"{what} {si(limit, unit)}" for what, _, limit, unit in limits),
-            allowed="; ".join(f"least for the {what}: {si(values.min(), unit)}" for what, values, _, unit in limits),
-            hint=f"nearest: {names[nearest]} with {si(time_s[nearest], 's')} and {si(power_w[nearest], 'W')}"
-            + (
-                f"; {left_out} more cannot run the job at all, and `joulecast sweep` lists the reasons"
-                if left_out
-                else ""
-            ),
+            given=", ".join(f"{limit.name} {si(limit.most, limit.unit)}" for limit in limits),
+            allowed=f"at least a {', '.join(least)}",
+            hint=f"nearest: {curve.name} at {curve.over.clocks_mhz[place]:g} MHz with {si(time_s, 's')} and "
+            f"{si(energy_j / time_s, 'W')}{more if left_out else ''}",
         )
-
-
-_FREE = Tariff({})
 
 
 def best(
     question: Question, objective: str = "energy", tariff: Tariff = _FREE, constraints: Constraints | None = None
 ) -> Choices:
     """Find the best clock of each GPU, precision and batch size; the best choice comes first."""
-    wanted = find_objective(objective, tariff, question.has_batch)
     limits = constraints or Constraints()
-    candidates = _Candidates.of(question, wanted, tariff)
+    compared = _Compared(question, objective, tariff)
     points, missed = [], []
-    for each, values in zip(candidates.curves, candidates.values, strict=True):
-        allowed = np.where(limits.satisfied(each), values, np.inf)
+    for curve in compared.curves:
+        allowed = np.where(limits.satisfied(curve), compared.values(curve), np.inf)
         place = int(np.argmin(allowed))
         if np.isfinite(allowed[place]):
-            points.append((float(allowed[place]), each, place))
+            points.append((float(allowed[place]), curve, place))
         else:
-            variant = each.variant
-            missed.append(LeftOut(each.gpu.aliases[0], variant.precision, variant.batch_size, limits.violation(each)))
+            missed.append(_left_out(curve.gpu, curve.variant, limits.violation(curve)))
     if not points:
-        raise limits.none_satisfied(candidates.curves, len(candidates.left_out))
+        raise limits.none_satisfied(compared.curves, len(compared.left_out))
     points.sort(key=lambda point: point[0])
-    make = candidates.maker(*points[0][1:])
-    return Choices((make(each, place) for _, each, place in points), (*candidates.left_out, *missed))
+    ordered = [(curve, place) for _, curve, place in points]
+    return Choices(compared.choices(ordered, *ordered[0]), (*compared.left_out, *missed))
 
 
 def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE) -> Sweep:
@@ -117,97 +137,90 @@ def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE)
     Raises InputError: no GPU can run the job. Raises UncoveredError: too large a part of the job is not covered. Raises
     ZooError: a predictor is missing or damaged.
     """
-    wanted = find_objective(objective, tariff, question.has_batch)
-    candidates = _Candidates.of(question, wanted, tariff)
-    lowest = min(range(len(candidates.curves)), key=lambda i: float(candidates.values[i].min()))
-    make = candidates.maker(candidates.curves[lowest], int(np.argmin(candidates.values[lowest])))
+    compared = _Compared(question, objective, tariff)
+    points = [(curve, place) for curve in compared.curves for place in range(len(curve.over.time_s))]
+    lowest = int(np.argmin(np.concatenate([compared.values(curve) for curve in compared.curves])))
     first = question.variants[0].network
     return Sweep(
         network=first.name,
         input_shape=first.input_shape,
         mode=first.mode,
         objective=objective,
-        rows=tuple(make(each, place) for each in candidates.curves for place in paced(range(len(each.clocks_mhz)))),
+        rows=compared.choices(points, *points[lowest]),
         tariff=tariff,
-        left_out=candidates.left_out,
+        left_out=compared.left_out,
     )
 
 
-@dataclass(frozen=True)
-class _Candidates:
-    """All curves with the values of the objective."""
+def _left_out(gpu: GPU, variant: Variant, reason: str) -> LeftOut:
+    return LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason)
 
-    curves: Sequence[Curve]
-    values: Sequence[FloatArray]
-    left_out: tuple[LeftOut, ...]
-    objective: Objective
-    tariff: Tariff
-    per_sample: bool
 
-    @classmethod
-    def of(cls, question: Question, objective: Objective, tariff: Tariff) -> _Candidates:
+class _Compared:
+    """A job on all GPUs of a question that can run it, with the values of the objective."""
+
+    def __init__(self, question: Question, objective: str, tariff: Tariff) -> None:
+        self.objective = find_objective(objective, tariff, None not in question.batch_sizes)
+        self.tariff = tariff
+        self.curves: list[Curve] = []
+        self._per_sample = len(question.batch_sizes) > 1 or self.objective.per_sample
+        left_out: list[LeftOut] = []
         for variant in question.variants:
             Coverage.of(variant.network).refuse_too_much(variant.network.name)
-        complete: list[Curve] = []
-        left_out: list[LeftOut] = []
         needs = [variant.network.derived(memory_need) for variant in question.variants]
         mode = question.variants[0].network.mode
-        jobs: list[ClockJob] = []
+        jobs: list[tuple[NetworkPredictor, Variant, MemoryNeed, FloatArray]] = []
         for gpu in paced(question.gpus):
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
             predictor = None
             for variant, need in zip(question.variants, needs, strict=True):
-                reason = _reason_against(gpu, clocks, variant, need, question, tariff)
-                if reason is None:
-                    predictor = predictor or find_predictor(gpu, mode, question.predictor).under(
-                        question.execution_on(gpu)
-                    )
-                    jobs.append(ClockJob(predictor, variant, need, clocks))
-                else:
-                    left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
+                if reason := _reason_against(gpu, clocks, variant, need, question, tariff):
+                    left_out.append(_left_out(gpu, variant, reason))
+                    continue
+                if predictor is None:
+                    predictor = find_predictor(gpu, mode, question.predictor).under(question.execution_on(gpu))
+                jobs.append((predictor, variant, need, clocks))
         for variant in question.variants:
-            prefetch([job.predictor for job in jobs if job.variant is variant], variant.network)
-        for found in curves(jobs, question.power_limit_w):
-            missing, variant = found.over.missing, found.variant
-            if not missing:
-                complete.append(found)
-                continue
-            # Its totals lack something, so it could win because it is incomplete.
-            name = found.over.knowledge.name
-            reason = f"{name} does not cover {missing} of {len(variant.network)} operations"
-            left_out.append(LeftOut(found.gpu.aliases[0], variant.precision, variant.batch_size, reason))
-        if not complete:
-            raise _nothing_runs(question, left_out)
-        per_sample = question.has_several_batches
-        values = [
-            objective.value(each.time_s, each.energy_j, Job(each.gpu.name, each.variant.batch_size, tariff, per_sample))
-            for each in complete
+            prefetch([predictor for predictor, of, *_ in jobs if of is variant], variant.network)
+        asked = [
+            (predictor.prepared(variant.network, question.power_limit_w), clocks)
+            for predictor, variant, _, clocks in jobs
         ]
-        return cls(complete, values, tuple(left_out), objective, tariff, per_sample)
+        for (predictor, variant, need, _), found in zip(jobs, over_gpus(asked), strict=True):
+            if found.missing:
+                # Its totals lack something, so it could win because it is incomplete.
+                reason = f"{found.knowledge.name} does not cover {found.missing} of {len(variant.network)} operations"
+                left_out.append(_left_out(predictor.operations.gpu, variant, reason))
+            else:
+                self.curves.append(Curve(predictor.operations.gpu, variant, need, found))
+        if not self.curves:
+            raise _nothing_runs(question, left_out)
+        self.left_out = tuple(left_out)
 
-    def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
-        """A function from a curve and an index into its clocks to a Choice, marked as tied with the best or not."""
-        best = best_curve.over
-        times = float(best.time_s[best_place]), float(best.energy_j[best_place])
-        least = float(self.objective.value(*times, self._job(best_curve)))
-        of_best, _ = caveats(best, best_place, LEVEL)
-        high = None if of_best is None else self._value_at(of_best, 1, best_curve)
+    def values(self, curve: Curve) -> FloatArray:
+        found: FloatArray = self._value(curve, curve.over.time_s, curve.over.energy_j)
+        return found
+
+    def choices(self, points: Iterable[tuple[Curve, int]], best: Curve, at: int) -> tuple[Choice, ...]:
+        """Curves with indices into their clocks as choices, which are tied with the best one or not."""
+        least = float(self.values(best)[at])
+        of_best, _ = caveats(best.over, at, LEVEL)
+        high = None if of_best is None else self._end(of_best, 1, best)
         measured = measured_gpus()
 
-        def ties(value: float, each: Curve, interval: Interval | None) -> bool:
+        def ties(value: float, curve: Curve, interval: Interval | None) -> bool:
             # Two clocks of one GPU are never tied: their errors are the same, and cancel when they are compared.
-            if each is best_curve:
+            if curve is best:
                 return False
             if high is not None:
                 return value <= high
-            return interval is not None and self._value_at(interval, 0, each) <= least
+            return interval is not None and self._end(interval, 0, curve) <= least
 
-        def make(each: Curve, place: int) -> Choice:
-            over, gpu = each.over, each.gpu
+        def choice(curve: Curve, place: int) -> Choice:
+            over, gpu = curve.over, curve.gpu
             interval, notes = caveats(over, place, LEVEL)
-            coverage = over.coverage
             time_s, energy_j = float(over.time_s[place]), float(over.energy_j[place])
-            value = float(self.objective.value(time_s, energy_j, self._job(each)))
+            value = float(self._value(curve, time_s, energy_j))
             return Choice(
                 gpu=gpu.name,
                 alias=gpu.aliases[0],
@@ -215,40 +228,41 @@ class _Candidates:
                 default_clock_mhz=float(gpu.boost_clock_mhz),
                 held_clock_mhz=float(over.held_clocks_mhz[place]),
                 power_limit_w=over.power_limit_w,
-                precision=each.variant.precision,
+                precision=curve.variant.precision,
                 mode=over.network.mode,
-                batch_size=each.variant.batch_size,
+                batch_size=curve.variant.batch_size,
                 time_s=time_s,
                 energy_j=energy_j,
                 interval=interval,
                 objective=self.objective.name,
                 value=value,
-                tied=ties(value, each, interval),
-                memory_bytes=each.memory.total_bytes,
+                tied=ties(value, curve, interval),
+                memory_bytes=curve.memory.total_bytes,
                 predictor=over.knowledge.name,
                 measured=any(each.name in measured for each in same_boards(gpu)),
                 cost=self.tariff.cost(time_s, energy_j, gpu.name),
                 carbon_g=self.tariff.carbon_g(energy_j),
                 notes=notes,
-                uncovered=tuple(map(str, coverage.uncovered)),
-                uncovered_share=coverage.share,
+                uncovered=tuple(map(str, over.coverage.uncovered)),
+                uncovered_share=over.coverage.share,
             )
 
-        return make
+        return tuple(choice(curve, place) for curve, place in paced(points))
 
-    def _value_at(self, interval: Interval, end: int, each: Curve) -> float:
+    def _samples(self, curve: Curve) -> int | None:
+        return curve.variant.batch_size if self._per_sample else None
+
+    def _value(self, curve: Curve, time_s: FloatArray | float, energy_j: FloatArray | float) -> Any:
+        return self.objective.value(time_s, energy_j, self._samples(curve), self.tariff, curve.gpu.name)
+
+    def _end(self, interval: Interval, end: int, curve: Curve) -> float:
         """The low (0) or high (1) end of the objective's interval."""
-        job = self._job(each)
         if interval.energy_j is None or interval.edp_js is None:
-            raise energy_not_measured(each.gpu.name)
+            raise energy_not_measured(curve.gpu.name)
         if self.objective.name == "edp":
             # The interval of the EDP is narrower than the product of the intervals of energy and time.
-            per = (job.batch_size or 1) ** 2 if self.per_sample else 1
-            return interval.edp_js[end] / per
-        return float(self.objective.value(interval.time_s[end], interval.energy_j[end], job))
-
-    def _job(self, each: Curve) -> Job:
-        return Job(each.gpu.name, each.variant.batch_size, self.tariff, self.per_sample)
+            return interval.edp_js[end] / (self._samples(curve) or 1) ** 2
+        return float(self._value(curve, interval.time_s[end], interval.energy_j[end]))
 
 
 def _reason_against(
@@ -270,25 +284,20 @@ def _reason_against(
         return f"holds {gpu.min_clock_mhz} to {gpu.max_clock_mhz} MHz"
     if lacking := shortage(need, gpu):
         return lacking
-    if tariff.has_prices and tariff.hourly(gpu.name) is None:
-        return "has no price per hour"
-    return None
+    return "has no price per hour" if tariff.has_prices and tariff.hourly(gpu.name) is None else None
 
 
 def _nothing_runs(question: Question, left_out: Iterable[LeftOut]) -> InputError:
-    by_reason: dict[str, list[str]] = {}
-    for out in left_out:
-        by_reason.setdefault(out.reason, []).append(out.gpu)
-    needs = [memory_need(variant.network).total_bytes for variant in question.variants]
+    least = min(variant.network.derived(memory_need).total_bytes for variant in question.variants)
     largest = max(question.gpus, key=usable_bytes)
-    reasons = [f"{gpus[0]}{f' and {len(gpus) - 1} more' if gpus[1:] else ''}: {why}" for why, gpus in by_reason.items()]
-    if min(needs) > usable_bytes(largest):
+    if least > usable_bytes(largest):
         return InputError(
             "this job fits into the memory of no GPU",
-            given=f"an estimated {si(min(needs), 'B')}",
+            given=f"an estimated {si(least, 'B')}",
             allowed=f"at most {si(usable_bytes(largest), 'B')}, on the {largest.aliases[0]}",
             hint="try a smaller batch or a lower precision; joulecast does not split a job over several GPUs here",
         )
+    reasons = left_out_notes(left_out)
     return InputError(
         "no GPU can run this job",
         given="; ".join(reasons[:4]) + (f"; and {len(reasons) - 4} more reasons" if len(reasons) > 4 else ""),

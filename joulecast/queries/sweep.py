@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..arrays import front_of
 from ..operations.inputs import InputShape, shape_to_json, titled
-from ..predictors.networks.prediction_html import QUANTITIES, quantity_table
-from ..predictors.networks.uncovered import INCOMPLETE
 from ..rendering.answers import Answer, Table
 from ..rendering.notebook import (
-    Bar,
     Line,
     Picture,
-    as_html,
-    as_picture,
-    bars,
     checked_path,
     document,
     front_picture,
     lines_over,
     notes,
     one_below_the_other,
-    short,
-    table,
 )
 from ..rendering.plots import html_page
-from ..units import si
-from .choice import Choice, Choices, LeftOut, choices_table, incomplete_notes
-from .objectives import OBJECTIVES, Job, Tariff, find_objective
+from .choice import SHOWN, Choice, LeftOut, choices_html, choices_table, incomplete_notes, left_out_notes
+from .objectives import OBJECTIVES, Tariff, find_objective
+
+_LINES = 4
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,13 +73,12 @@ class Sweep(Answer):
         """
         name = objective or self.objective
         wanted = find_objective(name, self.tariff, all(row.batch_size is not None for row in self.rows))
-        per_sample = len({row.batch_size for row in self.rows}) > 1
+        per_sample = wanted.per_sample or len({row.batch_size for row in self.rows}) > 1
 
         def value(row: Choice) -> float:
-            objective_value = wanted.value(
-                row.time_s, row.energy_j, Job(row.gpu, row.batch_size, self.tariff, per_sample)
-            )
-            return float("inf") if objective_value is None else float(objective_value)
+            samples = row.batch_size if per_sample else None
+            found = wanted.value(row.time_s, row.energy_j, samples, self.tariff, row.gpu)
+            return float("inf") if found is None else float(found)
 
         return min(self.rows, key=value)
 
@@ -133,179 +125,33 @@ class Sweep(Answer):
         if path is None or Path(path).suffix.lower() != ".html":
             return super().plot(path)
         path = checked_path(path, [".html"], "a page")
-        path.write_text(html_page(self.job, [as_html(self)]), encoding="utf-8")
+        path.write_text(html_page(self.job, [self._repr_html_()]), encoding="utf-8")
         return path
 
+    def _repr_html_(self) -> str:
+        best = self.best_of_each()
+        remarks = [f"and {len(best) - SHOWN} more"] if len(best) > SHOWN else []
+        measured = [note for row in best if row.measured for note in row.notes]
+        remarks += dict.fromkeys([*incomplete_notes(self), *measured, *left_out_notes(self.left_out)])
+        return document(
+            f"{self.job}: least {OBJECTIVES[self.objective].words}",
+            self._picture().svg,
+            choices_html(best),
+            notes(["the Pareto front of time and energy:"]),
+            choices_html(self.pareto()),
+            notes(remarks),
+        )
+
     def _picture(self) -> Picture:
-        """The Pareto front, and each quantity against the clock."""
-        return as_picture(self)
-
-
-# Choices and sweeps as HTML and pictures for Jupyter.
-
-_LINES, _ROWS = 4, 12
-
-
-@as_html.register(Choice)
-def choice_html(choice: Choice) -> str:
-    """A choice as a table of its costs, followed by its warnings."""
-    remarks = [f"predicted by {choice.predictor}", *choice.notes]
-    if not choice.measured:
-        remarks.insert(0, "never measured: predicted from its data sheet alone")
-    return document(_title(choice), quantity_table(choice, choice.interval), notes(remarks))
-
-
-@as_picture.register(Choice)
-def choice_plot(choice: Choice) -> Picture:
-    """Each quantity with its interval, as shares of its own value."""
-    items = []
-    for place, (title, name, unit) in enumerate(QUANTITIES):
-        value = getattr(choice, name)
-        low_high = getattr(choice.interval, name) if choice.interval else None
-        shares = (low_high[0] / value, low_high[1] / value) if low_high else None
-        items.append(Bar(title, 1.0, si(value, unit), shares, place))
-    return Picture(bars(items, _title(choice)))
-
-
-@as_html.register(Choices)
-def choices_html(choices: Choices) -> str:
-    """A table of each GPU at its best clock, best first, and of the GPUs that were excluded."""
-    if not choices:
-        return document("no choice", notes(left_out_notes(choices.left_out)))
-    words, unit = _objective(choices)
-    # Time and energy have columns of their own.
-    has_value = words not in ("time", "energy")
-    rows = [
-        [
-            row.alias,
-            f"{row.clock_mhz:g}",
-            row.precision,
-            "" if row.batch_size is None else str(row.batch_size),
-            *([si(row.value, unit)] if has_value else []),
-            si(row.time_s, "s"),
-            si(row.power_w, "W"),
-            si(row.energy_j, "J"),
-            ", ".join(_said_of(row)),
-        ]
-        for row in choices[:_ROWS]
-    ]
-    remarks = [f"and {len(choices) - _ROWS} more"] if len(choices) > _ROWS else []
-    header = ["GPU", "clock MHz", "precision", "batch", *([words] if has_value else []), "time", "power", "energy", ""]
-    return document(
-        f"{choices[0].mode}, least {words} first",
-        table(header, rows, frozenset({1, *range(3, len(header) - 1)})),
-        notes([*incomplete_notes(choices), *remarks, *left_out_notes(choices.left_out)]),
-    )
-
-
-def _said_of(choice: Choice) -> Iterator[str]:
-    if choice.tied:
-        yield "tied"
-    if not choice.measured:
-        yield "never measured"
-    if choice.uncovered:
-        yield f"{INCOMPLETE}: {choice.uncovered_text} not covered"
-
-
-@as_picture.register(Choices)
-def choices_plot(choices: Choices) -> Picture:
-    """Plot the objective of each choice with its interval, where it has one. Measured GPUs have their own colour."""
-    words, unit = _objective(choices) if choices else ("", "")
-    items = []
-    for choice in choices[:_ROWS]:
-        whiskers = None
-        if choice.interval is not None and (whole := _WHOLE.get(choice.objective)):
-            # A value per sample has the same relative interval as the value per iteration.
-            scale = choice.value / getattr(choice, whole)
-            low, high = getattr(choice.interval, whole)
-            whiskers = (scale * low, scale * high)
-        name = f"{_name(choice)}, {choice.clock_mhz:g} MHz"
-        remarks = si(choice.value, unit) + ("" if choice.measured else ", never measured")
-        items.append(Bar(short(name), choice.value, remarks, whiskers, int(choice.measured)))
-    return Picture(bars(items, f"Least {words} first"))
-
-
-def _objective(choices: Choices) -> tuple[str, str]:
-    """The objective of the choices in words, and its unit."""
-    objective = OBJECTIVES[choices[0].objective]
-    per_sample = len({choice.batch_size for choice in choices}) > 1 and not objective.words.endswith("per sample")
-    return objective.words + (" per sample" if per_sample else ""), objective.unit
-
-
-_WHOLE = {
-    "energy": "energy_j",
-    "energy_per_sample": "energy_j",
-    "time": "time_s",
-    "time_per_sample": "time_s",
-    "edp": "edp_js",
-}
-"""Objective -> name of the quantity of a choice and its interval that it equals or is proportional to."""
-
-
-def left_out_notes(left_out: Sequence[LeftOut]) -> list[str]:
-    """The GPUs that were excluded: one line for each reason."""
-    by_reason: dict[str, list[str]] = {}
-    for out in left_out:
-        by_reason.setdefault(out.reason, []).append(out.gpu)
-    return [f"left out: {', '.join(dict.fromkeys(gpus))}: {reason}" for reason, gpus in by_reason.items()]
-
-
-@as_html.register(Sweep)
-def sweep_html(sweep: Sweep) -> str:
-    """Pictures of the sweep, and tables of each GPU at its best clock and of the Pareto front."""
-    best = sweep.best_of_each()
-    remarks = [f"and {len(best) - _ROWS} more"] if len(best) > _ROWS else []
-    measured = [note for row in best if row.measured for note in row.notes]
-    remarks += dict.fromkeys([*incomplete_notes(sweep), *measured, *left_out_notes(sweep.left_out)])
-    return document(
-        f"{sweep.job}: least {OBJECTIVES[sweep.objective].words}",
-        as_picture(sweep).svg,
-        _rows_of(best[:_ROWS], sweep.objective),
-        notes(["the Pareto front of time and energy:"]),
-        _rows_of(sweep.pareto()[:_ROWS], sweep.objective),
-        notes(remarks),
-    )
-
-
-def _rows_of(rows: Sequence[Choice], objective: str) -> str:
-    extra = objective not in ("energy", "time", "edp")
-    header = ["GPU", "clock MHz", "precision", "time", "power", "energy", "EDP"]
-    header += [OBJECTIVES[objective].words] if extra else []
-    cells = (
-        [
-            row.alias,
-            f"{row.clock_mhz:g}",
-            row.precision + ("" if row.batch_size is None else f", batch {row.batch_size}"),
-            *(si(value, unit) for value, unit in zip((row.time_s, row.power_w, row.energy_j), "sWJ", strict=True)),
-            si(row.edp_js, "Js"),
-            *([OBJECTIVES[objective].text(row.value)] if extra else []),
-            "" if row.measured else "never measured",
-        ]
-        for row in rows
-    )
-    return table([*header, ""], cells, frozenset({1, *range(3, len(header))}))
-
-
-@as_picture.register(Sweep)
-def sweep_picture(sweep: Sweep) -> Picture:
-    """The Pareto front, and energy, time and energy-delay product over the clock of the best GPUs."""
-    curves = sweep.curves()[:_LINES]
-    dots, front = ([(row.time_s, row.energy_j) for row in rows] for rows in (sweep.rows, sweep.pareto()))
-    drawn = [front_picture(("all choices", dots), front, "time", f"Energy and time: {sweep.job}").svg]
-    for name, quantity, unit in (("energy", "energy_j", "J"), ("time", "time_s", "s"), ("EDP", "edp_js", "Js")):
-        lines = []
-        for curve in curves:
-            points = [(row.clock_mhz, float(getattr(row, quantity))) for row in curve]
-            lines.append(Line(_name(curve[0]), points, min(range(len(points)), key=lambda at, of=points: of[at][1])))  # type: ignore[misc]
-        drawn.append(lines_over(lines, ("clock", "MHz"), (name, unit), f"{name[0].upper()}{name[1:]} over the clock"))
-    return one_below_the_other(drawn)
-
-
-def _name(choice: Choice) -> str:
-    batch = "" if choice.batch_size is None else f", batch {choice.batch_size}"
-    precision = "" if choice.precision == "default" else f", {choice.precision}"
-    return f"{choice.alias}{precision}{batch}"
-
-
-def _title(choice: Choice) -> str:
-    return f"{_name(choice)}, {choice.mode}, at {choice.clock_mhz:g} MHz"
+        """The Pareto front, and energy, time and energy-delay product over the clock of the best GPUs."""
+        dots, front = ([(row.time_s, row.energy_j) for row in rows] for rows in (self.rows, self.pareto()))
+        drawn = [front_picture(("all choices", dots), front, "time", f"Energy and time: {self.job}").svg]
+        for name, quantity, unit in (("energy", "energy_j", "J"), ("time", "time_s", "s"), ("EDP", "edp_js", "Js")):
+            lines = []
+            for curve in self.curves()[:_LINES]:
+                points = [(row.clock_mhz, float(getattr(row, quantity))) for row in curve]
+                values = [value for _, value in points]
+                lines.append(Line(curve[0].name, points, values.index(min(values))))
+            title = f"{name[0].upper()}{name[1:]} over the clock"
+            drawn.append(lines_over(lines, ("clock", "MHz"), (name, unit), title))
+        return one_below_the_other(drawn)

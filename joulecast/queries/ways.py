@@ -82,7 +82,6 @@ class Ways(Answer, tuple[Row, ...]):
         return [(getattr(row, seconds), getattr(row, joules)) for row in rows]
 
     def _picture(self) -> Picture:
-        """All ways as dots, and the Pareto front as a line."""
         dots, front = self._points(self.rows), self._points(self.pareto())
         return front_picture(("all ways", dots), front, self.AXES[2], f"{len(dots)} ways {self.AIM}")
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
+from functools import cache
+from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,10 +17,10 @@ from ..generation.parallel import boards_of, compared
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..operations.network import Network
-from ..predictors.board.profile import find_profile, profile_among
+from ..predictors.board.profile import profile_among
 from ..predictors.networks.memory import MemoryNeed, shortage
 from ..progress import paced
-from ..queries.evaluation import clock_grid_mhz
+from ..queries.evaluation import held_clocks_mhz
 from ..queries.ways import Search, Ways, asked_tariff
 from ..rendering.answers import Table
 from ..units import duration
@@ -147,126 +151,89 @@ def best_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> RunC
     objective = asked["objective"]
     asked_tariff(objective, OBJECTIVES, asked)
     limits = {name: asked[f"max_{name}"] for name in ("time_s", "cost") if asked[f"max_{name}"] is not None}
+    needed = {OBJECTIVES[objective]: math.inf, **limits}
+    clocks = None if asked["clocks"] is None else tuple(asked["clocks"])
     listed = compared(asked["gpus"], asked["counts"])
     profile = profile_among(asked.get("calibration"), (gpu.name for _, gpu in listed))
-    question = _Question(
-        Training.of(extract, {**asked, "calibration": profile}),
-        OBJECTIVES[objective],
-        limits,
-        None if asked["clocks"] is None else tuple(asked["clocks"]),
-    )
-    question.training.micro_batch(question.finest)  # A model that cannot be extracted is refused at once.
+    training = Training.of(extract, {**asked, "calibration": None})
+    # A model that cannot be extracted is refused at once.
+    training.micro_batch(Layout(1, accumulation=Layout(1).micro_shape(training.job.input_shape)[0]))
+
+    @cache
+    def need(layout: Layout) -> MemoryNeed:
+        return memory_of(training.micro_batch(layout), layout, compiled=training.job.execution == "compiled")
+
+    def keeps(run: Run) -> bool:
+        found = ((getattr(run, name), most) for name, most in needed.items())
+        return all(value is not None and value <= most for value, most in found)
+
     search: Search[Run] = Search()
     seen: list[Run] = []
     for count, gpu in paced(listed):
         boards = boards_of(count, gpu)
         with search.trying(boards):
-            found = list(question.on(gpu).ways(count, gpu))
+            job = replace(training.job, calibration=profile and profile.of_gpu(gpu.name))
+            layouts = _layouts(count, gpu, training.job.input_shape, need)
+            found = list(_ways(replace(training, job=job), layouts, gpu, clocks, OBJECTIVES[objective]))
             seen += found
-            search.add(boards, [run for run in found if question.keeps(run)])
-            search.leave(boards, question.why_not(found))
+            search.add(boards, filter(keeps, found))
+            unknown = [name for name in needed if getattr(found[0], name) is None]
+            reason = f"no {unknown[0]}: give its prices or intensity" if unknown else "outside a limit"
+            search.leave(boards, f"{reason}; at best {_quickest(found)}")
     if search.rows:
         return RunChoices(search.rows, search.left_out, objective)
     if not seen:
         raise search.refuse("nothing trains this model so", None, "give other GPUs, counts or batches")
-    closest = min(seen, key=lambda run: run.time_s)
     raise search.refuse(
         "no way to train keeps these limits",
-        f"the quickest is {closest.boards}: {_summary(closest)}",
+        f"the quickest is {min(seen, key=attrgetter('time_s')).boards}: {_quickest(seen)}",
         "give more or other GPUs (gpus, counts), or wider limits",
-        ", ".join(f"max_{name}={value:g}" for name, value in limits.items()) or f"no {question.quantity}",
+        ", ".join(f"max_{name}={value:g}" for name, value in limits.items()) or f"no {OBJECTIVES[objective]}",
     )
 
 
-@dataclass(frozen=True)
-class _Question:
-    """What does not depend on the GPU."""
-
-    training: Training
-    quantity: str  # The quantity of a run that should be low
-    limits: Mapping[str, float]  # Name of a quantity of a run -> its highest value
-    clocks: Sequence[float] | None  # Graphics clocks to choose from; None for those of `CLOCKS`
-    memory: dict[Layout, MemoryNeed] = field(default_factory=dict)  # Memory of the layouts that were tried
-
-    @property
-    def finest(self) -> Layout:
-        """One GPU, with micro-batches of one sample."""
-        return Layout(1, accumulation=Layout(1).micro_shape(self.training.job.input_shape)[0])
-
-    def on(self, gpu: GPU) -> _Question:
-        """The question on one of the GPUs: a calibration is that of a single one."""
-        job = self.training.job
-        profile = find_profile(job.calibration)
-        if profile is None or profile.of_gpu(gpu.name) is not None:
-            return self
-        return replace(self, training=replace(self.training, job=replace(job, calibration=None)))
-
-    def ways(self, count: int, gpu: GPU) -> Iterator[Run]:
-        """Runs on some GPUs: each layout at the default clock, and the best and the quickest at the other clocks.
-
-        Raises InputError: nothing fits, or the batch cannot be divided so.
-        """
-        grid = clock_grid_mhz(gpu, CLOCKS) if self.clocks is None else map(gpu.checked_clock_mhz, self.clocks)
-        clocks = [float(clock) for clock in grid]
-        usual = min(clocks, key=lambda clock: abs(clock - gpu.boost_clock_mhz))
-        at_usual = [self.training.on(gpu, layout, usual) for layout in self._layouts(count, gpu)]
-        yield from at_usual
-        chosen = [min(at_usual, key=self._value), min(at_usual, key=lambda run: run.time_s)]
-        for layout in dict.fromkeys(run.layout for run in chosen):
-            yield from (self.training.on(gpu, layout, clock) for clock in clocks if clock != usual)
-
-    def keeps(self, run: Run) -> bool:
-        """Whether a run has the quantity, and is within the limits."""
-        return getattr(run, self.quantity) is not None and not self._beyond(run)
-
-    def why_not(self, runs: Sequence[Run]) -> str:
-        """Why none of these is within the limits."""
-        if all(getattr(run, self.quantity) is None for run in runs):
-            return f"no {self.quantity}: give its prices or intensity"
-        return f"outside a limit: at best {_summary(min(runs, key=lambda run: run.time_s))}"
-
-    def _beyond(self, run: Run) -> bool:
-        found = {name: getattr(run, name) for name in self.limits}
-        return any(value is None or value > self.limits[name] for name, value in found.items())
-
-    def _value(self, run: Run) -> float:
-        value = getattr(run, self.quantity)
-        return float("inf") if value is None else float(value)
-
-    def _layouts(self, count: int, gpu: GPU) -> list[Layout]:
-        """The layouts that fit, each with the largest micro-batch; one that divides more only if that is larger."""
-        found: list[Layout] = []
-        lacking = None
-        for sharding in SHARDINGS if count > 1 else SHARDINGS[:1]:
-            for recompute in RECOMPUTES:
-                for accumulation in self._accumulations(count):
-                    if found and accumulation >= found[-1].accumulation:
-                        break
-                    layout = Layout(count, accumulation=accumulation, sharding=sharding, recompute=recompute)
-                    lacking = shortage(self._memory(layout), gpu)
-                    if lacking is None:
-                        found.append(layout)
-                        break
-        if not found:
-            raise InputError(
-                f"a micro-batch of one sample does not fit: each GPU {lacking}",
-                given=boards_of(count, gpu),
-                hint="give more GPUs, adapters (lora), or a smaller model",
-            )
-        return found
-
-    def _accumulations(self, count: int) -> list[int]:
-        """Numbers of micro-batches that divide the batch of a replica, the fewest first."""
-        batch = Layout(count).micro_shape(self.training.job.input_shape)[0]
-        return [number for number in range(1, batch + 1) if batch % number == 0]
-
-    def _memory(self, layout: Layout) -> MemoryNeed:
-        if layout not in self.memory:
-            compiled = self.training.job.execution == "compiled"
-            self.memory[layout] = memory_of(self.training.micro_batch(layout), layout, compiled=compiled)
-        return self.memory[layout]
+def _ways(
+    training: Training, layouts: Iterable[Layout], gpu: GPU, asked_clocks: Iterable[float] | None, quantity: str
+) -> Iterator[Run]:
+    """Runs on some GPUs: each layout at the default clock, and the best and the quickest at the other clocks."""
+    clocks = held_clocks_mhz(gpu, asked_clocks, most=CLOCKS).tolist()
+    usual = min(clocks, key=lambda clock: abs(clock - gpu.boost_clock_mhz))
+    at_usual = [training.on(gpu, layout, usual) for layout in layouts]
+    yield from at_usual
+    known = getattr(at_usual[0], quantity) is not None
+    ways = [min(at_usual, key=attrgetter(way)) for way in ("time_s", *([quantity] if known else []))]
+    for layout in dict.fromkeys(run.layout for run in ways):
+        yield from (training.on(gpu, layout, clock) for clock in clocks if clock != usual)
 
 
-def _summary(run: Run) -> str:
-    cost = "" if run.cost is None else f" and {run.cost:,.2f}"
-    return f"{duration(run.time_s)}{cost}"
+def _layouts(count: int, gpu: GPU, input_shape: Any, need: Callable[[Layout], MemoryNeed]) -> list[Layout]:
+    """The layouts that fit, each with the largest micro-batch; one that divides more only if that is larger.
+
+    `need`: The memory of each GPU in a layout. Raises InputError: none fits, or the batch cannot be divided so.
+    """
+    found: list[Layout] = []
+    lacking = None
+    batch = Layout(count).micro_shape(input_shape)[0]
+    pieces = [number for number in range(1, batch + 1) if batch % number == 0]
+    for sharding, recompute in product(SHARDINGS if count > 1 else SHARDINGS[:1], RECOMPUTES):
+        for accumulation in pieces:
+            if found and accumulation >= found[-1].accumulation:
+                break
+            layout = Layout(count, accumulation=accumulation, sharding=sharding, recompute=recompute)
+            lacking = shortage(need(layout), gpu)
+            if lacking is None:
+                found.append(layout)
+                break
+    if not found:
+        raise InputError(
+            f"a micro-batch of one sample does not fit: each GPU {lacking}",
+            given=boards_of(count, gpu),
+            allowed="what the memory of each GPU holds",
+            hint="give more GPUs, adapters (lora), or a smaller model",
+        )
+    return found
+
+
+def _quickest(runs: Iterable[Run]) -> str:
+    run = min(runs, key=attrgetter("time_s"))
+    return duration(run.time_s) + ("" if run.cost is None else f" and {run.cost:,.2f}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..errors import InputError
 from ..generation.fusing import DIVISIONS
@@ -17,7 +17,6 @@ from ..operations.operation import Operation
 from ..predictors.networks.memory import parameters_held
 from .layout import IN_A_LAYER, Layout
 
-_INSIDE_A_BLOCK = re.compile(r"\.\d+\.")  # Narrower than IN_A_LAYER: a number at either end of a path does not count.
 WORDS = 8192
 """From so many outputs on, a last layer is a head over words."""
 
@@ -54,6 +53,7 @@ def divided(network: Network, count: int) -> Network:
                     f"the {what} of {network.name} cannot be divided over the GPUs",
                     given=f"{size} {what} over {count} GPUs",
                     allowed=f"a tensor_parallel that divides {size}",
+                    hint="give another tensor_parallel",
                 )
     experts = paths_of_experts(network)
     part = network.changed(
@@ -61,10 +61,10 @@ def divided(network: Network, count: int) -> Network:
     )
     before, after = (sum(len(e.by_module) * e.operation.parameters for e in each) for each in (network, part))
     share = after / max(1, before)
-    listed = tuple(_stepped(entry, share) for entry in part)
-    held = network.parameter_bytes
+    held = network.parameter_bytes and ParameterBytes(*(round(share * each) for each in network.parameter_bytes))
     return replace(
-        network, entries=listed, parameter_bytes=held and ParameterBytes(*(round(share * each) for each in held))
+        part.changed(lambda e: step_over(e.operation, share) if e.operation.row.is_optimizer_step else e.operation),
+        parameter_bytes=held,
     )
 
 
@@ -88,11 +88,7 @@ def results_of_blocks(network: Network) -> Iterator[Shape]:
 
 
 def _inside_a_block(entry: Entry) -> bool:
-    return bool(entry.module_paths and _INSIDE_A_BLOCK.search(entry.module_paths[0]))
-
-
-def _of_layers(entry: Entry) -> bool:
-    return _inside_a_block(entry) or entry.module_paths == ("(backward)",)
+    return any(map(IN_A_LAYER.search, entry.module_paths))
 
 
 def _gives_words(entry: Entry) -> bool:
@@ -109,19 +105,26 @@ def _division(entry: Entry, path: str | None = None) -> str | None:
 
 def _part(entry: Entry, count: int, heads: set[int], inner: set[int]) -> Operation:
     operation = entry.operation
-    shapes, attributes = operation.input_shapes, dict(operation.attributes)
+    shapes = operation.input_shapes
     match _division(entry):
         case "columns":
-            attributes["out_features"] = -(-attributes["out_features"] // count)
+            return _like(operation, shapes, out_features=-(-operation.attributes["out_features"] // count))
         case "rows":
-            shapes = ((*shapes[0][:-1], shapes[0][-1] // count),)
+            return _like(operation, [(*shapes[0][:-1], shapes[0][-1] // count)])
         case None if operation.kind == "embedding":
-            attributes["num_embeddings"] = -(-attributes["num_embeddings"] // count)
-        case None if not operation.row.is_optimizer_step:
-            shapes = tuple(_shape(shape, count, heads, inner) for shape in shapes)
-            if shapes == operation.input_shapes and _of_layers(entry):
-                shapes = tuple(_some_tokens(shape, count) for shape in shapes)
-    return Operation(operation.kind, shapes, attributes, precision=operation.precision, mode=operation.mode)
+            return _like(operation, shapes, num_embeddings=-(-operation.attributes["num_embeddings"] // count))
+        case None if operation.row.is_optimizer_step:
+            return operation
+    parts = tuple(_shape(shape, count, heads, inner) for shape in shapes)
+    if parts == shapes and (_inside_a_block(entry) or entry.module_paths == ("(backward)",)):
+        parts = tuple(_some_tokens(shape, count) for shape in shapes)
+    return _like(operation, parts)
+
+
+def _like(operation: Operation, shapes: Sequence[Shape], **attributes: Any) -> Operation:
+    """An operation with other inputs, and other values of some attributes."""
+    changed = {**operation.attributes, **attributes}
+    return Operation(operation.kind, shapes, changed, precision=operation.precision, mode=operation.mode)
 
 
 def _shape(shape: Shape, count: int, heads: set[int], inner: set[int]) -> Shape:
@@ -140,14 +143,11 @@ def _some_tokens(shape: Shape, count: int) -> Shape:
     return shape if place not in (0, 1) else (*shape[:place], -(-shape[place] // count), shape[-1])
 
 
-def _stepped(entry: Entry, share: float) -> Entry:
-    """The optimizer's step over one GPU's share of the parameters; other operations are unchanged."""
-    operation = entry.operation
-    if not operation.row.is_optimizer_step:
-        return entry
+def step_over(operation: Operation, share: float, kind: str = "") -> Operation:
+    """The optimizer's step over a share of the parameters, or an operation of another kind over it."""
     (parameters,) = operation.input_shapes[0]
-    step = Operation(operation.kind, [(round(share * parameters),)], precision=operation.precision, mode="training")
-    return replace(entry, operation=step)
+    part = max(1, round(share * parameters))
+    return Operation(kind or operation.kind, [(part,)], precision=operation.precision, mode="training")
 
 
 # Bytes of a weight in nf4 with double quantisation: 4 bits, and 0.127 for the constants of blocks (Dettmers et al.,
@@ -187,6 +187,7 @@ def _with_experts(network: Network, count: int, tensor: int) -> Network:
             f"the experts of {network.name} cannot be divided over the GPUs",
             given=f"{', '.join(map(str, numbers)) or 'no'} experts over {count} GPUs",
             allowed="an expert_parallel (and tensor_parallel) that divides the number of experts",
+            hint="give another expert_parallel",
         )
 
     def part(entry: Entry) -> Operation:
@@ -194,11 +195,9 @@ def _with_experts(network: Network, count: int, tensor: int) -> Network:
         if not in_experts(entry, paths):
             return operation
         rows = max(shape[0] for shape in operation.input_shapes)
-        attributes = dict(operation.attributes)
-        if operation.kind == "grouped_linear":
-            attributes["num_experts"] //= count
         shapes = [(max(1, s[0] // tensor), *s[1:]) if s and s[0] == rows else s for s in operation.input_shapes]
-        return Operation(operation.kind, shapes, attributes, precision=operation.precision, mode=operation.mode)
+        experts = {name: operation.attributes[name] // count for name in operation.attributes if name == "num_experts"}
+        return _like(operation, shapes, **experts)
 
     return network.changed(part)
 
@@ -219,7 +218,7 @@ def _in_context(network: Network, count: int) -> Network:
         part = others[0][-2]
         length = part * (count + 1) // 2 if operation.attributes["causal"] else part * count
         shapes = [queries, *((*shape[:-2], length, shape[-1]) for shape in others)]
-        return Operation("attention", shapes, operation.attributes, precision=operation.precision, mode=operation.mode)
+        return _like(operation, shapes)
 
     return network.changed(wider)
 
@@ -251,8 +250,7 @@ def in_fp8(network: Network) -> Network:
 
 def _in_eights(entry: Entry) -> bool:
     operation = entry.operation
-    inside = any(map(IN_A_LAYER.search, entry.module_paths))
-    if operation.kind != "linear" or operation.precision not in HALF_PRECISIONS or not inside:
+    if operation.kind != "linear" or operation.precision not in HALF_PRECISIONS or not _inside_a_block(entry):
         return False
     *rows, features = operation.input_shapes[0]
     sizes = math.prod(rows), features, operation.attributes["out_features"]
@@ -269,13 +267,27 @@ def on_four_bits(network: Network) -> Network:
         for entry in network
         if entry.operation.kind == "linear"
         and entry.operation.gradients in ("none", "inputs")
-        and any(map(IN_A_LAYER.search, entry.module_paths))
+        and _inside_a_block(entry)
     ]
     if not frozen:
         raise InputError(
-            f"{network.name} has no frozen layers to store in 4 bits", given="base=nf4", allowed="lora, with a rank"
+            f"{network.name} has no frozen layers to store in 4 bits",
+            given="base_precision=nf4",
+            allowed="lora, with a rank",
+            hint="give lora=16, say",
         )
-    copies = merged(replace(entry, operation=_copied_weights(entry.operation)) for entry in frozen)
+    copies = merged(
+        replace(
+            entry,
+            operation=Operation(
+                "copy",
+                [(entry.operation.attributes["out_features"], entry.operation.input_shapes[0][-1])],
+                precision=entry.operation.precision,
+                mode="training",
+            ),
+        )
+        for entry in frozen
+    )
     held = parameters_held(network)
     count = sum(len(entry.by_module) * entry.operation.parameters for entry in frozen)
     largest = max(math.prod(copy.operation.input_shapes[0]) for copy in copies)
@@ -285,8 +297,3 @@ def on_four_bits(network: Network) -> Network:
         entries=(*network.entries, *copies),
         parameter_bytes=held._replace(stored=stored, casts=held.casts + 2 * largest),
     )
-
-
-def _copied_weights(operation: Operation) -> Operation:
-    weights = (operation.attributes["out_features"], operation.input_shapes[0][-1])
-    return Operation("copy", [weights], precision=operation.precision, mode="training")

@@ -65,6 +65,7 @@ class Layout:
                 "layers are shared by groups of GPUs whose collectives were measured",
                 given=f"tensor_parallel={self.tensor_parallel}",
                 allowed=", ".join(map(str, GROUPS)),
+                hint="give one of these, or divide by pipeline_parallel",
             )
         of_replica = self.tensor_parallel * self.context_parallel * self.pipeline_parallel
         of_experts = self.expert_parallel * self.pipeline_parallel
@@ -75,6 +76,7 @@ class Layout:
                 f"context_parallel={self.context_parallel}, pipeline_parallel={self.pipeline_parallel}, "
                 f"expert_parallel={self.expert_parallel}",
                 allowed=f"a multiple of {math.lcm(of_replica, of_experts)} GPUs",
+                hint="give another number of GPUs, or other parts",
             )
 
     @property
@@ -112,7 +114,10 @@ class Layout:
             batch, *rest = (int(each) for each in input_shape)
         except (TypeError, ValueError):
             raise InputError(
-                "a run has one input, with a shape", given=repr(input_shape)[:100], allowed="such as (32, 512)"
+                "a run has one input, with a shape",
+                given=repr(input_shape)[:100],
+                allowed="such as (32, 512)",
+                hint="give input_shape=(32, 512), say",
             ) from None
         parts = self.replicas * self.accumulation
         if batch < 1 or batch % parts:
@@ -127,5 +132,6 @@ class Layout:
                 "the sequences cannot be divided over the GPUs",
                 given=f"input shape {tuple(input_shape)}, context_parallel={self.context_parallel}",
                 allowed=f"(samples, tokens), with a multiple of {self.context_parallel} tokens",
+                hint="give other lengths or another context_parallel",
             )
         return (batch // parts, *(rest if self.context_parallel == 1 else [rest[0] // self.context_parallel]))

@@ -25,8 +25,7 @@ from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Bar, Picture, bars
 from ..units import si
 from .layout import Layout
-from .step import predictors_of, step_of
-from .traffic import Traffic
+from .step import step_of
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
@@ -163,6 +162,7 @@ def training_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> 
             "the number of GPUs is not the product of the parallel parts",
             given=f"{count} GPUs, {' x '.join(f'{name}={value}' for name, value in parts.items())}",
             allowed=f"{used} GPUs",
+            hint=f'give gpu="{used}x {board.aliases[0]}"',
         )
     tensor, stages = parts["tensor_parallel"], parts["pipeline_parallel"]
     pieces = stages if asked["micro_batches"] is None else asked["micro_batches"]
@@ -170,8 +170,7 @@ def training_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> 
     layout = Layout(used, tensor_parallel=tensor, pipeline_parallel=stages, accumulation=pieces)
     job = Job.of(asked, mode="training")
     whole = extract(replace(job, input_shape=layout.micro_shape(job.input_shape)))
-    traffic = Traffic(board, layout.gpus_per_node)
-    step = step_of(whole, board, layout, traffic, *predictors_of(job, board, whole), asked["clock"], job.power_limit_w)
+    step = step_of(job, whole, board, layout, asked["clock"])
     waiting_s = math.fsum(step.parts[name].time_s for name in _WAITING if name in step.parts)
     lacking = shortage(step.memory, board)
     return ParallelTraining(
@@ -180,9 +179,9 @@ def training_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> 
         gpus=used,
         **parts,
         micro_batches=pieces,
-        time_s=step.time_s,
-        energy_j=used * step.energy_j,
-        compute_s=step.time_s - waiting_s,
+        time_s=step.whole.time_s,
+        energy_j=used * step.whole.energy_j,
+        compute_s=step.whole.time_s - waiting_s,
         communication_s=step.communication_s,
         waiting_s=waiting_s,
         micro=step.micro,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..checked import in_range
 from ..errors import InputError, unknown_name
 from ..extraction import Job, network_of_job
 from ..generation.parallel import find_gpus
@@ -20,8 +22,8 @@ from ..queries.objectives import Tariff
 from .computed import in_fp8, on_four_bits
 from .layout import NODE_GPUS, Layout
 from .run import Part, Run, is_compiled, servers_w
-from .step import Cost, Step, predictors_of, step_of, with_loss
-from .traffic import Traffic
+from .step import Step, step_of, with_loss
+from .traffic import Cost
 
 if TYPE_CHECKING:
     from ..extraction.sources import InputShape, Model
@@ -29,22 +31,6 @@ if TYPE_CHECKING:
 FP8, NF4 = "fp8", "nf4"
 AUTOCAST: Mapping[str, str] = {"amp": "bf16", "amp_fp16": "fp16"}
 """Name of a precision of mixed training -> type of autocast. Weights, gradients and moments are fp32."""
-
-
-@dataclass(frozen=True)
-class Between:
-    """What happens between the steps of a run; see `predict_run` for the fields."""
-
-    evaluation_samples: float = 0
-    checkpoints: int = 0
-    checkpoint_bandwidth: float = 1e9
-    loader_samples_per_s: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            least = name in ("evaluation_samples", "checkpoints")
-            if value is not None:
-                _number(name, value, "at least 0" if least else "above 0", zero=least)
 
 
 def predict_run(
@@ -150,6 +136,14 @@ def predict_run(
     return run_of(network_of_job, locals())
 
 
+DEFAULTS = {name: each.default for name, each in signature(predict_run).parameters.items()}
+"""Arguments of `predict_run` and their defaults."""
+
+_ABOVE_0 = "samples", "tokens", "epochs", "network_bandwidth", "checkpoint_bandwidth", "loader_samples_per_s"
+_AT_LEAST = {"evaluation_samples": 0.0, "checkpoints": 0.0, "embodied_g_per_hour": 0.0, "pue": 1.0}
+_MOST = 1e18
+
+
 def run_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Run:
     """Predict as `predict_run` does, with the network from a given function."""
     count, board = find_gpus(asked["gpu"])
@@ -160,165 +154,123 @@ def run_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Run:
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained on what, wherever that may be; see `predict_run` for the fields."""
+    """What is trained on what, wherever that may be."""
 
     extract: Callable[[Job], Network]  # Function that gives the network of a job
     job: Job
-    asked_precision: str  # Precision as it was asked for
-    size: tuple[str, float]  # The name of what the data is counted in, samples or tokens, and how many an epoch has
-    epochs: float
-    between: Between
-    network_bandwidth: float | None
+    asked: Mapping[str, Any]  # All arguments of `predict_run`
     tariff: Tariff
-    pue: float
-    base_precision: str | None = None
-    clip_gradients: bool = True
-    embodied_g_per_hour: float = 0.0
     # Networks of micro-batches that were extracted, by their shapes.
     networks: dict[tuple[int, ...], Network] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Training:
-        """Check the arguments of `predict_run`, as far as they are given."""
+        """Check the arguments of `predict_run`; those that are not given have their defaults."""
+        asked = {**DEFAULTS, **asked}
+        if (asked["samples"] is None) == (asked["tokens"] is None):
+            raise InputError(
+                "a run needs the size of its data, as samples or as tokens",
+                given=f"samples={asked['samples']}, tokens={asked['tokens']}",
+                allowed="one of samples and tokens",
+                hint="give samples=1e6, say",
+            )
+        for name in (*_ABOVE_0, *_AT_LEAST):
+            if asked[name] is not None or DEFAULTS[name] is not None:
+                in_range(name, asked[name], _AT_LEAST.get(name, 0.0), _MOST, above=name in _ABOVE_0)
+        if asked["base_precision"] not in (None, NF4):
+            raise unknown_name("precision of a frozen base", asked["base_precision"], (NF4,), hint="or leave it out")
         job = Job.of(asked, mode="training")
         if job.precision in AUTOCAST:
             job = replace(job, precision="default", autocast=AUTOCAST[job.precision])
         elif job.precision == FP8:
             job = replace(job, precision="bf16")
-        if asked.get("base_precision") not in (None, NF4):
-            raise unknown_name("precision of a frozen base", asked["base_precision"], (NF4,), hint="or leave it out")
-        bandwidth = asked.get("network_bandwidth")
-        if bandwidth is not None:
-            _number("network_bandwidth", bandwidth, "above 0, in bytes per second")
-        return cls(
-            extract,
-            job,
-            asked["precision"],
-            _size(asked["samples"], asked["tokens"]),
-            _number("epochs", asked["epochs"], "above 0"),
-            Between(**{each.name: asked[each.name] for each in fields(Between) if each.name in asked}),
-            bandwidth,
-            Tariff.of(asked["price_per_hour"], asked["price_per_kwh"], asked["carbon"]),
-            _number("pue", asked["pue"], "1 or more", least=1.0),
-            asked.get("base_precision"),
-            asked.get("clip_gradients", True),
-            _number("embodied_g_per_hour", asked.get("embodied_g_per_hour", 0.0), "at least 0", zero=True),
-        )
+        return cls(extract, job, asked, Tariff.of(asked["price_per_hour"], asked["price_per_kwh"], asked["carbon"]))
 
     def micro_batch(self, layout: Layout) -> Network:
         """The operations of a micro-batch through all layers, with its loss and the optimizer's step."""
         shape = layout.micro_shape(self.job.input_shape)
         if shape not in self.networks:
             found = with_loss(self.extract(replace(self.job, input_shape=shape)))
-            found = on_four_bits(found) if self.base_precision else found
-            self.networks[shape] = in_fp8(found) if self.asked_precision == FP8 else found
+            found = on_four_bits(found) if self.asked["base_precision"] else found
+            self.networks[shape] = in_fp8(found) if self.asked["precision"] == FP8 else found
         return self.networks[shape]
 
     def on(self, gpu: GPU, layout: Layout, clock: float | None) -> Run:
         """Predict the run."""
-        job = self.job
+        job, asked = self.job, self.asked
         gpu.checked_power_limit_w(job.power_limit_w)
-        micro_shape = layout.micro_shape(job.input_shape)
-        batch, *rest = micro_shape
+        batch, *rest = layout.micro_shape(job.input_shape)
         tokens = [each * layout.context_parallel for each in rest[:1]]
         shape = (batch * layout.replicas * layout.accumulation, *tokens, *rest[1:])
         samples = self._samples(shape)
         whole = self.micro_batch(layout)
-        traffic = Traffic(gpu, layout.gpus_per_node, self.network_bandwidth)
-        predictors = predictors_of(job, gpu, whole)
-        step = step_of(whole, gpu, layout, traffic, *predictors, clock, job.power_limit_w, self.clip_gradients)
-        steps = math.ceil(samples * self.epochs / shape[0])
-        lacking, compiled = shortage(step.memory, gpu), is_compiled(job.execution, self.asked_precision)
+        step = step_of(job, whole, gpu, layout, clock, asked["network_bandwidth"], asked["clip_gradients"])
+        steps = math.ceil(samples * asked["epochs"] / shape[0])
+        lacking, compiled = shortage(step.memory, gpu), is_compiled(job.execution, asked["precision"])
         fits = f"it would not fit: each GPU {lacking}; divide more (sharding, recompute, accumulation, more GPUs)"
+        costs = {name: cost.times(steps) for name, cost in step.parts.items()} | self._between(step, steps, shape[0])
         return Run(
             model=whole.name,
             gpu=gpu.name,
             layout=layout,
             input_shape=shape,
-            precision=self.asked_precision,
+            precision=asked["precision"],
             samples=samples,
-            epochs=self.epochs,
+            epochs=float(asked["epochs"]),
             steps=steps,
-            parts=tuple(_parts(step, steps, shape[0], self.epochs, layout, self.between)),
+            parts=tuple(Part(name, cost.time_s, layout.gpus * cost.energy_j) for name, cost in costs.items()),
             micro=step.micro,
             memory_bytes=step.memory.total_bytes,
             tariff=self.tariff,
-            pue=self.pue,
+            pue=float(asked["pue"]),
             notes=(
                 *([fits] if lacking else []),
                 "at the plug: each GPU has its share of a server like MLPerf's; vendors left out are up to 18 % off",
                 *(["between GPUs: what is sent goes on beside the backward"] if layout.gpus > 1 else []),
-                *_included(self),
+                *self._included(),
                 *(note for note in step.micro.notes if not (compiled and note.startswith("no interval"))),
                 *(["the interval is that of eager steps, which Megatron's compiled steps lie within"] * compiled),
             ),
-            embodied_g_per_hour=self.embodied_g_per_hour,
+            embodied_g_per_hour=float(asked["embodied_g_per_hour"]),
             servers_w=servers_w(gpu, layout),
         )
 
     def _samples(self, shape: Sequence[int]) -> float:
-        """The samples of an epoch, where a step has this shape."""
-        counted_in, number = self.size
-        if counted_in == "samples":
-            return number
+        if self.asked["samples"] is not None:
+            return float(self.asked["samples"])
         if len(shape) != 2:
             raise InputError(
-                "tokens are counted for inputs of the form (samples, tokens)", given=tuple(shape), hint="give samples"
+                "tokens are counted for inputs of the form (samples, tokens)",
+                given=tuple(shape),
+                allowed="two dimensions",
+                hint="give samples",
             )
-        return number / shape[1]
+        return float(self.asked["tokens"]) / shape[1]
 
+    def _between(self, step: Step, steps: int, batch: int) -> dict[str, Cost]:
+        """What happens between the steps of a run: seconds and joules of a board."""
+        asked, waits = self.asked, {}
+        if asked["loader_samples_per_s"] is not None:
+            waits["waiting for data"] = steps * max(0.0, batch / asked["loader_samples_per_s"] - step.whole.time_s)
+        waits["checkpoints"] = asked["checkpoints"] * step.state_bytes / asked["checkpoint_bandwidth"]
+        evaluated = asked["evaluation_samples"] * asked["epochs"] / batch
+        found = {"evaluation": step.parts.get("forward", Cost(0.0, 0.0)).times(evaluated)}
+        found |= {name: Cost(waited_s, step.micro.idle_power_w * waited_s) for name, waited_s in waits.items()}
+        return {name: cost for name, cost in found.items() if cost.time_s > 0}
 
-def _included(training: Training) -> list[str]:
-    """Notes on what the time of a step contains, and what not."""
-    included = [
-        *(["clipping of gradients"] if training.clip_gradients and training.job.optimizer else []),
-        *(["their weights in nf4 written in 16 bits in each pass, at an assumed rate"] * bool(training.base_precision)),
-        *(["narrowing to fp8 before each product"] if training.asked_precision == FP8 else []),
-    ]
-    waited = training.between.loader_samples_per_s is not None
-    missing = [*([] if waited else ["a loader that is too slow"]), "failures"]
-    return [
-        *([f"in the time: {', '.join(included)}"] if included else []),
-        f"not in the time: {', and '.join(missing)}; gradients are set to None, which costs nothing",
-    ]
-
-
-def _parts(step: Step, steps: int, batch: int, epochs: float, layout: Layout, between: Between) -> list[Part]:
-    """The parts of the whole run, of all boards together."""
-    times = {name: (steps * cost.time_s, steps * cost.energy_j) for name, cost in step.parts.items()}
-    idle_w = step.micro.idle_power_w
-    waits = {}
-    if between.loader_samples_per_s is not None:
-        waits["waiting for data"] = steps * max(0.0, batch / between.loader_samples_per_s - step.time_s)
-    if between.checkpoints:
-        waits["checkpoints"] = between.checkpoints * step.state_bytes / between.checkpoint_bandwidth
-    forward = step.parts.get("forward", Cost(0.0, 0.0))
-    evaluated = between.evaluation_samples * epochs / batch
-    if evaluated:
-        times["evaluation"] = evaluated * forward.time_s, evaluated * forward.energy_j
-    times |= {name: (seconds, idle_w * seconds) for name, seconds in waits.items() if seconds > 0}
-    return [Part(name, seconds, layout.gpus * joules) for name, (seconds, joules) in times.items()]
-
-
-def _size(samples: float | None, tokens: float | None) -> tuple[str, float]:
-    """What the data is counted in, and how many an epoch has."""
-    if (samples is None) == (tokens is None):
-        raise InputError(
-            "a run needs the size of its data, as samples or as tokens",
-            given="none" if samples is None else f"samples={samples}, tokens={tokens}",
-            allowed="one of samples and tokens",
-        )
-    name = "tokens" if samples is None else "samples"
-    return name, _number(name, tokens if samples is None else samples, "above 0")
-
-
-def _number(name: str, value: object, allowed: str, *, least: float = 0.0, zero: bool = False) -> float:
-    """A finite number above 0, or at least `least`."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not least <= value < 1e18
-        or (value == 0 and not zero)
-    ):
-        raise InputError(f"{name} is out of range", given=repr(value)[:60], allowed=allowed)
-    return float(value)
+    def _included(self) -> list[str]:
+        """Notes on what the time of a step contains, and what not."""
+        asked = self.asked
+        included = [
+            *(["clipping of gradients"] if asked["clip_gradients"] and self.job.optimizer else []),
+            *(
+                ["their weights in nf4 written in 16 bits in each pass, at an assumed rate"]
+                * bool(asked["base_precision"])
+            ),
+            *(["narrowing to fp8 before each product"] if asked["precision"] == FP8 else []),
+        ]
+        missing = ["failures"] if asked["loader_samples_per_s"] else ["a loader that is too slow", "failures"]
+        return [
+            *([f"in the time: {', '.join(included)}"] if included else []),
+            f"not in the time: {', and '.join(missing)}; gradients are set to None, which costs nothing",
+        ]

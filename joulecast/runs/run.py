@@ -44,12 +44,17 @@ def wall_energy_j(time_s: float, boards_j: float, others_w: float) -> float:
     return others_w * time_s + PER_BOARD_W * boards_j
 
 
+_COMPUTED = frozenset({"forward", "backward", "recomputing", "optimizer", "evaluation"})
 # Factor that 90 % of collectives lie within, where they were not measured in the same place: assumed.
 _COLLECTIVES = 1.3
 # Standard deviation of the logarithms of time and joules of compiled steps in half precision and below: as of eager
 # ones, 90 % of which are within 24 %. All twelve compiled steps of Megatron on 8 to 1,024 H100 are within 14 %
 # (benchmarks/training/MEGATRON.md).
 _COMPILED_SIGMA = 0.13
+_WRITTEN = (
+    *("precision", "samples", "epochs", "steps", "step_s", "time_s", "energy_j", "wall_energy_j", "cost", "carbon_kg"),
+    *("pue", "samples_per_s", "tokens_per_s", "memory_bytes"),
+)
 _J_PER_KWH, _S_PER_HOUR, _G_PER_KG = 3.6e6, 3600.0, 1e3
 
 Ends = tuple[float, float]
@@ -197,27 +202,17 @@ class Run(Answer):
         factors = self._factors(level)
         if factors is None:
             return None
-        computed = {"forward", "backward", "recomputing", "optimizer", "evaluation"}
-        times, joules, walls = [], [], []
-        for end in (0, 1):
-            sign = 2 * end - 1
-            of_time, of_energy = factors[end]
-            sent = _COLLECTIVES**sign
-            times.append(math.fsum(p.time_s * (of_time if p.name in computed else sent) for p in self.parts))
-            joules.append(math.fsum(p.energy_j * (of_energy if p.name in computed else sent) for p in self.parts))
-            wall = wall_energy_j(times[-1], joules[-1], self.servers_w)
-            error = math.hypot(math.log(wall / self.wall_energy_j), math.log(PLUG_ERROR))
-            walls.append(self.wall_energy_j * math.exp(sign * error))
-        costs = [self._cost(*each) for each in zip(times, walls, strict=True)]
-        kilograms = [self._carbon_kg(*each) for each in zip(times, walls, strict=True)]
-        return RunInterval(
-            level,
-            (times[0], times[1]),
-            (joules[0], joules[1]),
-            (walls[0], walls[1]),
-            None if costs[0] is None or costs[1] is None else (costs[0], costs[1]),
-            None if kilograms[0] is None or kilograms[1] is None else (kilograms[0], kilograms[1]),
-        )
+        ends: list[tuple[float | None, ...]] = []
+        for sign, computed in zip((-1, 1), factors, strict=True):
+            sent = _COLLECTIVES**sign, _COLLECTIVES**sign
+            by_part = [(part, computed if part.name in _COMPUTED else sent) for part in self.parts]
+            time_s = math.fsum(part.time_s * of_time for part, (of_time, _) in by_part)
+            joules = math.fsum(part.energy_j * of_energy for part, (_, of_energy) in by_part)
+            ratio = wall_energy_j(time_s, joules, self.servers_w) / self.wall_energy_j
+            wall = self.wall_energy_j * math.exp(sign * math.hypot(math.log(ratio), math.log(PLUG_ERROR)))
+            ends.append((time_s, joules, wall, self._cost(time_s, wall), self._carbon_kg(time_s, wall)))
+        found: list[Any] = [None if None in each else each for each in zip(*ends, strict=True)]
+        return RunInterval(level, *found)
 
     def supports(self, level: float) -> bool:
         """Whether enough errors are known for an interval of this level."""
@@ -250,20 +245,7 @@ class Run(Answer):
             "replicas": self.layout.replicas,
             "nodes": self.layout.nodes,
             "input_shape": shape_to_json(self.input_shape),
-            "precision": self.precision,
-            "samples": self.samples,
-            "epochs": self.epochs,
-            "steps": self.steps,
-            "step_s": self.step_s,
-            "time_s": self.time_s,
-            "energy_j": self.energy_j,
-            "wall_energy_j": self.wall_energy_j,
-            "cost": self.cost,
-            "carbon_kg": self.carbon_kg,
-            "pue": self.pue,
-            "samples_per_s": self.samples_per_s,
-            "tokens_per_s": self.tokens_per_s,
-            "memory_bytes": self.memory_bytes,
+            **{name: getattr(self, name) for name in _WRITTEN},
             "interval": None if interval is None else interval.to_dict(),
             "parts": [{**vars(part), "share": part.time_s / self.time_s} for part in self.parts],
             "notes": list(self.notes),
@@ -276,7 +258,6 @@ class Run(Answer):
         )
 
     def _picture(self) -> Picture:
-        """Time and joules of the boards by part."""
         items = [
             Bar(part.name, part.time_s, f"{duration(part.time_s)}, {si(part.energy_j, 'J')}") for part in self.parts
         ]

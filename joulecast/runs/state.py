@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..operations.attributes import ELEMENT_BYTES
+from ..operations.attributes import ELEMENT_BYTES, HALF_PRECISIONS
 from ..operations.entry import Entry
 from ..operations.fusion import role_of
 from ..operations.network import Network, ParameterBytes
@@ -16,7 +15,7 @@ from ..predictors.networks.memory import MemoryNeed, memory_need, moments, param
 from ..predictors.networks.prediction import Prediction
 from .computed import WORDS, computed_part, divided, expert_share, results_of_blocks
 from .layout import IN_A_LAYER, Layout
-from .traffic import Sent, Traffic
+from .traffic import Cost, Traffic, total
 
 _ATTENTION = ("attention", "matmul", "softmax")  # What selective recomputing repeats.
 
@@ -125,56 +124,40 @@ def _unsaved_logits(network: Network) -> int:
 _COUNTING_S = 1.1e-3
 """Seconds that a GPU waits in each layer of experts and pass, while the host learns how many tokens each expert got
 and launches what follows. Three ways to run Qwen3 30B-A3B lack 2.2, 2.1 and 2.3 ms for each layer, forward and
-backward. With that, two ways to run Qwen3 235B-A22B, which were left out, are 4 and 11 % too slow, without it 13 and
-5 % too quick (best releases of Megatron Bridge on H100, benchmarks/training/MEGATRON.md)."""
+backward. With that, two ways to run Qwen3 235B-A22B, which were left out, are 2 and 9 % too slow, without it 17 and
+8 % too quick (best releases of Megatron Bridge on H100, benchmarks/training/MEGATRON.md)."""
 
 _BUCKET_BYTES = 25 * 2**20  # Default size of a bucket of gradients in DistributedDataParallel.
 
 
-@dataclass(frozen=True)
 class Sending:
     """What a GPU sends in a step."""
 
-    layout: Layout  # How the step is divided
-    traffic: Traffic
-    state: State  # What a GPU's part of the model holds
-    blocks: Sequence[tuple[int, ...]]  # Shape of the result of each block, in a micro-batch
-    routed: float  # Elements that each GPU sends to experts in a micro-batch
-    cached: float  # Elements of keys and values of a GPU's part of the sequences, in a micro-batch
-    attended_s: float  # Seconds of attention in a micro-batch, forward and backward
-    element_bytes: float  # Bytes of an element of a result
-    # Pieces of a product that are computed while the others are sent. Transformer Engine, which computes in fp8, sends
-    # as many as GPUs share a layer; PyTorch waits for the whole result.
-    pieces: int = 1
-    copies: float = 1.0  # How often each token is among those that are routed; Megatron sends it to each node once
-
-    @classmethod
-    def of(cls, layout: Layout, traffic: Traffic, state: State, whole: Network, micro: Prediction) -> Sending:
-        """What is sent in a step, of which a micro-batch was predicted."""
+    def __init__(self, layout: Layout, traffic: Traffic, state: State, whole: Network, micro: Prediction) -> None:
+        """Find what is sent in a step, of which a micro-batch was predicted."""
+        self.layout, self.traffic, self.state = layout, traffic, state
         precision = micro.operations[0].operation.precision
+        self._element_bytes = ELEMENT_BYTES[precision if precision in HALF_PRECISIONS else "fp32"]
+        self._blocks = [*results_of_blocks(whole)]  # The shape of the result of each block, in a micro-batch
         # The first of the layers of experts reads what was sent to them, the last one is sent back.
         grouped = [e for e in whole if e.operation.kind == "grouped_linear"][:1]
-        blocks, in_eights = [*results_of_blocks(whole)], any(c.operation.precision == "fp8" for c in micro.operations)
-        # Megatron, which computes in fp8, sends a token once to each node; PyTorch sends it to each of its experts.
-        copies = [e.operation.input_shapes[0][0] * blocks[0][-1] / size(blocks[0]) for e in grouped if in_eights]
+        self._routed = sum(e.count * size(e.operation.input_shapes[0]) for e in grouped) / layout.tensor_parallel
         attention = [e for e in whole if e.operation.kind == "attention"]
+        cached = math.fsum(e.count * sum(map(size, e.operation.input_shapes[1:3])) for e in attention)
+        self._cached = cached / layout.tensor_parallel  # Keys and values of a GPU's part of the sequences
         costs = (c for c in micro.operations if c.operation.kind == "attention")
-        return cls(
-            layout,
-            traffic,
-            state,
-            blocks,
-            sum(e.count * size(e.operation.input_shapes[0]) for e in grouped) / layout.tensor_parallel,
-            math.fsum(e.count * sum(map(size, e.operation.input_shapes[1:3])) for e in attention)
-            / layout.tensor_parallel,
-            math.fsum(cost.device_time_s or 0.0 for cost in costs),
-            ELEMENT_BYTES[precision if precision in ("bf16", "fp16") else "fp32"],
-            layout.tensor_parallel if in_eights else 1,
-            *copies,
-        )
+        self._attended_s = math.fsum(cost.device_time_s or 0.0 for cost in costs)
+        # Pieces of a product that are computed while others are sent, and how often each token is among those routed.
+        # Transformer Engine, which computes in fp8, sends as many pieces as GPUs share a layer, and Megatron with it
+        # sends a token once to each node; PyTorch waits for the whole result, and sends tokens to each expert.
+        self._pieces, self._copies = 1, 1.0
+        if any(cost.operation.precision == "fp8" for cost in micro.operations):
+            self._pieces = layout.tensor_parallel
+            for each in grouped:
+                self._copies = each.operation.input_shapes[0][0] * self._blocks[0][-1] / size(self._blocks[0])
 
     @cached_property
-    def layers(self) -> Sent:
+    def layers(self) -> Cost:
         """What a GPU waits for in a micro-batch and one of the stages, in the forward, the backward, and again.
 
         Results of blocks are summed over the GPUs that share layers, and tokens are sent to their experts and back.
@@ -182,44 +165,41 @@ class Sending:
         """
         layout, traffic = self.layout, self.traffic
         passes = 3 if layout.recompute == "full" else 2
-        sums = [traffic.all_reduce(size(shape) * self.element_bytes, layout.tensor_parallel) for shape in self.blocks]
-        layers = max(1, len(self.blocks))
-        routed = traffic.exchanged(self.routed * self.element_bytes / layers, layout.expert_gpus, self.copies)
-        # In the backward their gradients go around as well.
-        keys = self.cached * layout.context_parallel * self.element_bytes / layers
-        ring = traffic.gathered(keys, layout.context_parallel, layout.tensor_parallel)
-        waited_s = max(0.0, (passes + 1) * layers * ring.time_s - self.attended_s)
-        summed_s = math.fsum(each.time_s for each in sums) / self.pieces
-        each_s = 2 * routed.time_s + (_COUNTING_S if self.routed and layout.expert_gpus > 1 else 0.0)
-        time_s = passes * (summed_s + layers * each_s) + waited_s
-        joules = passes * (math.fsum(each.energy_j for each in sums) + 2 * layers * routed.energy_j)
-        stages = layout.pipeline_parallel
-        return Sent(time_s / stages, (joules + (passes + 1) * layers * ring.energy_j) / stages)
+        sums = total(
+            traffic.all_reduce(size(shape) * self._element_bytes, layout.tensor_parallel) for shape in self._blocks
+        )
+        layers = max(1, len(self._blocks))
+        routed = traffic.exchanged(self._routed * self._element_bytes / layers, layout.expert_gpus, self._copies)
+        counting = Cost(_COUNTING_S if self._routed and layout.expert_gpus > 1 else 0.0, 0.0)
+        # In the backward keys and values go around with their gradients.
+        keys = self._cached * layout.context_parallel * self._element_bytes / layers
+        ring = traffic.gathered(keys, layout.context_parallel, layout.tensor_parallel).times((passes + 1) * layers)
+        ring = ring._replace(time_s=max(0.0, ring.time_s - self._attended_s))
+        sums = sums._replace(time_s=sums.time_s / self._pieces)
+        sent = [sums.times(passes), routed.times(2 * passes * layers), counting.times(passes * layers), ring]
+        return total(sent).times(1 / layout.pipeline_parallel)
 
-    def exposed(self, backward_s: float, turn_s: float) -> tuple[float, float, float]:
-        """Seconds that a GPU waits for what is sent, seconds of all that is sent, and joules above static power."""
-        layout, layers = self.layout, self.layers
-        stages, times, stride = layout.pipeline_parallel, layout.accumulation, layout.tensor_parallel
+    def exposed(self, backward_s: float, turn_s: float) -> tuple[float, Cost]:
+        """Seconds that a GPU waits for what is sent, and all that is sent."""
+        layout, stages, stride = self.layout, self.layout.pipeline_parallel, self.layout.tensor_parallel
         # Micro-batches in flight pass to the next stage forward and back.
-        result = size(self.blocks[0]) * self.element_bytes / layout.tensor_parallel if self.blocks else 0.0
-        crossings = 2 * (times * layout.virtual_stages + stages - 2) if stages > 1 else 0
-        messages_s = crossings * self.traffic.message(result, stride).time_s
-        waited_s, all_s, joules = times * layers.time_s + messages_s, times * layers.time_s + messages_s, 0.0
-        joules += times * layers.energy_j
+        result = size(self._blocks[0]) * self._element_bytes / layout.tensor_parallel if self._blocks else 0.0
+        crossings = 2 * (layout.accumulation * layout.virtual_stages + stages - 2) if stages > 1 else 0
+        sent = [self.layers.times(layout.accumulation), self.traffic.message(result, stride).times(crossings)]
+        waited_s = total(sent).time_s
         if layout.sharers > 1:
             held, on_each = self.state.held, self.state.on_each
             each, whole = held.learned * on_each, min(held.casts or held.stored, held.stored) * on_each
             if layout.sharding == "zero3":
                 gather = self.traffic.gathered(whole, layout.sharers, stride)
-                scatter = self.traffic.gathered(min(each, whole), layout.sharers, stride)
-                once_s, once_j = 2 * gather.time_s + scatter.time_s, 2 * gather.energy_j + scatter.energy_j
+                once = total([gather.times(2), self.traffic.gathered(min(each, whole), layout.sharers, stride)])
                 # Nothing computes while the first of the layers is collected.
-                first_s = gather.time_s / max(1, len(self.blocks) // 2)
-                waited_s += times * max(first_s, once_s - turn_s)
-                all_s, joules = all_s + times * once_s, joules + times * once_j
+                first_s = gather.time_s / max(1, len(self._blocks) // 2)
+                waited_s += layout.accumulation * max(first_s, once.time_s - turn_s)
+                sent.append(once.times(layout.accumulation))
             else:
                 summed = self.traffic.all_reduce(each, layout.sharers, stride)
                 buckets = max(1.0, each / _BUCKET_BYTES)
                 waited_s += max(summed.time_s / buckets, summed.time_s - backward_s * (1 - 1 / buckets))
-                all_s, joules = all_s + summed.time_s, joules + summed.energy_j
-        return waited_s, all_s, joules
+                sent.append(summed)
+        return waited_s, total(sent)

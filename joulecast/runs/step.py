@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from ..extraction import Job
 from ..hardware import GPU
@@ -24,23 +23,15 @@ from ..predictors.networks.execution import Execution
 from ..predictors.networks.memory import MemoryNeed, moments
 from ..predictors.networks.operation_cost import OperationCost
 from ..predictors.networks.prediction import Prediction
-from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
-from .computed import WORDS, computed_part
+from .computed import WORDS, computed_part, step_over
 from .layout import Layout
 from .state import Sending, State, is_recomputed, memory_of
-from .traffic import Traffic
+from .traffic import Cost, Traffic, total
 
 _CLIPPING = "sgd_step"  # Reads as much as a norm of the gradients and their scaling, and writes as much.
-
-
-class Cost(NamedTuple):
-    """Seconds and joules of a GPU in a step."""
-
-    time_s: float
-    energy_j: float
 
 
 @dataclass(frozen=True)
@@ -54,14 +45,9 @@ class Step:
     state_bytes: float  # Bytes of all weights and of the state of the optimizer, which a checkpoint stores
 
     @property
-    def time_s(self) -> float:
-        """Seconds of the step."""
-        return math.fsum(part.time_s for part in self.parts.values())
-
-    @property
-    def energy_j(self) -> float:
-        """Joules of the GPU's board."""
-        return math.fsum(part.energy_j for part in self.parts.values())
+    def whole(self) -> Cost:
+        """Seconds of the step, and joules of the GPU's board."""
+        return total(self.parts.values())
 
 
 def with_loss(network: Network) -> Network:
@@ -83,75 +69,62 @@ def with_loss(network: Network) -> Network:
     return replace(network, entries=(*network.entries, *loss))
 
 
-def predictors_of(job: Job, gpu: GPU, network: Network) -> tuple[NetworkPredictor, NetworkPredictor]:
-    """The GPU's predictors for training and for inference, which predicts what is computed again.
-
-    Raises UnknownNameError: no such execution, host or predictor. Raises InputError: the GPU does not compute in the
-    precision of an operation.
-    """
-    refuse_precisions(gpu, network.operations)
-    executed = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
-    return (
-        find_predictor(gpu, "training", job.predictor).under(executed),
-        find_predictor(gpu, "inference").under(executed),
-    )
-
-
 def step_of(
+    job: Job,
     whole: Network,
     gpu: GPU,
     layout: Layout,
-    traffic: Traffic,
-    predictor: NetworkPredictor,
-    of_forward: NetworkPredictor,
-    clock: float | None,
-    power_limit_w: float | None,
+    clock: float | None = None,
+    network_bandwidth: float | None = None,
     clipping: bool = False,
 ) -> Step:
     """Predict a step.
 
-    `whole`: A micro-batch through all layers, in training, with the optimizer's step. Raises InputError: the model has
-    no layers that GPUs can share so.
+    `job`: How the GPU, its host and its predictor are asked for. `whole`: A micro-batch through all layers, in
+    training, with the optimizer's step. Raises UnknownNameError: no such execution, host or predictor. Raises
+    InputError: the GPU does not compute in the precision of an operation, or the model has no layers that GPUs can
+    share so.
     """
+    refuse_precisions(gpu, whole.operations)
+    executed = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
+    predictor = find_predictor(gpu, "training", job.predictor).under(executed)
     network = computed_part(whole, layout)
     state = State.of(whole, layout)
     steps = [entry for entry in network if entry.operation.row.is_optimizer_step]
     computed = replace(network, entries=tuple(entry for entry in network if entry not in steps))
-    micro = predictor.predict(computed, clock, power_limit_w)
-    stages, times = layout.pipeline_parallel, layout.accumulation
-    forward = _forward_share(micro.operations)
-    repeated = _recomputed(computed, layout.recompute)
-    again = of_forward.predict(repeated, clock, power_limit_w) if repeated else None
-
-    def work(prediction: Prediction, share: float) -> Cost:
-        return Cost(times * share * prediction.time_s / stages, times * share * prediction.known_energy_j / stages)
-
-    parts = {"forward": work(micro, forward), "backward": work(micro, 1 - forward)}
-    if again is not None:
-        parts["recomputing"] = work(again, 1.0)
+    micro = predictor.predict(computed, clock, job.power_limit_w)
+    of_micro, forward = Cost(micro.time_s, micro.known_energy_j), _forward_share(micro.operations)
+    stages, turns = layout.pipeline_parallel, layout.accumulation / layout.pipeline_parallel
+    parts = {"forward": of_micro.times(turns * forward), "backward": of_micro.times(turns * (1 - forward))}
+    again_s = 0.0
+    if repeated := _recomputed(computed, layout.recompute):
+        again = find_predictor(gpu, "inference").under(executed).predict(repeated, clock, job.power_limit_w)
+        again_s = again.time_s
+        parts["recomputing"] = Cost(again.time_s, again.known_energy_j).times(turns)
     if steps:
-        run = [replace(each, operation=_of_part(each.operation, state.divisor("moments"))) for each in steps]
+        run = [replace(each, operation=step_over(each.operation, 1 / state.divisor("moments"))) for each in steps]
         if clipping:
-            sizes = [_of_part(each.operation, state.divisor("gradients"), _CLIPPING) for each in steps]
+            sizes = [step_over(each.operation, 1 / state.divisor("gradients"), _CLIPPING) for each in steps]
             run += [replace(each, operation=size) for each, size in zip(steps, sizes, strict=True)]
         # The device steps while the host launches the next forward already: what the step adds to a micro-batch counts.
-        both = predictor.predict(replace(network, entries=(*computed.entries, *run)), clock, power_limit_w)
-        parts["optimizer"] = Cost(
-            (both.time_s - micro.time_s) / stages, (both.known_energy_j - micro.known_energy_j) / stages
-        )
-    sent = Sending.of(layout, traffic, state, whole, micro)
-    turn_s = (micro.time_s + (again.time_s if again else 0.0)) / stages
-    exposed, all_s, dynamic_j = sent.exposed((1 - forward) * micro.time_s / stages, turn_s)
+        both = predictor.predict(replace(network, entries=(*computed.entries, *run)), clock, job.power_limit_w)
+        parts["optimizer"] = total([Cost(both.time_s, both.known_energy_j), of_micro.times(-1)]).times(1 / stages)
+    sending = Sending(layout, Traffic(gpu, layout.gpus_per_node, network_bandwidth), state, whole, micro)
+    turn_s = (micro.time_s + again_s) / stages
+    exposed_s, sent = sending.exposed((1 - forward) * micro.time_s / stages, turn_s)
     # A stage waits for the first micro-batch to arrive and the last one to leave (Huang et al., GPipe).
-    bubble_s = (stages - 1) * (turn_s + sent.layers.time_s) / layout.virtual_stages
+    bubble_s = (stages - 1) * (turn_s + sending.layers.time_s) / layout.virtual_stages
     static_w = float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
-    parts["communication"] = Cost(exposed, static_w * exposed + dynamic_j)
+    parts["communication"] = Cost(exposed_s, static_w * exposed_s + sent.energy_j)
     parts["waiting for stages"] = Cost(bubble_s, static_w * bubble_s)
-    kept = {name: cost for name, cost in parts.items() if cost.time_s > 0}
-    held = state.held
-    stored = (held.stored + moments(network) * held.learned) * stages * layout.tensor_parallel
-    compiled = predictor.host.execution.name == "compiled"
-    return Step(kept, micro, memory_of(whole, layout, compiled=compiled), all_s, stored)
+    stored = (state.held.stored + moments(network) * state.held.learned) * stages * layout.tensor_parallel
+    return Step(
+        {name: cost for name, cost in parts.items() if cost.time_s > 0},
+        micro,
+        memory_of(whole, layout, compiled=job.execution == "compiled"),
+        sent.time_s,
+        stored,
+    )
 
 
 def _forward_share(costs: Iterable[OperationCost]) -> float:
@@ -170,10 +143,3 @@ def _recomputed(network: Network, recompute: str) -> Network | None:
         return None
     some = replace(network, entries=chosen, dropped=(), parameter_bytes=None)
     return some.changed(lambda entry: entry.operation.replace(mode="inference"), mode="inference")
-
-
-def _of_part(operation: Operation, divisor: float, kind: str = "") -> Operation:
-    """The optimizer's step over a part of the parameters, or an operation of another kind over it."""
-    (parameters,) = operation.input_shapes[0]
-    part = max(1, round(parameters / divisor))
-    return Operation(kind or operation.kind, [(part,)], precision=operation.precision, mode="training")

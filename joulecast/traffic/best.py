@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from ..checked import in_range
 from ..errors import InputError
 from ..generation.choices import GenerationChoices
 from ..generation.choosing import LIMITS, steady_ways
@@ -143,11 +143,7 @@ def _check(asked: Mapping[str, Any], has_rate: bool) -> None:
             hint=f"leave out {other[0]}" if has_rate else "give rate_per_s=20, or max_total_power_w=10000",
         )
     for name in ("rate_per_s", "p99_ttft_s", "p99_tpot_s", "max_total_power_w", "max_gpus", "burstiness"):
-        value = asked[name]
-        if value is not None and not 0 < value < math.inf:
-            raise InputError(
-                f"{name} is out of range", given=f"{value!r:.60}", allowed="above 0", hint=f"give another {name}"
-            )
+        if asked[name] is not None:
+            in_range(name, asked[name], above=True)
     for name, most in (("prefix_hit_rate", 1), ("acceptance", 1), ("draft_tokens", 32)):
-        if not 0 <= asked[name] <= most:
-            raise InputError(f"{name} is out of range", given=f"{asked[name]!r:.60}", allowed=f"0 to {most}")
+        in_range(name, asked[name], high=most, whole=most > 1)

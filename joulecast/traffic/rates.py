@@ -16,15 +16,16 @@ from ..generation.choices import OBJECTIVES, GenerationChoice, GenerationChoices
 from ..generation.choosing import told_of
 from ..generation.models import find_decoder
 from ..generation.parallel import Parallel, boards_of, compared, layouts
+from ..generation.serving import Lengths
 from ..hardware import GPU
 from ..predictors.board.profile import BoardProfile, profile_among
 from ..progress import paced
 from ..queries.objectives import Tariff
 from ..queries.ways import Search, asked_tariff
 from .requests import Drawn, Trace, at_rate
-from .scheduler import Replica
 from .served import Served
 from .simulate import DEFAULTS
+from .simulation import ServingSimulation
 
 BATCHES = (64, 256)
 """Limits of sequences in a step that are compared unless others are asked for."""
@@ -40,62 +41,13 @@ _MORE = 3  # Replicas that are added to a split until it holds its limits.
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What replicas do at a rate: seconds at P99 and in the mean, tokens per second and watts of all of them."""
-
-    ttft_s: float
-    tpot_s: float
-    first_s: float
-    further_s: float
-    latency_s: float
-    tokens_per_s: float
-    power_w: float
-
-    @classmethod
-    def of(cls, replicas: Sequence[Replica]) -> _Seen:
-        found = replicas[0].requests
-        first_s, end_s, output = np.array(found.first_s), np.array(found.end_s), np.array(found.output)
-        waited_s = first_s - np.array(found.arrival_s)
-        lasting_s = max(replica.now for replica in replicas)
-        joules = math.fsum(sum(replica.log.columns[replica.log.NAMES.index("energy_j")]) for replica in replicas)
-        further = output > 1
-        tpot_s = (end_s - first_s)[further] / (output[further] - 1) if further.any() else np.zeros(1)
-        return cls(
-            float(np.quantile(waited_s, 0.99)),
-            float(np.quantile(tpot_s, 0.99)),
-            float(waited_s.mean()),
-            float(tpot_s.mean()),
-            float((end_s - np.array(found.arrival_s)).mean()),
-            float(output.sum()) / lasting_s,
-            joules / lasting_s,
-        )
-
-
-class _Arrivals:
-    """Requests at any rate: the same ones, quicker or slower after each other."""
-
-    def __init__(self, asked: Mapping[str, Any], context: float) -> None:
-        seeds = np.random.SeedSequence(asked["seed"]).spawn(3)
-        prompts, outputs = (
-            Drawn(name, asked[name], seed)
-            for name, seed in zip(("prompt_tokens", "output_tokens"), seeds[:2], strict=True)
-        )
-        self.lengths = prompts.lengths, outputs.lengths
-        self._once = at_rate(1.0, asked["burstiness"], float(_REQUESTS), prompts, outputs, context, seeds[2])
-
-    def at(self, rate_per_s: float) -> Trace:
-        """The requests at a mean rate; all at once if it is infinite."""
-        return replace(self._once, arrival_s=self._once.arrival_s / rate_per_s)
-
-
-@dataclass(frozen=True)
 class _Replica:
     """A replica with a limit of sequences, and the highest rate at which it holds the limits."""
 
     served: Served
     sequences: int
     rate_per_s: float
-    at: Callable[[float], _Seen]
+    at: Callable[[float], ServingSimulation]
 
 
 @dataclass(frozen=True)
@@ -103,42 +55,55 @@ class _Question:
     """What does not depend on the GPU."""
 
     asked: Mapping[str, Any]
-    drawn: _Arrivals
+    lengths: tuple[Lengths, Lengths]
+    once: Trace  # The requests at one per second; at other rates the same ones are quicker or slower after each other
     tariff: Tariff
     profile: BoardProfile | None
+
+    @classmethod
+    def of(cls, asked: Mapping[str, Any], context: float, tariff: Tariff, profile: BoardProfile | None) -> _Question:
+        seeds = np.random.SeedSequence(asked["seed"]).spawn(3)
+        prompts = Drawn("prompt_tokens", asked["prompt_tokens"], seeds[0])
+        outputs = Drawn("output_tokens", asked["output_tokens"], seeds[1])
+        once = at_rate(1.0, asked["burstiness"], float(_REQUESTS), prompts, outputs, context, seeds[2])
+        return cls(asked, (prompts.lengths, outputs.lengths), once, tariff, profile)
+
+    def requests(self, rate_per_s: float) -> Trace:
+        """The requests at a mean rate; all at once if it is infinite."""
+        return replace(self.once, arrival_s=self.once.arrival_s / rate_per_s)
 
     def served(
         self, precision: str, cap_w: float | None, drafts: int, gpu: GPU, parallel: Parallel, clock: float | None
     ) -> Served:
-        """A replica with its steps predicted."""
-        whole = {
-            "gpu": f"{parallel.gpus}x {gpu.name}",
-            "clock": clock,
-            "precision": precision,
-            "power_limit_w": cap_w,
-            "draft_tokens": drafts,
-        }
-        divided: dict[str, Any] = {"tensor_parallel": parallel.tensor, "expert_parallel": parallel.expert}
-        divided["calibration"] = self.profile and self.profile.of_gpu(gpu.name)
         return Served.of(
-            {**DEFAULTS, **self.asked, "max_sequences": self.batches[-1], **whole, **divided}, *self.drawn.lengths
+            {
+                **DEFAULTS,
+                **self.asked,
+                "gpu": f"{parallel.gpus}x {gpu.name}",
+                "clock": clock,
+                "precision": precision,
+                "power_limit_w": cap_w,
+                "draft_tokens": drafts,
+                "tensor_parallel": parallel.tensor,
+                "expert_parallel": parallel.expert,
+                "max_sequences": self.batches[-1],
+                "calibration": self.profile and self.profile.of_gpu(gpu.name),
+            },
+            *self.lengths,
         )
 
     @property
     def batches(self) -> list[int]:
-        """Limits of sequences, ascending."""
         return sorted(set(BATCHES if self.asked["batches"] is None else self.asked["batches"]))
 
     def clocks(self, gpu: GPU) -> list[float]:
-        """Clocks to choose from."""
         if self.asked["clocks"] is not None:
             return [gpu.checked_clock_mhz(clock) for clock in self.asked["clocks"]]
         return [max(float(gpu.min_clock_mhz), round(share * gpu.boost_clock_mhz)) for share in CLOCKS]
 
-    def keeps(self, found: _Seen, ttft_s: float | None, tpot_s: float | None) -> bool:
-        """Whether latencies are within limits."""
-        limits = (found.ttft_s, ttft_s), (found.tpot_s, tpot_s)
-        return all(limit is None or value <= limit for value, limit in limits)
+    def keeps(self, found: ServingSimulation, ttft_s: float | None, tpot_s: float | None) -> bool:
+        limits = (found.known("ttft_s", 0.99), ttft_s), (found.known("tpot_s", 0.99), tpot_s)
+        return all(limit is None or value is None or value <= limit for value, limit in limits)
 
     def replica(self, served: Served, sequences: int, part: str = "") -> _Replica:
         """A replica with the highest rate that it holds.
@@ -152,23 +117,24 @@ class _Question:
             ttft_s, served = None, served.after_reading
 
         @cache
-        def at(rate_per_s: float) -> _Seen:
-            trace = self.drawn.at(rate_per_s)
+        def at(rate_per_s: float) -> ServingSimulation:
+            trace = self.requests(rate_per_s)
             trace = replace(trace, output=np.ones(len(trace.output))) if part == "reading" else trace
-            return _Seen.of(served.replicas(trace, count=1, sequences=sequences))
+            return served.simulated(served.replicas(trace, count=1, sequences=sequences))
 
         def holds(rate_per_s: float) -> bool:
             return self.keeps(at(rate_per_s), ttft_s, tpot_s)
 
         # What a replica can do at most; a queue that is never empty grows without end.
-        most = 0.95 * at(math.inf).tokens_per_s / (1.0 if part == "reading" else self.drawn.lengths[1].mean)
+        most = 0.95 * at(math.inf).tokens_per_s / (1.0 if part == "reading" else self.lengths[1].mean)
         low, high = _LEAST * most, most
         if not holds(low):
             alone = at(low)
             raise InputError(
-                f"a request alone takes {alone.ttft_s:.3g} s to its first token and {alone.tpot_s:.3g} s for a further "
-                "one",
+                f"a request alone takes {alone.ttft_s(0.99):.3g} s to its first token and "
+                f"{alone.known('tpot_s', 0.99) or 0.0:.3g} s for a further one",
                 given=f"up to {sequences} sequences",
+                allowed="limits that one request keeps",
                 hint="give wider limits, a higher clock, or more GPUs for each replica (counts)",
             )
         if holds(high):
@@ -198,8 +164,7 @@ class _Question:
         if watts is not None and count * found.power_w > watts * 1.001:
             search.leave(boards, f"{held}, and {count} replicas would draw {count * found.power_w:.0f} W", low)
             return
-        whole = replace(found, tokens_per_s=count * found.tokens_per_s, power_w=count * found.power_w)
-        yield from self._told(replica, whole, count, total, count * low)
+        yield from self._told(replica, found, count, total, count * low, times=count)
 
     def split(
         self, readers: Sequence[_Replica], decoders: Sequence[_Replica], search: Search[GenerationChoice], boards: str
@@ -217,8 +182,9 @@ class _Question:
             if (reading + decoding) * each > self.asked["max_gpus"]:
                 search.leave(boards, "prompts apart: more GPUs than max_gpus", 0.0)
                 return
-            trace = self.drawn.at(rate)
-            found = _Seen.of(decoder.served.divided(trace, reader.served, reading, "round_robin", decoding))
+            trace = self.requests(rate)
+            replicas = decoder.served.divided(trace, reader.served, reading, "round_robin", decoding)
+            found = decoder.served.simulated(replicas)
             if self.keeps(found, self.asked["p99_ttft_s"], None):
                 if self.keeps(found, None, self.asked["p99_tpot_s"]):
                     break
@@ -235,29 +201,31 @@ class _Question:
     def _told(
         self,
         replica: _Replica,
-        found: _Seen,
+        found: ServingSimulation,
         count: int,
         rate: float,
         highest: float,
         reading: int = 0,
         reader: _Replica | None = None,
+        times: int = 1,
     ) -> Iterator[GenerationChoice]:
+        """A way with what was simulated, so many times."""
         served = replica.served
         told = told_of(served.server.deployment, served.clock_mhz, served.server.power_limit_w)
         told |= {
             "gpus": count * told["gpus"],
             "replicas": count,
             "batch": (count - reading) * replica.sequences,
-            "time_to_first_token_s": found.first_s,
-            "time_per_output_token_s": found.further_s,
-            "latency_s": found.latency_s,
-            "tokens_per_s": found.tokens_per_s,
-            "power_w": found.power_w,
-            "energy_per_token_j": found.power_w / found.tokens_per_s,
+            "time_to_first_token_s": found.mean("ttft_s"),
+            "time_per_output_token_s": found.mean("tpot_s"),
+            "latency_s": found.mean("latency_s"),
+            "tokens_per_s": times * found.tokens_per_s,
+            "power_w": times * found.power_w,
+            "energy_per_token_j": found.energy_per_token_j,
             "rate_per_s": rate,
             "highest_rate_per_s": highest,
-            "ttft_p99_s": found.ttft_s,
-            "tpot_p99_s": found.tpot_s,
+            "ttft_p99_s": found.ttft_s(0.99),
+            "tpot_p99_s": found.known("tpot_s", 0.99) or 0.0,
             "prefill_replicas": reading,
             "draft_tokens": served.limits.step_tokens - 1,
             "prefill_clock_mhz": None if reader is None else reader.served.clock_mhz,
@@ -272,7 +240,7 @@ def ways_at_a_rate(asked: Mapping[str, Any]) -> GenerationChoices:
     tariff, decoder = asked_tariff(asked["objective"], OBJECTIVES, asked), find_decoder(asked["model"])
     listed = compared(asked["gpus"], sorted(set(asked["counts"])))
     profile = profile_among(asked["calibration"], (gpu.name for _, gpu in listed))
-    question = _Question(asked, _Arrivals(asked, decoder.context or math.inf), tariff, profile)
+    question = _Question.of(asked, decoder.context or math.inf, tariff, profile)
     if not question.batches or not all(isinstance(each, int) and 1 <= each <= 8192 for each in question.batches):
         raise InputError(
             "batches are numbers of sequences to choose from",

@@ -24,13 +24,6 @@ _COLUMNS = {
     "prefix_tokens": ("prefix_tokens", "shared_tokens", "cached_tokens"),
 }
 _OPTIONAL = ("prefix", "prefix_tokens")
-_NAMED = {
-    "arrival_s": "an arrival",
-    "prompt_tokens": "a prompt",
-    "output_tokens": "an output",
-    "prefix": "a prefix",
-    "prefix_tokens": "a length of a prefix",
-}
 _MOST = 50_000_000  # Requests of a simulation: some gigabytes.
 _AT_ONCE = 4096
 
@@ -129,7 +122,12 @@ def at_rate(
     """
     expected = rate_per_s * duration_s
     if not expected <= _MOST:
-        raise InputError("there are too many requests", given=f"about {expected:.3g}", allowed=f"up to {_MOST:,}")
+        raise InputError(
+            "there are too many requests",
+            given=f"about {expected:.3g}",
+            allowed=f"up to {_MOST:,}",
+            hint="give a shorter duration_s",
+        )
     random, variance = np.random.default_rng(seed), burstiness**2
     times = np.zeros(0)
     while not len(times) or times[-1] < duration_s:
@@ -141,6 +139,7 @@ def at_rate(
         raise InputError(
             "no request arrives in this time",
             given=f"{rate_per_s:g} requests/s for {duration_s:g} s",
+            allowed="at least one request",
             hint="give a longer duration_s",
         )
     return Trace(times, *_within(prompt.take(len(times)), output.take(len(times)), context))
@@ -181,6 +180,7 @@ def read_trace(source: str | Path | Any) -> Trace:
                 f"{named} has values in {column} that are no numbers",
                 given=str(error)[-60:],
                 allowed="seconds since the start, and tokens",
+                hint="correct the column",
             ) from None
     arrival_s, prompt, output = (found[name] for name in ("arrival_s", "prompt_tokens", "output_tokens"))
     if "prefix" in found:  # As much of the prompt as was in the cache with the session before it.
@@ -190,6 +190,7 @@ def read_trace(source: str | Path | Any) -> Trace:
             f"the columns of {named} differ in length",
             given=", ".join(f"{len(values)} of {name}" for name, values in found.items()),
             allowed="a value of each for every request",
+            hint="give columns of one length",
         )
     for name, values in found.items():
         least = int(name in ("prompt_tokens", "output_tokens"))
@@ -197,13 +198,13 @@ def read_trace(source: str | Path | Any) -> Trace:
         if wrong.any():
             row = int(wrong.argmax())
             raise InputError(
-                f"{named} has {_NAMED[name]} that cannot be",
+                f"{named} has a value of {name} that cannot be",
                 given=f"{values[row]:g} in row {row + 1}",
                 allowed=f"{least} or more",
                 hint="count seconds from the first request" if name == "arrival_s" else "leave such requests out",
             )
     if not len(arrival_s):
-        raise InputError(f"{named} has no requests", given="0 rows", allowed="at least one")
+        raise InputError(f"{named} has no requests", given="0 rows", allowed="at least one", hint="give another trace")
     order = np.argsort(arrival_s, kind="stable")
     moved = int((np.diff(arrival_s) < 0).sum())
     notes = (f"{named} was not in the order of arrival, and was sorted",) if moved else ()
@@ -217,18 +218,20 @@ def _columns(source: Any, named: str) -> Any:
     path = Path(source)
     if not is_file(path):
         raise InputError(
-            "there is no such trace", given=str(source), allowed="a CSV or Parquet file, or requests per second"
+            "there is no such trace",
+            given=str(source),
+            allowed="a CSV or Parquet file, or requests per second",
+            hint="give the path of a file",
         )
     if path.suffix == ".parquet":
         from pyarrow.parquet import read_table
 
-        return {name: column.to_numpy() for name, column in zip(*_parquet(read_table(path)), strict=True)}
+        table: Any = read_table(path)
+        return {name: column.to_numpy() for name, column in zip(table.column_names, table.columns, strict=True)}
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     if not rows or any(len(row) != len(rows[0]) for row in rows):
-        raise InputError(f"{named} is no table", given=f"{len(rows)} lines", allowed="CSV with a header")
+        raise InputError(
+            f"{named} is no table", given=f"{len(rows)} lines", allowed="CSV with a header", hint="give another file"
+        )
     return {name: [row[place] for row in rows[1:]] for place, name in enumerate(rows[0])}
-
-
-def _parquet(table: Any) -> tuple[Any, Any]:
-    return table.column_names, table.columns

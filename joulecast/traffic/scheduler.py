@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+import numpy as np
+
+from ..arrays import FloatArray
 from .step_costs import StepCosts
 
 _JUMP = 512  # Most steps that are added up at the context in their middle.
@@ -57,10 +60,9 @@ class Limits:
 class Log:
     """What a replica did: an entry for each jump of equal steps, and one for each time without work.
 
-    Attributes:
-        columns: Start in seconds, seconds, steps (0 while it waits for requests), sequences that decoded, tokens of
-            prompts, prompts that were completed, joules, tokens in the cache, requests that waited, joules of the
-            sequences that decoded, sequences that waited for the prompts of others.
+    It has a column for the start in seconds, seconds, steps (0 while it waits for requests), sequences that decoded,
+    tokens of prompts, prompts that were completed, joules, tokens in the cache, requests that waited, joules of the
+    sequences that decoded, and sequences that waited for the prompts of others.
     """
 
     NAMES = (
@@ -70,12 +72,17 @@ class Log:
 
     def __init__(self) -> None:
         """An empty log."""
-        self.columns = tuple(array("d") for _ in self.NAMES)
+        self._columns = tuple(array("d") for _ in self.NAMES)
 
     def add(self, *values: float) -> None:
         """Add an entry with a value for each column."""
-        for column, value in zip(self.columns, values, strict=True):
+        for column, value in zip(self._columns, values, strict=True):
             column.append(value)
+
+    @property
+    def arrays(self) -> dict[str, FloatArray]:
+        """Name of a column -> its values, shape (entries,)."""
+        return {name: np.array(column) for name, column in zip(self.NAMES, self._columns, strict=True)}
 
 
 @dataclass

@@ -22,6 +22,7 @@ from ..progress import PACE
 from ..units import si
 from .requests import Trace
 from .scheduler import Cache, Limits, Replica, Requests
+from .simulation import ServingSimulation
 from .step_costs import OtherSteps, PredictedSteps, StepCosts
 
 ROUTERS = ("round_robin", "least_loaded", "prefix")
@@ -30,61 +31,32 @@ ROUTERS = ("round_robin", "least_loaded", "prefix")
 _REQUESTS_BETWEEN_STOPS = 1000  # A service may stop a simulation after so many requests.
 
 
-@dataclass
-class Replay:
-    """Requests on their way to replicas."""
+def _open(replicas: Sequence[Replica], trace: Trace, router: str) -> None:
+    """Give replicas the requests of a trace, which arrive whatever becomes of the others."""
+    integers = (trace.prompt, trace.output, trace.prefix, trace.shared)
+    columns = (trace.arrival_s.tolist(), *(each.astype(int).tolist() for each in integers))
+    for place, (arrival_s, prompt, output, prefix, shared) in enumerate(zip(*columns, strict=True)):
+        if place % _REQUESTS_BETWEEN_STOPS == 0:
+            PACE.get()()
+        if router == "least_loaded":
+            for replica in replicas:
+                replica.advance(arrival_s)
+            chosen = min(replicas, key=lambda each: each.outstanding)
+        else:
+            sticky = router == "prefix" and prefix >= 0
+            chosen = replicas[(prefix if sticky else place) % len(replicas)]
+            chosen.advance(arrival_s)
+        chosen.add(chosen.requests.add(arrival_s, prompt, output, prefix, shared))
 
-    replicas: list[Replica]
-    router: str
-    drawn: Iterator[tuple[int, int]]
-    until_s: float
 
-    def open(self, trace: Trace) -> None:
-        """Requests that arrive whatever becomes of the others."""
-        integers = (trace.prompt, trace.output, trace.prefix, trace.shared)
-        columns = (trace.arrival_s.tolist(), *(each.astype(int).tolist() for each in integers))
-        requests, count = self.replicas[0].requests, len(self.replicas)
-        for place, (arrival_s, prompt, output, prefix, shared) in enumerate(zip(*columns, strict=True)):
-            if place % _REQUESTS_BETWEEN_STOPS == 0:
-                PACE.get()()
-            if self.router == "least_loaded":
-                for replica in self.replicas:
-                    replica.advance(arrival_s)
-                chosen = min(self.replicas, key=lambda each: each.outstanding)
-            else:
-                sticky = self.router == "prefix" and prefix >= 0
-                chosen = self.replicas[(prefix if sticky else place) % count]
-                chosen.advance(arrival_s)
-            chosen.add(requests.add(arrival_s, prompt, output, prefix, shared))
-        self._finish()
-
-    def closed(self, concurrency: int) -> None:
-        """Requests that begin when another one ends."""
-        for place in range(concurrency):
-            self._next(self.replicas[place % len(self.replicas)], 0.0)
-        self._finish()
-
-    def ended(self, replica: Replica, now: float) -> None:
-        """The next request takes the place of one that has ended."""
-        if now < self.until_s:
-            self._next(replica, now)
-
-    def _next(self, replica: Replica, now: float) -> None:
-        lengths = next(self.drawn, None)
-        if lengths is not None:
-            refuse_beyond_memory(np.array([sum(lengths)]), replica.cache, "a request", "the GPU")
-            replica.add(replica.requests.add(now, *lengths))
-
-    def _finish(self) -> None:
-        for replica in self.replicas:
-            for piece in range(1, 1 << 62):
-                PACE.get()()
-                replica.advance(replica.now + 60.0 * piece)
-                if not replica.outstanding:
-                    break
-        end_s = max(replica.now for replica in self.replicas)
-        for replica in self.replicas:
-            replica.idle(end_s if math.isinf(self.until_s) else max(end_s, self.until_s))
+def _finish(replicas: Sequence[Replica], until_s: float) -> None:
+    for replica in replicas:
+        while replica.outstanding:
+            PACE.get()()
+            replica.advance(replica.now + 60.0)
+    end_s = max(replica.now for replica in replicas)
+    for replica in replicas:
+        replica.idle(end_s if math.isinf(until_s) else max(end_s, until_s))
 
 
 def refuse_beyond_memory(tokens: Any, cache: Cache, model: str, gpu: str) -> None:
@@ -193,19 +165,69 @@ class Served:
         Raises:
             InputError: A request does not fit into the memory.
         """
-        served = self.server.deployment
-        replay = Replay([], router, iter(()), math.inf if duration_s is None else duration_s)
+        served, every, until_s = self.server.deployment, Requests(), math.inf if duration_s is None else duration_s
         limits = self.limits if sequences is None else replace(self.limits, sequences=sequences)
-        every = Requests()
-        for _ in range(served.parallel.groups if count is None else count):
-            replay.replicas.append(Replica(self.costs, self.cache, limits, every, replay.ended))
+        number = served.parallel.groups if count is None else count
+        replicas = [Replica(self.costs, self.cache, limits, every) for _ in range(number)]
         if isinstance(requests, Trace):
             refuse_beyond_memory(requests.prompt + requests.output, self.cache, served.decoder.name, served.gpu.name)
-            replay.open(requests)
+            _open(replicas, requests, router)
         else:
-            replay.drawn = requests
-            replay.closed(concurrency or 0)
-        return replay.replicas
+            drawn = requests
+
+            def begin(replica: Replica, now: float) -> None:
+                lengths = next(drawn, None) if now < until_s else None
+                if lengths is not None:
+                    refuse_beyond_memory(np.array([sum(lengths)]), self.cache, "a request", "the GPU")
+                    replica.add(every.add(now, *lengths))
+
+            for replica in replicas:
+                replica.ended = begin
+            for place in range(concurrency or 0):
+                begin(replicas[place % number], 0.0)
+        _finish(replicas, until_s)
+        return replicas
+
+    def simulated(self, replicas: Sequence[Replica], **told: Any) -> ServingSimulation:
+        """The result of replicas that have served all of their requests.
+
+        `told`: Fields of `ServingSimulation` that do not follow from the model and its GPUs.
+        """
+        served, found = self.server.deployment, replicas[0].requests
+        columns = {
+            "arrival_s": found.arrival_s,
+            "prompt_tokens": found.prompt,
+            "output_tokens": found.output,
+            "first_token_s": found.first_s,
+            "end_s": found.end_s,
+            "energy_j": found.energy_j,
+            "preemptions": found.preempted,
+        }
+        fields = {
+            "layout": "",
+            "seed": 0,
+            "rate_per_s": None,
+            "concurrency": None,
+            "warmup_s": 0.0,
+            "notes": (),
+            **told,
+        }
+        if fields.get("duration_s") is None:
+            fields["duration_s"] = max(replica.now for replica in replicas)
+        made = ServingSimulation(
+            model=served.decoder.name,
+            gpu=served.gpu.name,
+            gpus=served.parallel.gpus,
+            engine=served.engine.name,
+            precision=served.precisions.weights,
+            clock_mhz=self.clock_mhz,
+            power_limit_w=served.gpu.checked_power_limit_w(self.server.power_limit_w),
+            cache_tokens=served.parallel.groups * self.cache.tokens,
+            requests={name: np.array(column) for name, column in columns.items()},
+            logs=tuple(replica.log.arrays for replica in replicas),
+            **fields,
+        )
+        return replace(made, notes=(*made.notes, *made.overload()))
 
     @property
     def after_reading(self) -> Served:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..checked import in_range
 from ..errors import InputError, unknown_name
 from ..generation.engines import ENGINES, find_engine
 from ..generation.models import find_decoder
@@ -175,22 +176,14 @@ def simulate_serving(
             source = endlessly() if trace is None else trace
             both = made.reading_as(reader)
             replicas = both.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
-        return ServingSimulation.of(
+        return made.simulated(
             replicas,
-            model=decoder.name,
-            gpu=served.gpu.name,
-            gpus=served.parallel.gpus,
             layout=str(served.parallel) + (f", {prefill_replicas} of which read prompts" if prefill_replicas else ""),
-            engine=served.engine.name,
-            precision=precision,
-            clock_mhz=made.clock_mhz,
-            power_limit_w=served.gpu.checked_power_limit_w(power_limit_w),
             seed=seed,
             rate_per_s=float(requests) if isinstance(requests, Real) else None,
             concurrency=concurrency,
             warmup_s=warmup_s,
             duration_s=duration_s,
-            cache_tokens=groups * made.cache.tokens,
             notes=() if trace is None else trace.notes,
         )
 
@@ -209,6 +202,21 @@ def simulate_serving(
 
 DEFAULTS = {name: each.default for name, each in inspect.signature(simulate_serving).parameters.items()}
 """Arguments of `simulate_serving` and their defaults."""
+
+_RANGES: Mapping[str, dict[str, Any]] = {
+    "requests": {"above": True},
+    "duration_s": {"above": True},
+    "concurrency": {"low": 1, "whole": True},
+    "burstiness": {"high": 100},
+    "warmup_s": {},
+    "max_sequences": {"low": 1, "high": 8192, "whole": True},
+    "max_step_tokens": {"low": 2, "high": 65536, "whole": True},
+    "prefix_hit_rate": {"high": 1},
+    "draft_tokens": {"high": 32, "whole": True},
+    "acceptance": {"high": 1},
+    "prefill_replicas": {"whole": True},
+    "seed": {"whole": True},
+}
 
 
 def _refuse_too_long(trace: Trace, context: float, model: str) -> None:
@@ -233,47 +241,22 @@ def _check(asked: dict[str, Any]) -> None:
             allowed="one of requests (per second, or a trace) and concurrency",
             hint="give requests=10, or concurrency=64",
         )
-    is_rate = isinstance(requests, Real)
-    for name in ("prompt_tokens", "output_tokens"):
-        if (asked[name] is None) == (is_rate or concurrency is not None):
+    is_trace = requests is not None and not isinstance(requests, Real)
+    for name in ("prompt_tokens", "output_tokens", "duration_s"):
+        missing = asked[name] is None
+        if missing != is_trace and (missing or name != "duration_s"):
             raise InputError(
-                f"{name} is needed for requests at a rate, and not with a trace, which has its own",
+                f"{name} is needed for requests at a rate, and a trace has its own lengths",
                 given=f"{name}={asked[name]!r:.60}",
-                allowed="a trace, or lengths",
-                hint="give prompt_tokens=500, output_tokens=(300, 200)",
+                allowed="a trace; or lengths, and the time in which requests arrive",
+                hint="give prompt_tokens=500, output_tokens=(300, 200), duration_s=600",
             )
-    if asked["duration_s"] is None and (is_rate or concurrency is not None):
-        raise InputError(
-            "a simulation at a rate needs the time in which requests arrive",
-            given=given,
-            allowed="duration_s above 0",
-            hint="give duration_s=600",
-        )
-    rules: tuple[tuple[str, Callable[[float], bool], str], ...] = (
-        ("requests", lambda value: value > 0, "a rate above 0"),
-        ("duration_s", lambda value: value > 0, "above 0"),
-        ("concurrency", lambda value: value >= 1 and value == int(value), "1 or more"),
-        ("burstiness", lambda value: 0 <= value <= 100, "0 to 100"),
-        ("warmup_s", lambda value: 0 <= value < (asked["duration_s"] or math.inf), "0 or more, below duration_s"),
-        ("max_sequences", lambda value: 1 <= value <= 8192 and value == int(value), "1 to 8192"),
-        ("max_step_tokens", lambda value: 2 <= value <= 65536 and value == int(value), "2 to 65536"),
-        ("prefix_hit_rate", lambda value: 0 <= value <= 1, "0 to 1"),
-        ("draft_tokens", lambda value: 0 <= value <= 32 and value == int(value), "0 to 32"),
-        ("acceptance", lambda value: 0 <= value <= 1, "0 to 1"),
-        ("prefill_replicas", lambda value: value >= 0 and value == int(value), "0 or more"),
-        ("seed", lambda value: value >= 0 and value == int(value), "0 or more"),
-    )
-    for name, right, allowed in rules:
-        value = asked[name]
-        if name == "requests" and not is_rate:
-            continue
-        if value is None and name in ("duration_s", "concurrency", "max_step_tokens"):
-            continue
-        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-        if not math.isfinite(number) or not right(number):
-            raise InputError(
-                f"{name} is out of range", given=f"{value!r:.60}", allowed=allowed, hint=f"give another {name}"
-            )
+    for name, limits in _RANGES.items():
+        left_out = asked[name] is DEFAULTS[name] is None
+        if not left_out and not (is_trace and name == "requests"):
+            in_range(name, asked[name], **limits)
+    if asked["warmup_s"] and asked["duration_s"] is not None:
+        in_range("warmup_s", asked["warmup_s"], high=math.nextafter(asked["duration_s"], 0))
     if not find_engine(asked["engine"]).fused:
         raise InputError(
             f"{asked['engine']} runs one batch from beginning to end, and has no queue to simulate",
@@ -288,7 +271,12 @@ def _check(asked: dict[str, Any]) -> None:
     if prefixes is None:
         return
     pair = isinstance(prefixes, Sequence) and len(prefixes) == 2
-    if not is_rate or not pair or not all(isinstance(each, int) and 1 <= each <= 10**7 for each in prefixes):
+    if (
+        is_trace
+        or requests is None
+        or not pair
+        or not all(isinstance(each, int) and 1 <= each <= 10**7 for each in prefixes)
+    ):
         raise InputError(
             "prefixes are how many beginnings the prompts of requests at a rate have, and the tokens of each",
             given=f"prefixes={prefixes!r:.60}",

@@ -12,11 +12,10 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
-from ..rendering.answers import Answer, Table
+from ..rendering.answers import Answer, Table, finite
 from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
 from ..units import duration, si
-from .scheduler import Replica
-from .timeline import Columns, Timeline, column, end_s_of, gaps, weighted_quantile
+from .timeline import Columns, Timeline, end_s_of, gaps, weighted_quantile
 
 _SHOWN = (0.5, 0.9, 0.99)
 _POINTS, _STEPS = 600, 120  # Points of a line that is drawn, and steps of a timeline that is sent.
@@ -45,7 +44,7 @@ class ServingSimulation(Answer):
         cache_tokens: Tokens of keys and values that fit on all replicas.
         requests: Column -> array over all requests: arrival_s, prompt_tokens, output_tokens, first_token_s, end_s,
             energy_j (its share of the steps that it took part in), preemptions.
-        logs: For each replica, its log: an array of shape (entries,) for each column of `Log`.
+        logs: For each replica, its log: column of `Log` -> array of shape (entries,).
         notes: What should be known about the result.
         level: The share of runs whose values should lie in the intervals; None without intervals.
         intervals: Quantity, with its quantile if it has one -> low and high, such as "ttft_s p99".
@@ -71,31 +70,6 @@ class ServingSimulation(Answer):
     level: float | None = None
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict, repr=False)
 
-    @classmethod
-    def of(
-        cls, replicas: Sequence[Replica], *, duration_s: float | None, notes: tuple[str, ...], **told: Any
-    ) -> ServingSimulation:
-        """The result of replicas that have served all of their requests; see the fields."""
-        found = replicas[0].requests
-        columns = {
-            "arrival_s": found.arrival_s,
-            "prompt_tokens": found.prompt,
-            "output_tokens": found.output,
-            "first_token_s": found.first_s,
-            "end_s": found.end_s,
-            "energy_j": found.energy_j,
-            "preemptions": found.preempted,
-        }
-        end_s = max(replica.now for replica in replicas) if duration_s is None else duration_s
-        made = cls(
-            duration_s=end_s,
-            requests={name: np.array(column) for name, column in columns.items()},
-            logs=tuple(tuple(map(np.array, replica.log.columns)) for replica in replicas),
-            notes=notes,
-            **told,
-        )
-        return replace(made, notes=(*notes, *made._overload()))
-
     def between(
         self, ends: Sequence[ServingSimulation], spreads: Mapping[str, tuple[float, float]], level: float
     ) -> ServingSimulation:
@@ -119,7 +93,7 @@ class ServingSimulation(Answer):
             found[name] = less * own, max(own, min(more * own, most))
         # Where slow steps are rare, slower ones may be rarer than a quantile, which then lies below the simulated one.
         for name, at in product(_LATENCIES, _SHOWN):
-            found[f"{name} p{100 * at:g}"] = [each._known(name, at) for each in (self, *ends)]
+            found[f"{name} p{100 * at:g}"] = [each.known(name, at) for each in (self, *ends)]
         every = {name: [each for each in values if each is not None] for name, values in found.items()}
         known = {name: (min(values), max(values)) for name, values in every.items() if len(values) == len(found[name])}
         return replace(self, level=level, intervals=known)
@@ -143,12 +117,12 @@ class ServingSimulation(Answer):
     @property
     def energy_j(self) -> float:
         """Joules of all boards, those of waiting included."""
-        return math.fsum(float(self._within(log, "energy_j").sum()) for log in self.logs)
+        return self._sum("energy_j")
 
     @property
     def idle_energy_j(self) -> float:
         """Joules of all boards while their replica had no request."""
-        return math.fsum(float(self._within(log, "energy_j")[column(log, "steps") == 0].sum()) for log in self.logs)
+        return self._sum("energy_j", waiting=True)
 
     @property
     def power_w(self) -> float:
@@ -163,8 +137,7 @@ class ServingSimulation(Answer):
     @property
     def idle_share(self) -> float:
         """Share of the time in which a replica had no request, as a mean of all replicas."""
-        idle = [self._within(log, "time_s")[column(log, "steps") == 0].sum() for log in self.logs]
-        return float(np.mean(idle)) / self._window_s
+        return self._sum("time_s", waiting=True) / len(self.logs) / self._window_s
 
     @property
     def preemptions(self) -> int:
@@ -207,6 +180,19 @@ class ServingSimulation(Answer):
         seconds, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return weighted_quantile(seconds, weights, quantile)
 
+    def known(self, name: str, quantile: float) -> float | None:
+        """A quantile of "ttft_s", "tpot_s", "itl_s" or "latency_s"; None where no request has such a latency."""
+        try:
+            found: float = getattr(self, name)(quantile)
+        except InputError:
+            return None
+        return found
+
+    def mean(self, name: str) -> float:
+        """The mean of "ttft_s", "tpot_s" or "latency_s" over the requests that are counted; 0 where none has such."""
+        values = getattr(self, f"_{name}")[self._counted]
+        return float(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else 0.0
+
     def goodput_per_s(
         self, *, ttft_s: float = math.inf, tpot_s: float = math.inf, latency_s: float = math.inf
     ) -> float:
@@ -245,7 +231,7 @@ class ServingSimulation(Answer):
 
     def latencies(self) -> tuple[list[str], list[list[str]]]:
         """The latencies at P50, P90 and P99 as texts: the header and the rows of a table."""
-        found = {name: [self._known(key, at) for at in _SHOWN] for key, name in _LATENCIES.items()}
+        found = {name: [self.known(key, at) for at in _SHOWN] for key, name in _LATENCIES.items()}
         rows = [[name, *("-" if each is None else si(each, "s") for each in row)] for name, row in found.items()]
         for row, key in zip(rows, _LATENCIES if self.intervals else (), strict=False):
             for place, at in enumerate(_SHOWN, 1):
@@ -262,12 +248,9 @@ class ServingSimulation(Answer):
             **{name: value for name, value in told.items() if isinstance(value, plain)},
             "requests": self.counted,
             **{name: getattr(self, name) for name in _TOLD},
-            **{name: {f"p{100 * at:g}": self._known(name, at) for at in _SHOWN} for name in _LATENCIES},
+            **{name: {f"p{100 * at:g}": self.known(name, at) for at in _SHOWN} for name in _LATENCIES},
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "timeline": {
-                name: [None if value != value else value for value in values.tolist()]
-                for name, values in vars(timeline).items()
-            },
+            "timeline": {name: finite(values.tolist()) for name, values in vars(timeline).items()},
             "notes": list(self.notes),
         }
 
@@ -312,7 +295,7 @@ class ServingSimulation(Answer):
             "preemptions": found["preemptions"].astype(int),
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-        return Table(list(columns), ([None if value != value else value for value in row] for row in rows))
+        return Table(list(columns), map(finite, rows))
 
     @property
     def _ttft_s(self) -> FloatArray:
@@ -340,33 +323,28 @@ class ServingSimulation(Answer):
     @property
     def _output_tokens(self) -> float:
         """Output tokens in the time that is counted: those of its steps, of which drafts that are accepted are more."""
-        counts = [column(log, "steps") * column(log, "decoding") + column(log, "completed") for log in self.logs]
+        counts = [log["steps"] * log["decoding"] + log["completed"] for log in self.logs]
         some = sum(float((self._share(log) * count).sum()) for log, count in zip(self.logs, counts, strict=True))
         each = float(self.requests["output_tokens"].sum()) / max(sum(float(count.sum()) for count in counts), 1.0)
         return some * each
 
     def _share(self, log: Columns) -> FloatArray:
         """Share of each entry of a log within the time that is counted."""
-        start_s, time_s = column(log, "start_s"), column(log, "time_s")
+        start_s, time_s = log["start_s"], log["time_s"]
         ends = np.clip([start_s, start_s + time_s], self.warmup_s, self.duration_s)
         found: FloatArray = (ends[1] - ends[0]) / np.maximum(time_s, 1e-15)
         return found
 
-    def _within(self, log: Columns, name: str) -> FloatArray:
-        return self._share(log) * column(log, name)
+    def _sum(self, name: str, waiting: bool = False) -> float:
+        """The sum of a column of all logs in the time that is counted; of entries without work alone if `waiting`."""
+        found = (self._share(log) * log[name] * (log["steps"] == 0 if waiting else 1) for log in self.logs)
+        return math.fsum(float(values.sum()) for values in found)
 
     def _quantile(self, values: FloatArray, quantile: float) -> float:
         some = values[self._counted & np.isfinite(values)]
         return weighted_quantile(some, np.ones(len(some)), quantile)
 
-    def _known(self, name: str, quantile: float) -> float | None:
-        try:
-            found: float = getattr(self, name)(quantile)
-        except InputError:
-            return None
-        return found
-
-    def _overload(self) -> tuple[str, ...]:
+    def overload(self) -> tuple[str, ...]:
         """A note where the queue of an open loop grows: many requests waited long, and are left at the end."""
         left = self._counted & (self.requests["end_s"] > self.duration_s)
         late = self._ttft_s > 0.1 * self._window_s

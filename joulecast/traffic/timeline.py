@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -11,22 +11,15 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..predictors.intervals.conformal import require_level
-from ..rendering.answers import Table, Tabular
-from .scheduler import Log
+from ..rendering.answers import Table, Tabular, finite
 
-Columns = tuple[FloatArray, ...]
-"""The log of a replica: an array of shape (entries,) for each column of `Log`."""
-
-
-def column(log: Columns, name: str) -> FloatArray:
-    """A column of a log by its name."""
-    found: FloatArray = log[Log.NAMES.index(name)]
-    return found
+Columns = Mapping[str, FloatArray]
+"""The log of a replica: the columns of `Log`."""
 
 
 def end_s_of(logs: Sequence[Columns]) -> float:
     """The end of the last entry of all logs."""
-    return max(float(log[0][-1] + log[1][-1]) for log in logs)
+    return max(float(log["start_s"][-1] + log["time_s"][-1]) for log in logs)
 
 
 def gaps(log: Columns, share: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -34,10 +27,10 @@ def gaps(log: Columns, share: FloatArray) -> tuple[FloatArray, FloatArray]:
 
     `share`: Share of each entry that is counted, shape (entries,).
     """
-    time_s, steps, decoding = (column(log, name) for name in ("time_s", "steps", "decoding"))
+    time_s, steps, decoding = (log[name] for name in ("time_s", "steps", "decoding"))
     each_s = time_s / np.maximum(steps, 1)
     # Steps in which sequences wait for the prompts of others lengthen the next step in which they decode.
-    waited_s = np.cumsum(np.where(column(log, "stalled") > 0, time_s, 0.0))
+    waited_s = np.cumsum(np.where(log["stalled"] > 0, time_s, 0.0))
     decodes = decoding > 0
     stalled_s = np.zeros(len(time_s))
     stalled_s[decodes] = np.diff(waited_s[decodes], prepend=0.0)
@@ -67,9 +60,7 @@ def weighted_quantile(values: FloatArray, weights: FloatArray, quantile: float) 
 
 def usual_step(logs: Sequence[Columns]) -> tuple[float, float]:
     """Mean number of sequences of a replica that decode at a time, and of the tokens that each has in the cache."""
-    steps, decoding, cached = (
-        np.concatenate([column(log, name) for log in logs]) for name in ("steps", "decoding", "cached")
-    )
+    steps, decoding, cached = (np.concatenate([log[name] for log in logs]) for name in ("steps", "decoding", "cached"))
     sequences, some = float((steps * decoding).sum()), decoding > 0
     each = float((steps * cached)[some].sum()) / max(sequences, 1.0)
     return sequences / max(float(steps[some].sum()), 1.0), each
@@ -123,16 +114,19 @@ class Timeline(Tabular):
         end_s = end_s_of(logs)
         if not 0 < step_s < math.inf or end_s / step_s > 1e7:
             raise InputError(
-                "the timeline cannot have such a step", given=f"{step_s!r}", allowed=f"{end_s / 1e7:.1g} s or more"
+                "the timeline cannot have such a step",
+                given=f"{step_s!r}",
+                allowed=f"{end_s / 1e7:.1g} s or more",
+                hint="give step_s=1, say",
             )
         edges = np.arange(math.ceil(end_s / step_s - 1e-9) + 1) * step_s
         sums = {}
         for name in ("energy_j", "decoding_j", "idle_j", "decoding", "waiting", "prompt_tokens", "cached", "busy"):
             total = np.zeros(len(edges) - 1)
             for log in logs:
-                start_s, time_s, busy = column(log, "start_s"), column(log, "time_s"), column(log, "steps") > 0
-                of = {"busy": busy, "idle_j": np.where(busy, 0.0, column(log, "energy_j"))}
-                values = of[name] if name in of else column(log, name)
+                start_s, time_s, busy = log["start_s"], log["time_s"], log["steps"] > 0
+                of = {"busy": busy, "idle_j": np.where(busy, 0.0, log["energy_j"])}
+                values = of[name] if name in of else log[name]
                 amounts = values if name.endswith("_j") or name == "prompt_tokens" else values * time_s
                 times = np.append(start_s, start_s[-1] + time_s[-1])
                 total += np.diff(np.interp(edges, times, np.append(0.0, np.cumsum(amounts))))
@@ -156,4 +150,4 @@ class Timeline(Tabular):
     def _table(self) -> Table:
         names = [each.name for each in fields(self)]
         rows = zip(*(getattr(self, name).tolist() for name in names), strict=True)
-        return Table(names, ([None if value != value else value for value in row] for row in rows))
+        return Table(names, map(finite, rows))

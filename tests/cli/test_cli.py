@@ -87,7 +87,7 @@ def test_uncovered_operations_are_printed_and_refused_if_strict(call, printed, t
         (("models", "--search", "nothing"), 2, "unknown model"),
         (("best-generation", *SERVED[1:], "--counts", "1,x"), 2, "numbers of GPUs are positive integers"),
         (("best", *NETWORK, "--objective", "cost"), 2, "allowed: --price-per-hour"),
-        (("best", *NETWORK, "--max-time", "-2"), 2, "--max-time is a positive number"),
+        (("best", *NETWORK, "--max-time", "-2"), 2, "--max-time is out of range"),
         (("predict", "resnet18", "--gpu", "A30"), 2, "a SHAPE such as 32,3,224,224"),
         (("predict", *NETWORK, "--gpu", "A30", "--training", "--mode", "inference"), 2, "two modes"),
         (("account", "resnet18"), 2, "needs the shape"),

@@ -40,18 +40,7 @@ def test_the_best_of_each_gpu_comes_first():
     assert found[0].batch == 64  # Weights are read once for all sequences.
     assert found[0].clock_mhz < 1980  # The voltage of a higher clock costs more than the time of a lower one.
     assert best(objective="time")[0].batch == 1
-
-
-def test_no_way_beats_one_of_the_pareto_front():
-    found = best()
-    front = found.pareto()
-    assert len(front) > 3
-    for row in front:
-        assert not any(
-            other.energy_per_token_j < row.energy_per_token_j
-            and other.time_per_output_token_s <= row.time_per_output_token_s
-            for other in found.rows
-        )
+    assert len(found.pareto()) > 3
 
 
 def test_choices_satisfy_the_limits():
@@ -104,29 +93,13 @@ def test_layouts_and_batches_are_searched_up_to_the_largest_that_fits():
     assert min(dense.rows, key=lambda row: row.latency_s).layout == "TP 2"
 
 
-def test_time_per_token_limits_do_not_count_the_own_prompt():
-    found = best_generation(
-        "qwen3_8b",
-        prompt_tokens=100_000,
-        output_tokens=100,
-        gpus="H100 SXM",
-        batches=[1],
-        max_time_per_output_token_s=0.02,
-    )
-    assert found[0].batch == 1
-
-
-def test_a_cap_above_the_range_leaves_no_gpu_out():
-    found = best_generation(
-        "gpt2", prompt_tokens=100, output_tokens=100, gpus=["T4", "L4", "A30"], precisions=["fp16"], power_limit_w=150
-    )
-    assert {row.gpu for row in found} == {"Tesla T4", "NVIDIA L4", "NVIDIA A30"}
+def test_a_cap_above_the_range_leaves_no_gpu_out_and_one_below_does():
+    options = {"prompt_tokens": 100, "output_tokens": 100, "precisions": ["fp16"]}
+    found = best_generation("gpt2", gpus=["T4", "L4"], power_limit_w=150, **options)
+    assert {row.gpu for row in found} == {"Tesla T4", "NVIDIA L4"}
     assert all(row.power_w <= 70.001 for row in found.rows if row.gpu == "Tesla T4")
-    low = best_generation(
-        "gpt2", prompt_tokens=100, output_tokens=100, gpus=["T4", "H100 SXM"], precisions=["fp16"], power_limit_w=70
-    )
-    assert set(low.left_out) == {"NVIDIA H100 80GB HBM3"}
-    assert "cannot be capped" in low.left_out["NVIDIA H100 80GB HBM3"]
+    low = best_generation("gpt2", gpus=["T4", "H100 SXM"], power_limit_w=70, **options)
+    assert [(gpu, "cannot be capped" in why) for gpu, why in low.left_out.items()] == [("NVIDIA H100 80GB HBM3", True)]
 
 
 def test_mistakes_are_refused():

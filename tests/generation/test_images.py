@@ -1,15 +1,19 @@
 """Image pipelines, against published numbers of parameters and arithmetic."""
 
+import math
+
 import pytest
 
 from joulecast import predict_image
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.generation.images.autoencoders import Autoencoder
-from joulecast.generation.images.layers import parameters_of
+from joulecast.generation.images.layers import Layers, parameters_of, strided_cycles
 from joulecast.generation.images.linear_denoiser import DeepCompression
 from joulecast.generation.images.pipelines import PIPELINES, encoder
-from joulecast.generation.images.sequence_parallel import Split
+from joulecast.generation.images.sequence_parallel import DividedNetwork, Split
 from joulecast.generation.images.video_decoder import CausalDecoder, ConditionedDecoder
+from joulecast.hardware import find_gpu
+from joulecast.zoo import find_predictor
 
 
 def denoiser(name, grid=(64, 64)):
@@ -41,16 +45,28 @@ def test_encoders_have_the_published_number_of_parameters(asked, millions):
 
 
 def test_the_decoder_has_the_published_number_of_parameters():
-    assert parameters_of(Autoencoder(4).network(1, (512, 512), "bf16")) / 1e6 == pytest.approx(49.5, rel=0.005)
+    network = Autoencoder(4).network(2, (1024, 768), "bf16")
+    assert parameters_of(network) / 1e6 == pytest.approx(49.5, rel=0.005)
+    assert network.entries[-1].operation.output_shape == (2, 3, 1024, 768)
+    assert network.entries[0].operation.input_shapes == ((2, 4, 128, 96),)
 
 
-def test_attention_of_flux_sees_image_and_text():
-    step = denoiser("flux_1_dev")
-    found = {e.operation.input_shapes[0]: e.count for e in step if e.operation.kind == "attention"}
-    assert found == {(1, 24, 4096 + 512, 128): 19 + 38}
-    # 57 blocks, two products of 4608 x 4608 x 128 in 24 heads.
-    flops = sum(e.count * e.operation.flops for e in step if e.operation.kind == "attention")
-    assert flops == 57 * 24 * 2 * 2 * 4608 * 4608 * 128
+@pytest.mark.parametrize(
+    ("name", "grid", "split", "keys"),
+    [
+        ("flux_1_dev", (64, 64), Split(), {(1, 24, 4096 + 512, 128): 19 + 38}),
+        ("wan_2_1_1_3b", VIDEO["wan"], Split(), {(1, 12, 21 * 30 * 52, 128): 30, (1, 12, 512, 128): 30}),
+        ("cogvideox_5b", VIDEO["cogvideox"], Split(), {(1, 48, 226 + 13 * 30 * 45, 64): 42}),
+        # Text that cannot be divided is seen once.
+        ("sd3_5_medium", (64, 64), Split(4, 1), {(1, 6, 4096 + 333, 64): 24, (1, 6, 4096, 64): 13}),
+    ],
+)
+def test_attention_sees_the_whole_image_or_video_and_its_text(name, grid, split, keys):
+    pipeline = PIPELINES[name]
+    part = pipeline.denoiser.network(1, split.grid(grid), split.text_tokens(pipeline.text_tokens), "bf16")
+    step = split.network(part, split.grid(grid), pipeline.text_tokens)
+    found = {e.operation.input_shapes[1]: e.count for e in step if e.operation.kind == "attention"}
+    assert found == keys
 
 
 # The FLOPs that tracing UNet2DConditionModel of diffusers 0.42.1 counts for a prompt and an empty one.
@@ -132,15 +148,6 @@ def test_the_decoder_of_cogvideox_has_its_parameters():
     assert parameters_of(network) == pytest.approx(threes + others, rel=0.001)
 
 
-def test_attention_of_a_video_sees_all_its_frames():
-    step = denoiser("wan_2_1_1_3b", (21, 30, 52))
-    found = {e.operation.input_shapes[1]: e.count for e in step if e.operation.kind == "attention"}
-    assert found == {(1, 12, 21 * 30 * 52, 128): 30, (1, 12, 512, 128): 30}
-    step = denoiser("cogvideox_5b", (13, 30, 45))
-    found = {e.operation.input_shapes[1]: e.count for e in step if e.operation.kind == "attention"}
-    assert found == {(1, 48, 226 + 13 * 30 * 45, 64): 42}
-
-
 def test_a_patch_of_cogvideox_1_5_holds_two_latent_frames():
     pipeline = PIPELINES["cogvideox1_5_5b"]
     _, step, decoder = pipeline.networks(1, 81, 768, 1360, "bf16")
@@ -160,18 +167,31 @@ def test_hunyuan_video_is_decoded_in_tiles():
     assert pieces[1, 16, 3, 18, 16] == 1
 
 
-@pytest.mark.parametrize(("model", "batch"), [("wan_2_1_1_3b", 32), ("cogvideox_2b", 16)])
-def test_batches_of_videos_that_were_run_on_an_h100_fit(model, batch):
-    # ML.ENERGY ran them on 80 GB, with the decoder's slices.
-    assert predict_image(model, "H100 SXM", batch=batch, steps=1).time_per_batch_s > 0
-
-
 def test_residuals_of_sd_3_5_stay_as_a_convolution_wrote_them():
     # Two norms and two sums in each of 38 blocks, and the last norm; both results of attention are parts of a tensor.
-    copies = {e.operation.input_shapes[0]: e.count for e in denoiser("sd3_5_large") if e.operation.kind == "copy"}
-    assert copies[1, 4096, 2432] == 4 * 38 + 1 + 38
+    step = denoiser("sd3_5_large")
+    copies = {e.operation.input_shapes[0]: e.count for e in step if e.operation.kind == "copy"}
+    assert copies[1, 2432, 4096] == 4 * 38 + 1
+    assert copies[1, 4096, 2432] == 38
     flux = {e.operation.input_shapes[0]: e.count for e in denoiser("flux_1_dev") if e.operation.kind == "copy"}
     assert flux[1, 4096, 3072] == 19
+    # Cycles of 132 multiprocessors: 1.8 for each element of a residual, 1.5 for each of joined heads.
+    cycles = {operation.kind: value for operation, value in strided_cycles(step, 132).items()}
+    assert cycles == {"copy": 1.8 * 4096 * 2432 / 132, "cat": 1.5 * (4096 + 333) * 2432 / 132}
+    assert not strided_cycles(denoiser("flux_1_dev"), 132)
+
+
+def test_a_transposed_copy_takes_as_long_as_pytorch_s_was_measured():
+    # 268 million elements in 1.98 ms on an H100 (pytorch/pytorch issue 113560), which runs at 1.98 GHz with so little
+    # to do. A copy that reads and writes in rows is ten times as quick there.
+    layers = Layers("bf16")
+    layers.transposed("residual", (1, 32768, 8192))
+    layers.add("rows", "copy", (1, 32768, 8192))
+    predictor = find_predictor(find_gpu("H100 SXM"), "inference")
+    step = DividedNetwork(predictor, layers.network("copies", {}), 700.0).at(1980)
+    transposed, rows = (cost.device_time_s for cost in step.operations)
+    assert transposed == pytest.approx(1.98e-3, rel=0.15)
+    assert transposed > 2 * rows
 
 
 @pytest.mark.parametrize(("ulysses", "ring"), [(8, 1), (4, 2), (1, 8)])
@@ -189,12 +209,6 @@ def test_gpus_share_the_attention(ulysses, ring):
     assert calls == {"all_to_all": 4 * 57 * (ulysses > 1), "all_gather": 2 * 57 * (ring - 1) + 1}
 
 
-def test_text_that_cannot_be_divided_is_seen_once():
-    step = PIPELINES["sd3_5_medium"].networks(1, None, 1024, 1024, "bf16", Split(4, 1))[-2]
-    found = {e.operation.input_shapes[1]: e.count for e in step if e.operation.kind == "attention"}
-    assert found == {(2, 6, 4096 + 333, 64): 24, (2, 6, 4096, 64): 13}
-
-
 def test_more_gpus_are_quicker_and_cost_more():
     one, two, four = (predict_image("flux_1_dev", "H100 SXM", batch=8, steps=2, gpus=gpus) for gpus in (None, 2, 4))
     assert one.time_per_image_s > two.time_per_image_s > four.time_per_image_s
@@ -208,8 +222,8 @@ def test_an_interval_is_around_the_prediction():
     found = predict_image("sd3_5_medium", "H100 SXM", steps=2)
     wide, narrow = (found.interval(level).energy_per_image_j for level in (0.9, 0.5))
     assert wide[0] < narrow[0] < found.energy_per_image_j < narrow[1] < wide[1]
-    # 1.645 standard deviations of 13.7 %.
-    assert wide[1] == pytest.approx(found.energy_per_image_j * 1.253, rel=0.001)
+    # 1.645 and 0.674 standard deviations of the logarithm.
+    assert math.log(wide[1] / wide[0]) / math.log(narrow[1] / narrow[0]) == pytest.approx(1.645 / 0.674, rel=0.001)
     assert found.interval().power_w[1] <= 700
 
 
@@ -235,12 +249,6 @@ def _flops_of(network, kind):
 
 def _flops(network):
     return sum(e.count * e.operation.flops for e in network)
-
-
-def test_the_decoder_ends_at_the_pixels():
-    network = Autoencoder(16).network(2, (1024, 768), "bf16")
-    assert network.entries[-1].operation.output_shape == (2, 3, 1024, 768)
-    assert network.entries[0].operation.input_shapes == ((2, 16, 128, 96),)
 
 
 def test_parts_add_up_to_an_image():
@@ -281,7 +289,7 @@ def test_fused_point_wise_operations_are_quicker():
         ({"steps": 0}, "positive integer"),
         ({"frames": 5}, "which have no frames"),
         ({"model": "wan_2_1_1_3b", "frames": 80}, "one more than a multiple of 4"),
-        ({"model": "wan_2_1_1_3b", "frames": True}, "one more than a multiple of 4"),
+        ({"model": "wan_2_1_1_3b", "frames": True}, "positive integer"),
         ({"precision": "fp8"}, "precision of a pipeline"),
         ({"gpu": "T4"}, "does not fit"),
         ({"gpus": 3}, "1, 2, 4, 8"),

@@ -27,19 +27,6 @@ def test_published_runs_of_tensorrt_llm_on_an_h100(model, batch, seconds, watts)
     assert found.power_w == pytest.approx(watts, rel=0.13)
 
 
-@pytest.mark.parametrize("gpu", ["H100 SXM", "B200"])
-def test_a_byte_of_the_cache_costs_no_less_than_a_byte_of_weights(gpu):
-    # 64 sequences of 2048 tokens, one kind of layer: 4096 features, 32 heads of which 8 have keys.
-    decode = llama(64, prompt=1536, output=1024, gpu=gpu).decode
-    cache_j, cache_bytes = _dynamic_j(decode, "attention"), 64 * 2048 * 32 * 2 * 8 * 128 * 2
-    weights_j, weights_bytes = _dynamic_j(decode, "linear"), 2 * (8.03e9 - 128256 * 4096)
-    assert 0.7 < (cache_j / cache_bytes) / (weights_j / weights_bytes) < 1.1
-
-
-def _dynamic_j(step, kind):
-    return sum(cost.dynamic_energy_j for cost in step.operations if cost.operation.kind == kind)
-
-
 def test_an_h100_does_not_draw_what_the_bandwidth_of_an_h200_costs():
     # Both have one die; an H100 reads the same weights in 1.4 times the time.
     h100, h200 = (llama(8, gpu=gpu).decode for gpu in ("H100 SXM", "H200"))

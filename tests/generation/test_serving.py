@@ -8,7 +8,6 @@ import pytest
 from joulecast.errors import InputError
 from joulecast.generation.engines import ENGINES
 from joulecast.generation.serving import Lengths, Load, cycle_of
-from joulecast.hardware import find_gpu
 
 VLLM = ENGINES["vllm"]  # At most 8192 tokens in a step.
 
@@ -54,12 +53,6 @@ def test_long_prompts_are_read_in_pieces():
     assert cycle.steps[-1].tokens.prompt_cached == 6667  # The mean of 0, 6667 and 13334 tokens that were read before.
 
 
-def test_a_single_request_reads_its_prompt_before_its_first_token_only():
-    cycle = cycle_of(Load(1, 100_000, 100), VLLM, "continuous")
-    assert [(steps.count, steps.tokens.prompts) for steps in cycle.next_tokens] == [(pytest.approx(1), 0)]
-    assert sum(steps.count * steps.tokens.prompts for steps in cycle.first_token) == pytest.approx(13)
-
-
 @pytest.mark.parametrize("batching", ["continuous", "static"])
 @pytest.mark.parametrize(
     "load", [Load(1, 100_000, 100), Load(8, 300, 300), Load(512, 2000, 10), Load(4000, 9000, 2), Load(7, 50, 1)]
@@ -88,20 +81,6 @@ def test_where_prompts_do_not_fit_into_the_steps_fewer_sequences_decode():
     assert steps.tokens.tokens <= 8192
     # A request waits until the prompts before its own are read, and then decodes in nine steps.
     assert sum(each.count for each in cycle.first_token) == pytest.approx(512 * 2009 / 8192 - 9)
-
-
-def test_a_batch_nearly_as_large_as_a_step_leaves_room_for_prompts():
-    # 2000 x (300 + 299) tokens in steps of 2048: 585 steps. In each, 1022 sequences decode and 1026 tokens are read.
-    (steps,) = cycle_of(Load(2000, 300, 300), VLLM.on(find_gpu("A30")), "continuous").steps
-    assert steps.count == pytest.approx(2000 * 599 / 2048)
-    assert (steps.tokens.decoding, steps.tokens.prompts, steps.tokens.prompt_tokens) == (1023, 3, 1025 // 3)
-
-
-def test_small_boards_take_fewer_tokens_a_step():
-    assert VLLM.on(find_gpu("A30")).step_tokens == 2048
-    assert VLLM.on(find_gpu("A100 SXM4 80GB")).step_tokens == 2048
-    assert VLLM.on(find_gpu("H100 SXM")).step_tokens == 8192
-    assert ENGINES["sglang"].on(find_gpu("A30")).step_tokens == 8192
 
 
 def test_running_sequences_of_varying_length_see_more():
@@ -148,8 +127,5 @@ def test_one_token_of_output_needs_no_decoding():
 def test_counts_are_positive_integers(wrong):
     with pytest.raises(InputError, match="positive integer"):
         Load(wrong, 10, 10)
-
-
-def test_a_batch_has_room_in_a_step():
     with pytest.raises(InputError, match="more sequences than"):
         cycle_of(Load(8192, 10, 10), VLLM, "continuous")

@@ -29,13 +29,9 @@ def test_a_step_of_decoding_multiplies_each_weight_once_per_sequence():
     # Two products with the keys and values of 451 tokens, for each of 32 heads of 128, in 32 layers.
     assert flops(step, "attention") == 32 * 8 * 2 * 2 * 32 * 128 * 451
     assert step.calls < 400  # Eager execution has 1,400.
-
-
-def test_grouped_heads_read_their_cache_once():
-    step = network("llama3_8b", StepTokens(decoding=8, cached=451, sampled=8))
     (attention,) = [entry.operation for entry in step if entry.operation.kind == "attention"]
-    read = 2 * 8 * 8 * 451 * 128 * 2 + 8 * 32 * 128 * 2  # keys and values of 8 heads, and queries of 32
-    assert attention.bytes_read == read
+    # Keys and values of 8 heads, and queries of 32.
+    assert attention.bytes_read == 2 * 8 * 8 * 451 * 128 * 2 + 8 * 32 * 128 * 2
 
 
 def test_logits_are_of_sampled_tokens_only():
@@ -44,9 +40,7 @@ def test_logits_are_of_sampled_tokens_only():
     assert logits.input_shapes == ((2, 4096),)
     none = network("llama3_8b", StepTokens(prompts=1, prompt_tokens=500))
     assert not [e for e in none if e.operation.attributes.get("out_features") == 128256]
-
-
-def test_sampling_keeps_three_numbers_in_fp32_for_each_word():
+    # Three numbers in fp32 for each word.
     few, many = (StepTokens(prompts=2, prompt_tokens=500, sampled=sampled) for sampled in (1, 2))
     llama = known_decoder("llama3_8b")
     assert activations_bytes(llama, many) - activations_bytes(llama, few) == 3 * 4 * 128256

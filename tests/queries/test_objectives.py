@@ -23,19 +23,6 @@ def test_cost_is_hours_and_kilowatt_hours():
         assert choice.value == choice.cost
 
 
-def test_a_price_for_all_makes_time_the_objective_and_electricity_makes_it_energy():
-    by_hour = best(objective="cost", price_per_hour=2.0)
-    assert [c.alias for c in by_hour] == [c.alias for c in best(objective="time")]
-    by_kwh = best(objective="cost", price_per_kwh=0.3)
-    assert [(c.alias, c.clock_mhz) for c in by_kwh] == [(c.alias, c.clock_mhz) for c in best()]
-
-
-def test_the_price_of_a_machine_is_that_of_all_its_gpus():
-    for name, boards in (("p5.48xlarge", 8), ("p5.4xlarge", 1), ("H100 SXM", 1)):
-        (choice,) = joulecast.best(*JOB, gpus="H100 SXM", clocks=1200, objective="cost", price_per_hour={name: 36.0})
-        assert choice.cost == pytest.approx(36.0 / boards * choice.time_s / 3600), name
-
-
 def test_gpus_without_a_price_are_left_out():
     sweep = joulecast.sweep(*JOB, **TWO, objective="cost", price_per_hour={"A30": 1.0})
     assert {row.alias for row in sweep} == {"A30"}
@@ -76,25 +63,24 @@ def test_constraints_hold():
     thrifty = best(objective="time", max_power_w=budget_w)
     assert all(choice.power_w <= budget_w for choice in thrifty)
     assert thrifty[0].time_s == min(row.time_s for row in rows if row.power_w <= budget_w)
+    quick, late = best(objective="time")
+    left = best(objective="time", max_time_s=(quick.time_s * late.time_s) ** 0.5).left_out
+    assert [(out.gpu, out.reason) for out in left] == [(late.alias, "misses the deadline at every clock")]
+    thriftiest = min(rows, key=lambda row: row.power_w)
+    with pytest.raises(InputError, match="deadline and the power budget together"):
+        best(max_time_s=1.01 * quick.time_s, max_power_w=1.01 * thriftiest.power_w)
 
 
-def test_ties_lie_within_the_interval_of_the_best():
-    choices = joulecast.best("resnet50", (32, 3, 224, 224), gpus=["H100 SXM", "H100 NVL", "T4", "H200"])
-    high = choices[0].interval.energy_j[1]
-    assert not choices[0].tied
-    assert [choice.tied for choice in choices[1:]] == [choice.value <= high for choice in choices[1:]]
-    assert {choice.tied for choice in choices[1:]} == {True, False}
-
-
-def test_where_the_best_has_no_interval_those_of_the_others_decide():
-    first, *others = joulecast.best(*JOB, gpus=["A30", "A10", "L4", "T4"], clocks=900)
+@pytest.mark.parametrize("gpus", [["H100 SXM", "H100 NVL", "T4", "H200"], ["A30", "A10", "L4", "T4"]])
+def test_ties_lie_within_the_interval_of_the_best_or_else_of_the_others(gpus):
+    first, *others = joulecast.best("resnet50", (32, 3, 224, 224), gpus=gpus)
+    assert not first.tied
     for choice in others:
         if first.interval is not None:
             assert choice.tied == (choice.value <= first.interval.energy_j[1])
         elif choice.interval is not None:
             assert choice.tied == (choice.interval.energy_j[0] <= first.value)
-    sweep = joulecast.sweep(*JOB, gpus="H100 SXM", clocks=(900, 1200))
-    assert not any(row.tied for row in sweep)
+    assert not any(row.tied for row in joulecast.sweep(*JOB, gpus=gpus[0], clocks=(900, 1200)))
 
 
 def test_a_lower_cap_is_held():
@@ -117,23 +103,23 @@ def test_a_lower_cap_is_held():
         ({"power_limit_w": 5}, InputError, "no GPU can run this job(.|\n)*cannot be capped at this value"),
         ({"gpus": []}, InputError, "nothing to choose from"),
         ({"clocks": []}, InputError, "nothing to choose from"),
-        ({"clocks": (-900,)}, InputError, "a clock is a positive number"),
+        ({"clocks": (-900,)}, InputError, "clocks is out of range(.|\n)*above 0"),
         ({"precision": []}, InputError, "nothing to choose from"),
         ({"precision": ["fp16", "fp17"]}, UnknownNameError, "did you mean fp16"),
-        ({"batch_sizes": [0]}, InputError, "batch sizes are positive"),
+        ({"batch_sizes": [0]}, InputError, "batch_sizes is out of range(.|\n)*1 or more, an integer"),
         ({"objective": "enrgy"}, UnknownNameError, "did you mean energy"),
         ({"objective": "cost"}, InputError, "needs prices"),
         ({"objective": "carbon"}, InputError, "intensity of the grid"),
-        ({"price_per_hour": -1}, InputError, "at least 0(.|\n)*-1"),
-        ({"price_per_hour": {"A30": -0.5}}, InputError, "at least 0"),
-        ({"price_per_kwh": float("nan")}, InputError, "at least 0"),
-        ({"carbon": -5}, InputError, "at least 0"),
+        ({"price_per_hour": -1}, InputError, "out of range(.|\n)*-1(.|\n)*0 or more"),
+        ({"price_per_hour": {"A30": -0.5}}, InputError, "out of range(.|\n)*0 or more"),
+        ({"price_per_kwh": float("nan")}, InputError, "out of range(.|\n)*0 or more"),
+        ({"carbon": -5}, InputError, "out of range(.|\n)*0 or more"),
         ({"carbon": "Atlantis"}, UnknownNameError, "country"),
-        ({"max_time_s": 0}, InputError, "max_time_s is a positive number"),
+        ({"max_time_s": 0}, InputError, "max_time_s is out of range"),
         (
             {"max_time_s": 1e-9},
             InputError,
-            "no choice satisfies the deadline(.|\n)*least for the deadline(.|\n)*nearest: ",
+            "no choice satisfies the deadline(.|\n)*at least a deadline(.|\n)*nearest: ",
         ),
         (
             {"max_power_w": 1},
@@ -147,26 +133,12 @@ def test_bad_input(options, error, says):
         best(**options)
 
 
-def test_what_the_own_predictor_lacks_is_from_the_fallback():
-    choice = best(gpus="A30", precision="bf16")[0]
-    assert any("not measured on NVIDIA A30" in note for note in choice.notes)
-    assert choice.measured  # The GPU has measurements, but not in this precision.
-    named = best(gpus="A30", predictor="any-gpu/boosting", precision="bf16")[0]
-    assert choice.energy_j == pytest.approx(named.energy_j, rel=0.3)
-
-
 def test_gpus_from_files_stand_beside_those_of_the_catalogue(tmp_path):
     text = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
     (tmp_path / "mine.toml").write_text(text.split("```toml\n")[1].split("```")[0], encoding="utf-8")
     choices = best(gpus=[str(tmp_path / "mine.toml"), "T4"], objective="cost", price_per_hour=1.0)
     assert {choice.alias for choice in choices} == {"RTX A5000", "T4"}
     assert not next(choice for choice in choices if choice.alias == "RTX A5000").measured
-
-
-def test_two_limits_that_exclude_each_other_bind_together():
-    quickest, thriftiest = best(objective="time")[0], min(joulecast.sweep(*JOB, **TWO), key=lambda row: row.power_w)
-    with pytest.raises(InputError, match="deadline and the power budget together"):
-        best(max_time_s=1.01 * quickest.time_s, max_power_w=1.01 * thriftiest.power_w)
 
 
 def test_a_job_that_fits_in_no_memory():
@@ -181,10 +153,3 @@ def test_lists_of_operations_have_no_samples():
         joulecast.best([(operation, 3)], objective="energy_per_sample", gpus="A30")
     with pytest.raises(InputError, match="other batch sizes need a model"):
         joulecast.best([(operation, 3)], batch_sizes=[1, 2], gpus="A30")
-
-
-def test_a_gpu_outside_a_limit_is_left_out_with_that_limit():
-    found = best(gpus=["A30", "P4"], objective="time")
-    between = (found[0].time_s * found[1].time_s) ** 0.5
-    left = best(gpus=["A30", "P4"], objective="time", max_time_s=between).left_out
-    assert [(out.gpu, out.reason) for out in left] == [("P4", "misses the deadline at every clock")]

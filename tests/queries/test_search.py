@@ -51,11 +51,18 @@ def test_the_grid_has_the_lowest_highest_and_default_clock(name):
 
 
 @pytest.mark.parametrize(
-    ("gpu", "cap_w"), [("A30", None), ("A30", 120), ("T4", None), ("H100 SXM", 400), ("2080 Ti", 150)]
+    ("gpu", "mode", "cap_w"),
+    [
+        ("A30", "inference", None),
+        ("A30", "training", 120),
+        ("T4", "inference", None),
+        ("H100 SXM", "inference", 400),
+        ("2080 Ti", "training", 150),
+    ],
 )
-def test_many_clocks_at_once_are_single_predictions(gpu, cap_w):
-    network = joulecast.extract("resnet50", (32, 3, 224, 224))
-    predictor = find_predictor(gpu, "inference")
+def test_many_clocks_at_once_are_single_predictions(gpu, mode, cap_w):
+    network = joulecast.extract("resnet50", (32, 3, 224, 224), mode=mode)
+    predictor = find_predictor(gpu, mode)
     clocks = clock_grid_mhz(find_gpu(gpu))[::6]
     together = over_clocks(predictor.prepared(network, cap_w), clocks)
     for place, clock in enumerate(clocks):
@@ -80,10 +87,3 @@ def test_what_is_not_covered_is_in_no_total():
     nothing = over_clocks(predictor.prepared(joulecast.Network.of([(small, 2)])), [600.0])
     assert nothing.missing == 1
     assert nothing.time_s.tolist() != nothing.time_s.tolist()  # NaN
-
-
-def test_training_at_many_clocks_is_training_at_each():
-    sweep = joulecast.sweep("resnet18", (8, 3, 64, 64), gpus=["A30", "2080 Ti"], clocks=(600, 1200), mode="training")
-    for row in sweep:
-        one = joulecast.predict("resnet18", (8, 3, 64, 64), row.gpu, row.clock_mhz, mode="training")
-        assert (row.time_s, row.energy_j) == pytest.approx((one.time_s, one.energy_j))

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
 
@@ -20,73 +19,41 @@ def sweep():
     return joulecast.sweep(*JOB, gpus=["A30", "T4", "L4"], clocks=(600, 900, 1200), precision=["default", "bf16"])
 
 
-def test_csv_reads_back(sweep):
+def test_csv_and_json_read_back(sweep):
     rows = list(csv.DictReader(io.StringIO(sweep.to_csv())))
     assert len(rows) == len(sweep) > 0
     for read, row in zip(rows, sweep, strict=True):
         assert (read["gpu"], float(read["clock_mhz"])) == (row.gpu, row.clock_mhz)
         assert (float(read["time_s"]), float(read["energy_j"])) == (row.time_s, row.energy_j)
         assert read["cost"] == ""
-
-
-def test_json_says_what_csv_says(sweep):
     value = json.loads(json.dumps(sweep.to_dict()))
     assert [row["energy_j"] for row in value["rows"]] == [row.energy_j for row in sweep]
     assert value["rows"][0]["edp_js"] == pytest.approx(sweep.rows[0].energy_j * sweep.rows[0].time_s)
     assert {(out["gpu"], out["precision"]) for out in value["left_out"]} >= {("T4", "bf16")}
-
-
-def test_the_best_of_a_sweep_is_the_best(sweep):
-    for objective in ("energy", "time", "edp", "ed2p"):
-        choice = joulecast.best(
-            *JOB, objective=objective, gpus=["A30", "T4", "L4"], clocks=(600, 900, 1200), precision=["default", "bf16"]
-        )[0]
-        row = sweep.best(objective)
-        assert (row.gpu, row.clock_mhz, row.precision) == (choice.gpu, choice.clock_mhz, choice.precision)
+    for objective, quantity in (("time", "time_s"), ("ed2p", "ed2p_js2")):
+        assert getattr(sweep.best(objective), quantity) == min(getattr(row, quantity) for row in sweep)
     with pytest.raises(InputError, match="needs prices"):
         sweep.best("cost")
 
 
-@pytest.mark.parametrize("gpus", [["A30"], ["A30", "T4"]], ids=["one", "two"])
 @pytest.mark.parametrize(("ending", "starts"), [(".png", b"\x89PNG"), (".svg", b"<svg"), (".html", b"<!DOCTYPE html>")])
-def test_pictures(tmp_path, gpus, ending, starts):
-    path = joulecast.sweep(*JOB, gpus=gpus, clocks=(600, 900, 1200)).plot(tmp_path / f"sweep{ending}")
-    assert path.read_bytes().startswith(starts)
+def test_pictures(tmp_path, sweep, ending, starts):
+    one = joulecast.sweep(*JOB, gpus="A30", clocks=(600, 900, 1200))
+    for each in (sweep, one):
+        assert each.plot(tmp_path / f"sweep{ending}").read_bytes().startswith(starts)
+    for path in (tmp_path / "missing" / f"sweep{ending}", tmp_path / "sweep.gif"):
+        with pytest.raises(InputError, match="cannot be written to this path"):
+            sweep.plot(path)
 
 
-def test_pictures_have_a_known_ending(sweep, tmp_path):
-    with pytest.raises(InputError, match=r"\.png"):
-        sweep.plot(tmp_path / "sweep.gif")
-
-
-class Links(HTMLParser):
-    """Everything that a browser might fetch, and the tags that are open."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self.tags: set[str] = set()
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.add(tag)
-        self.found += [value or "" for name, value in attributes if name in ("src", "href", "xlink:href", "srcset")]
-
-
-def test_the_page_requests_no_other_file(sweep, tmp_path):
-    text = sweep.plot(tmp_path / "sweep.html").read_text().replace("http://www.w3.org/2000/svg", "")
-    links = Links()
-    links.feed(text)
-    assert all(link.startswith("#") for link in links.found)
-    assert not links.tags & {"script", "link", "img", "iframe", "object"}
-    assert "//" not in re.sub(r"</?[a-z]+", "", text)
-    assert not re.search(r"@import|url\((?!#)", text)
-    assert "resnet18" in text
-
-
-def test_a_page_escapes_names(tmp_path):
+def test_the_page_requests_no_other_file_and_escapes_names(tmp_path):
     network = joulecast.Network.of([(joulecast.Operation("relu", [(8, 64)]), 1)], name="<script>alert(1)</script>")
-    page = joulecast.sweep(network, gpus="A30", clocks=(600, 900)).plot(tmp_path / "page.html")
-    assert "<script" not in page.read_text()
+    page = joulecast.sweep(network, gpus="A30", clocks=(600, 900)).plot(tmp_path / "page.html").read_text()
+    text = page.replace("http://www.w3.org/2000/svg", "")
+    assert all(link.startswith("#") for link in re.findall(r'(?:src|href|srcset)="([^"]*)"', text))
+    assert not re.search(r"<(script|link|img|iframe|object)|@import|url\((?!#)", text)
+    assert "//" not in re.sub(r"</?[a-z]+", "", text)
+    assert "alert(1)" in text
 
 
 def test_best_on_the_command_line(call, printed):
@@ -121,7 +88,7 @@ def test_sweep_on_the_command_line(printed, tmp_path):
         (("--clocks", "900-1200"), "clocks are a list"),
         (("--batch-sizes", "1;8"), "batch sizes are positive"),
         (("--price-per-hour", "A30=cheap"), "a price per hour is a number"),
-        (("--price-per-hour", "A30=-1", "--objective", "cost"), "at least 0"),
+        (("--price-per-hour", "A30=-1", "--objective", "cost"), "0 or more"),
         (("--max-time", "1e-9"), "no choice satisfies the deadline"),
         (("--gpu", "A31"), "did you mean"),
     ],
@@ -130,12 +97,6 @@ def test_mistakes_on_the_command_line(call, options, says):
     code, out, err = call("best", *COMMAND, *options)
     assert (code, out) == (2, "")
     assert says in err
-
-
-def test_a_picture_needs_its_folder(sweep, tmp_path):
-    for ending in ("png", "svg", "html"):
-        with pytest.raises(InputError, match="cannot be written to this path"):
-            sweep.plot(tmp_path / "missing" / f"sweep.{ending}")
 
 
 def test_best_prints_which_gpus_miss_a_limit_and_the_held_clock(printed):

@@ -3,7 +3,6 @@
 import pytest
 
 from joulecast import best_generation, simulate_serving
-from joulecast.cli import main
 from joulecast.errors import InputError, UnknownNameError
 
 ASKED = {"prompt_tokens": 100, "output_tokens": (40, 20), "gpus": "L4", "batches": (16,), "clocks": (2040,)}
@@ -16,6 +15,12 @@ def ways():
 
 def test_a_choice_holds_its_limits_in_a_simulation_of_all_replicas(ways):
     (way,) = ways
+    assert way.command() == (
+        "vllm serve Qwen/Qwen3-0.6B --max-num-seqs 16 --max-num-batched-tokens 2048 --gpu-memory-utilization 0.9"
+    )
+    assert "--max_batch_size 16 --max_num_tokens 2048" in way.command("tensorrt_llm")
+    with pytest.raises(UnknownNameError):
+        way.command("tgi")
     assert way.ttft_p99_s <= 0.2
     assert way.tpot_p99_s <= 0.02
     assert way.rate_per_s == 60 <= way.highest_rate_per_s
@@ -49,16 +54,6 @@ def test_power_limits_the_requests(ways):
     with pytest.raises(InputError, match="no number") as caught:
         best_generation("qwen3_0_6b", max_total_power_w=500, p99_tpot_s=1e-5, **ASKED)
     assert "a request alone takes" in str(caught.value.given)
-
-
-def test_commands_say_what_was_chosen(ways):
-    assert ways[0].command() == (
-        "vllm serve Qwen/Qwen3-0.6B --max-num-seqs 16 --max-num-batched-tokens 2048 --gpu-memory-utilization 0.9"
-    )
-    assert "--max-running-requests 16 --chunked-prefill-size 2048" in ways[0].command("sglang")
-    assert "--max_batch_size 16 --max_num_tokens 2048" in ways[0].command("tensorrt_llm")
-    with pytest.raises(UnknownNameError):
-        ways[0].command("tgi")
 
 
 def test_the_fewest_joules_are_at_a_lower_clock_or_cap(ways):
@@ -130,11 +125,3 @@ def test_drafts_are_tried_beside_ways_without(ways):
 def test_what_is_no_question_is_refused(options, what):
     with pytest.raises(InputError, match=what):
         best_generation("qwen3_0_6b", **{**ASKED, **options})
-
-
-def test_the_command(capsys):
-    arguments = ["best-generation", "qwen3_0_6b", "--gpu", "L4", "--rate", "60", "--prompt", "100", "--output", "40,20"]
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments, "--batches", "16", "--clock", "2040", "--p99-per-token", "0.02"])
-    assert ended.value.code == 0
-    assert "trtllm-serve Qwen/Qwen3-0.6B" in capsys.readouterr().out

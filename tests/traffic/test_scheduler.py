@@ -102,7 +102,7 @@ def tight() -> tuple[Requests, Replica]:
 
 def test_what_comes_in_goes_out_and_never_beyond_the_memory():
     requests, replica = tight()
-    log = dict(zip(replica.log.NAMES, map(np.array, replica.log.columns), strict=True))
+    log = replica.log.arrays
     # A sequence that was put back is read again, with what it had written.
     assert sum(requests.preempted) > 20
     assert log["prompt_tokens"].sum() > sum(requests.prompt)
@@ -118,16 +118,13 @@ def test_what_comes_in_goes_out_and_never_beyond_the_memory():
     np.testing.assert_allclose(log["start_s"][1:], (log["start_s"] + log["time_s"])[:-1], rtol=1e-12)
 
 
-def test_without_a_full_cache_each_prompt_is_read_once():
-    requests, replica = served(poisson(200, 5.0), lambda: (250, 20), GrowingSteps(0.005), Limits(16, 128))
-    prompt_tokens = replica.log.columns[replica.log.NAMES.index("prompt_tokens")]
-    assert sum(prompt_tokens) == 200 * 250
+@pytest.mark.parametrize("share", [0.0, 0.75])
+def test_without_a_full_cache_each_prompt_is_read_once_but_for_its_cached_prefix(share):
+    requests, replica = served(
+        poisson(200, 5.0), lambda: (100, 20), GrowingSteps(0.005), Limits(16, 128, cached_share=share)
+    )
+    assert sum(replica.log.arrays["prompt_tokens"]) == 200 * 100 * (1 - share)
     assert not any(requests.preempted)
-
-
-def test_a_cached_prefix_is_not_read():
-    _, replica = served(poisson(200, 5.0), lambda: (100, 20), EqualSteps(0.005), Limits(16, 128, cached_share=0.75))
-    assert sum(replica.log.columns[replica.log.NAMES.index("prompt_tokens")]) == 200 * 25
 
 
 def test_one_request_by_hand():
@@ -135,7 +132,7 @@ def test_one_request_by_hand():
     requests, replica = served([2.0], lambda: (250, 4), EqualSteps(0.5), Limits(8, 100))
     assert list(requests.first_s) == [3.5]
     assert list(requests.end_s) == [5.0]
-    assert sum(replica.log.columns[6]) == pytest.approx(2 * 100 + 1.5 * 400 + 1.5 * 300)
+    assert sum(replica.log.arrays["energy_j"]) == pytest.approx(2 * 100 + 1.5 * 400 + 1.5 * 300)
     assert list(requests.energy_j) == pytest.approx([1.5 * 400 + 1.5 * 300])
 
 
@@ -146,15 +143,12 @@ def test_a_jump_is_as_long_as_its_steps():
     assert decoded_s == pytest.approx(1000 * 0.005 + 1e-6 * sum(range(101, 1101)), rel=1e-9)
 
 
-def test_windows_bound_the_cache():
+def test_windows_and_states_bound_the_cache():
     cache = Cache(1000.0, ((0.5, math.inf), (0.5, 128)), block=0)
     assert cache.used(1, 100) == 100
     assert cache.used(1, 1000) == 0.5 * 1000 + 0.5 * 128
     assert cache.used(4, 4000) == 4 * 564
-
-
-def test_a_state_takes_no_blocks():
-    """Layers with a recurrent state keep 0.9 of the bytes of a token, however long it is; others lose half a block."""
+    # A recurrent state has 0.9 of the bytes of a token, however long it is; other layers lose half a block.
     cache = Cache(1000.0, ((0.9, 1.0), (0.1, math.inf)), block=16)
     assert cache.used(2, 200) == pytest.approx(2 * (0.9 + 0.1 * (100 + 8)))
 
@@ -165,7 +159,7 @@ def test_prompts_first_by_hand():
     requests, replica = served([0.0, 0.9], lambda: next(lengths), EqualSteps(0.5), Limits(8, 100, prompts_first=True))
     assert list(requests.first_s) == [0.5, 2.0]  # The step that began at 0.5 s ends first, and gives a token.
     assert list(requests.end_s) == [4.0, 2.5]
-    log = dict(zip(replica.log.NAMES, replica.log.columns, strict=True))
+    log = replica.log.arrays
     assert sum(each_s * count for each_s, count in zip(log["time_s"], log["stalled"], strict=True)) == 1.0
     assert sum(requests.energy_j) == pytest.approx(sum(log["energy_j"]))
 

@@ -11,7 +11,6 @@ from joulecast import simulate_serving
 from joulecast.cli import main
 from joulecast.errors import InputError
 from joulecast.traffic.requests import Drawn, at_rate, read_trace
-from joulecast.traffic.scheduler import Log
 
 OF_TRACE = {"prompt_tokens": None, "output_tokens": None}
 SHORT = {"prompt_tokens": 200, "output_tokens": (50, 30), "duration_s": 20, "max_sequences": 32, "max_step_tokens": 512}
@@ -33,7 +32,7 @@ def test_what_is_counted_adds_up(chat):
     assert chat.ttft_s(0.5) <= chat.ttft_s(0.99) <= chat.latency_s(0.99)
     whole = chat.timeline(0.1)
     end_s = whole.time_s[-1] + 0.1
-    assert (whole.power_w * 0.1).sum() == pytest.approx(sum(log[6].sum() for log in chat.logs), rel=1e-9)
+    assert (whole.power_w * 0.1).sum() == pytest.approx(sum(log["energy_j"].sum() for log in chat.logs), rel=1e-9)
     assert whole.power_w.max() <= 72 * 1.0001
     assert end_s >= chat.requests["end_s"].max()
     counted = whole.time_s < 20 - 1e-9
@@ -44,6 +43,9 @@ def test_what_is_counted_adds_up(chat):
     assert told["ttft_s"]["p99"] == chat.ttft_s(0.99)
     assert len(chat.to_csv().splitlines()) == chat.counted + 1
     assert "<svg" in chat._repr_html_()
+    assert chat.goodput_per_s() * 20 == chat.counted
+    assert chat.goodput_per_s(latency_s=chat.latency_s(0.5)) * 20 == pytest.approx(chat.counted / 2, abs=1)
+    assert chat.goodput_per_s(ttft_s=0) == 0
 
 
 def test_a_single_request_is_that_of_predict_generation():
@@ -84,7 +86,7 @@ def test_prompts_read_by_replicas_of_their_own():
     slow = simulate_serving("qwen3_0_6b", "2x L4", prefill_replicas=1, prefill_clock=900, **options)
     for name in ("arrival_s", "prompt_tokens", "output_tokens"):
         np.testing.assert_array_equal(apart.requests[name], both.requests[name])
-    reader, decoder = (dict(zip(Log.NAMES, log, strict=True)) for log in apart.logs)
+    reader, decoder = apart.logs
     assert reader["decoding"].max() == 0
     assert reader["prompt_tokens"].sum() == apart.requests["prompt_tokens"].sum()
     # The last token of each prompt is computed again where it is decoded, and gives the first one of the output.
@@ -93,7 +95,7 @@ def test_prompts_read_by_replicas_of_their_own():
         "output_tokens"
     ].sum()
     assert apart.ttft_s(0.1) > both.ttft_s(0.1)
-    whole_j = sum(log[6].sum() - log[6][log[2] == 0].sum() for log in apart.logs)
+    whole_j = sum(log["energy_j"].sum() - log["energy_j"][log["steps"] == 0].sum() for log in apart.logs)
     assert apart.requests["energy_j"].sum() == pytest.approx(whole_j, rel=1e-9)
     assert slow.ttft_s(0.5) > apart.ttft_s(0.5)
     assert slow.energy_j < apart.energy_j
@@ -146,7 +148,7 @@ def test_requests_with_a_prefix_go_where_it_was_read():
     by_turn, by_prefix = (
         simulate_serving("qwen3_0_6b", "4x L4", router=router, **options) for router in ("round_robin", "prefix")
     )
-    read = [sum(log[4].sum() for log in found.logs) for found in (by_turn, by_prefix)]
+    read = [sum(log["prompt_tokens"].sum() for log in found.logs) for found in (by_turn, by_prefix)]
     # Each beginning is read once by one replica, or once by each of four.
     assert read[1] == pytest.approx(by_prefix.counted * 100 + 8 * 800, rel=0.05)
     assert read[0] > read[1] + 8 * 800
@@ -169,13 +171,6 @@ def test_intervals_hold_the_prediction_and_are_narrower_with_a_host_that_is_name
     assert " to " in wide.latencies()[1][0][1]
 
 
-def test_goodput_counts_requests_within_limits(chat):
-    assert chat.goodput_per_s() * 20 == chat.counted
-    half = chat.goodput_per_s(latency_s=chat.latency_s(0.5))
-    assert half * 20 == pytest.approx(chat.counted / 2, abs=1)
-    assert chat.goodput_per_s(ttft_s=0) == 0
-
-
 def test_too_many_requests_are_told():
     flooded = simulate_serving("qwen3_0_6b", "L4", requests=200, **{**SHORT, "duration_s": 5})
     assert flooded.requests_per_s < 150
@@ -193,7 +188,7 @@ def test_a_trace(tmp_path):
     # Turns of a session: the second reads what the first has not left in the cache.
     path.write_text("arrival_s,prompt_tokens,output_tokens,session\n0,100,60,a\n5,200,5,a\n9,200,5,b\n")
     found = simulate_serving("qwen3_0_6b", "L4", requests=path, max_sequences=8, max_step_tokens=512)
-    assert found.logs[0][4].sum() == 100 + (200 - 160) + 200
+    assert found.logs[0]["prompt_tokens"].sum() == 100 + (200 - 160) + 200
 
 
 def test_lengths_and_arrivals_have_the_moments_that_were_asked_for():
@@ -213,7 +208,7 @@ def test_lengths_and_arrivals_have_the_moments_that_were_asked_for():
         ({"requests": 1, "concurrency": 2}, "needs its requests"),
         ({"requests": -1}, "requests is out of range"),
         ({"requests": math.nan}, "requests is out of range"),
-        ({"requests": 1, "duration_s": None}, "needs the time"),
+        ({"requests": 1, "duration_s": None}, "duration_s is needed"),
         ({"requests": 1, "warmup_s": 30}, "warmup_s is out of range"),
         ({"requests": 1, "prefix_hit_rate": 1.5}, "prefix_hit_rate is out of range"),
         ({"requests": 1, "output_tokens": None}, "output_tokens is needed"),
@@ -243,11 +238,20 @@ def test_what_is_no_question_is_refused(options, what):
 
 
 @pytest.mark.parametrize(
+    ("prompt", "what"), [(900_000, "longer than the context"), (40_000, "does not fit into the memory")]
+)
+def test_a_request_beyond_the_context_or_the_memory(prompt, what):
+    trace = {"arrival_s": [0.0], "prompt_tokens": [prompt], "output_tokens": [5]}
+    with pytest.raises(InputError, match=what):
+        simulate_serving("qwen3_8b", "L4", requests=trace, max_sequences=8)
+
+
+@pytest.mark.parametrize(
     ("text", "what"),
     [
         ("arrival_s,prompt_tokens\n0,1\n", "no column for output_tokens"),
-        ("arrival_s,prompt_tokens,output_tokens\n-1,5,5\n", "an arrival that cannot be"),
-        ("arrival_s,prompt_tokens,output_tokens\n1,5,0\n", "an output that cannot be"),
+        ("arrival_s,prompt_tokens,output_tokens\n-1,5,5\n", "a value of arrival_s that cannot be"),
+        ("arrival_s,prompt_tokens,output_tokens\n1,5,0\n", "a value of output_tokens that cannot be"),
         ("arrival_s,prompt_tokens,output_tokens\n1,x,0\n", "no numbers"),
         ("arrival_s,prompt_tokens,output_tokens\n", "no requests"),
         ("arrival_s,prompt_tokens,output_tokens\n1,2\n", "no table"),
@@ -258,16 +262,6 @@ def test_a_trace_that_cannot_be(tmp_path, text, what):
     path.write_text(text)
     with pytest.raises(InputError, match=what):
         read_trace(path)
-
-
-def test_a_request_beyond_the_context_or_the_memory(tmp_path):
-    path = tmp_path / "trace.csv"
-    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,900000,5\n")
-    with pytest.raises(InputError, match="longer than the context"):
-        simulate_serving("qwen3_8b", "L4", requests=path)
-    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,40000,5\n")
-    with pytest.raises(InputError, match="does not fit into the memory"):
-        simulate_serving("qwen3_8b", "L4", requests=path, max_sequences=8)
 
 
 def test_the_command(capsys, tmp_path):

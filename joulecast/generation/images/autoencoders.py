@@ -34,53 +34,52 @@ class Decoder(ABC):
 class ResidualDecoder(Decoder):
     """A decoder of residual blocks: some at the resolution of the latents, then at each resolution, enlarged between.
 
-    Shapes are (images, channels, height, width), for videos (videos, channels, frames, height, width); `each` is how
-    often an operation is called.
+    Shapes are (images, channels, height, width), for videos (videos, channels, frames, height, width).
     """
 
     resnets: int = 3  # Number of residual blocks at each resolution
     groups: int = 32  # Number of groups of the group norms
 
-    def decode(self, found: Layers, latents: Shape, each: int = 1) -> None:
+    def decode(self, found: Layers, latents: Shape) -> None:
         """Record the decoder for latents of this shape."""
         shape = (latents[0], self.channels[-1], *latents[2:])
-        self.conv(found, "conv_in", latents, shape[1], each)
-        self._resnet(found, "mid.0", shape, shape[1], each)
-        self.attention(found, shape, each)
-        self._resnet(found, "mid.1", shape, shape[1], each)
+        self.conv(found, "conv_in", latents, shape[1])
+        self._resnet(found.within("mid.0"), shape, shape[1])
+        self.attention(found.within("mid.attention"), shape)
+        self._resnet(found.within("mid.1"), shape, shape[1])
         for level, outputs in enumerate(reversed(self.channels)):
             for block in range(self.resnets):
-                self._resnet(found, f"up.{level}.{block}", shape, outputs, each)
+                self._resnet(found.within(f"up.{level}.{block}"), shape, outputs)
                 shape = (shape[0], outputs, *shape[2:])
             if level < len(self.channels) - 1:
-                shape = self.upsample(found, f"up.{level}.upsample", shape, level, each)
-        self.normed(found, "norm_out", shape, each)
-        self.conv(found, "conv_out", shape, 3, each)
+                shape = self.upsample(found.within(f"up.{level}.upsample"), shape, level)
+        self.normed(found, "norm_out", shape)
+        self.conv(found, "conv_out", shape, 3)
 
-    def _resnet(self, found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
+    def _resnet(self, found: Layers, shape: Shape, outputs: int) -> None:
         after = (shape[0], outputs, *shape[2:])
         for name, inputs in (("1", shape), ("2", after)):
-            self.normed(found, f"{path}.norm{name}", inputs, each)
-            self.conv(found, f"{path}.conv{name}", inputs, outputs, each)
+            self.normed(found, f"norm{name}", inputs)
+            self.conv(found, f"conv{name}", inputs, outputs)
         if shape[1] != outputs:
             kind = "conv2d" if len(shape) == 4 else "conv3d"
-            found.add(f"{path}.shortcut", kind, shape, each=each, out_channels=outputs, kernel_size=1)
-        found.add(path, "add", after, after, each=each)
+            found.add("shortcut", kind, shape, out_channels=outputs, kernel_size=1)
+        found.add("", "add", after, after)
 
     @abstractmethod
-    def conv(self, found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
+    def conv(self, found: Layers, path: str, shape: Shape, outputs: int) -> None:
         """Record a convolution over neighbouring pixels."""
 
     @abstractmethod
-    def upsample(self, found: Layers, path: str, shape: Shape, level: int, each: int) -> Shape:
+    def upsample(self, found: Layers, shape: Shape, level: int) -> Shape:
         """Record an enlargement of what has this shape, and return the shape of its result."""
 
-    def normed(self, found: Layers, path: str, shape: Shape, each: int) -> None:
+    def normed(self, found: Layers, path: str, shape: Shape) -> None:
         """Record a norm and an activation."""
-        found.add(path, "group_norm", shape, each=each, num_groups=self.groups)
-        found.add(path, "silu", shape, each=each)
+        found.add(path, "group_norm", shape, num_groups=self.groups)
+        found.add(path, "silu", shape)
 
-    def attention(self, found: Layers, shape: Shape, each: int) -> None:
+    def attention(self, found: Layers, shape: Shape) -> None:
         """Record attention with one head over all latents, in the middle of the decoder; some have none."""
 
 
@@ -97,23 +96,23 @@ class Autoencoder(ResidualDecoder):
         self.decode(found, latents)
         return found.network("vae", {"latents": latents})
 
-    def conv(self, found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
+    def conv(self, found: Layers, path: str, shape: Shape, outputs: int) -> None:
         """See `ResidualDecoder`."""
-        found.add(path, "conv2d", shape, each=each, out_channels=outputs, kernel_size=3, padding=1)
+        found.add(path, "conv2d", shape, out_channels=outputs, kernel_size=3, padding=1)
 
-    def upsample(self, found: Layers, path: str, shape: Shape, level: int, each: int) -> Shape:
+    def upsample(self, found: Layers, shape: Shape, level: int) -> Shape:
         """See `ResidualDecoder`."""
         larger = (*shape[:2], 2 * shape[2], 2 * shape[3])
-        found.add(path, "interpolate", shape, output_size=larger[2:])
-        self.conv(found, f"{path}.conv", larger, shape[1], each)
+        found.add("", "interpolate", shape, output_size=larger[2:])
+        self.conv(found, "conv", larger, shape[1])
         return larger
 
-    def attention(self, found: Layers, shape: Shape, each: int) -> None:
+    def attention(self, found: Layers, shape: Shape) -> None:
         """See `ResidualDecoder`."""
         images, channels, pixels = shape[0], shape[1], shape[2] * shape[3]
-        tokens = (images, pixels, channels)
-        found.add("mid.attention.norm", "group_norm", (images, channels, pixels), num_groups=self.groups)
-        for name in ("q", "k", "v", "out"):
-            found.linear(f"mid.attention.{name}", tokens, channels)
-        found.attention("mid.attention", (images, 1, pixels, channels), (images, 1, pixels, channels))
-        found.add("mid.attention", "add", tokens, tokens)
+        tokens, heads = (images, pixels, channels), (images, 1, pixels, channels)
+        found.add("norm", "group_norm", (images, channels, pixels), num_groups=self.groups)
+        found.projections("", tokens, channels)
+        found.linear("out", tokens, channels)
+        found.attention("", heads, heads)
+        found.add("", "add", tokens, tokens)

@@ -32,35 +32,26 @@ class TextEncoder:
 
     def network(self, prompts: int, precision: str) -> Network:
         """The operations that encode a number of prompts."""
-        found, n = Layers(precision), self.layers
-        shape = (prompts, self.tokens, self.hidden)
-        wide = (prompts, self.tokens, self.inner)
-        heads = (prompts, self.heads, self.tokens, self.head_size)
-        keys = (prompts, self.cached_heads or self.heads, self.tokens, self.head_size)
-        bias = not self.gated
-        found.add(
-            "embeddings",
-            "embedding",
-            (prompts, self.tokens),
-            num_embeddings=self.vocabulary,
-            embedding_dim=self.hidden,
-        )
-        norm = "rms_norm" if self.gated else "layer_norm"
+        found, bias, norm = Layers(precision), not self.gated, "rms_norm" if self.gated else "layer_norm"
+        shape, wide = (prompts, self.tokens, self.hidden), (prompts, self.tokens, self.inner)
+        queries = (prompts, self.heads, self.tokens, self.head_size)
+        keys = (prompts, self.cached_heads or self.heads, *queries[2:])
+        sizes = {"num_embeddings": self.vocabulary, "embedding_dim": self.hidden}
+        found.add("embeddings", "embedding", (prompts, self.tokens), **sizes)
+        layer = found.within("layers.{}", self.layers)
         for place in ("norm1", "norm2"):
-            found.add(f"layers.{{}}.{place}", norm, shape, blocks=n)
-        queries = self.heads * self.head_size
-        found.linear("layers.{}.attention.q", shape, queries, blocks=n, bias=bias)
-        for name in ("k", "v"):
-            found.linear(f"layers.{{}}.attention.{name}", shape, keys[1] * self.head_size, blocks=n, bias=bias)
-        found.attention("layers.{}.attention", heads, keys, blocks=n)
-        found.linear("layers.{}.attention.out", (*shape[:-1], queries), self.hidden, blocks=n, bias=bias)
-        found.add("layers.{}", "add", shape, shape, blocks=n, each=2)
+            layer.add(place, norm, shape)
+        for name, heads in (("q", self.heads), ("k", keys[1]), ("v", keys[1])):
+            layer.linear(f"attention.{name}", shape, heads * self.head_size, bias=bias)
+        layer.attention("attention", queries, keys)
+        layer.linear("attention.out", (*shape[:-1], self.heads * self.head_size), self.hidden, bias=bias)
+        layer.add("", "add", shape, shape, each=2)
         for name in ("fc1", "gate")[: 2 if self.gated else 1]:
-            found.linear(f"layers.{{}}.mlp.{name}", shape, self.inner, blocks=n, bias=bias)
-        found.add("layers.{}.mlp.act", "gelu", wide, blocks=n)
+            layer.linear(f"mlp.{name}", shape, self.inner, bias=bias)
+        layer.add("mlp.act", "gelu", wide)
         if self.gated:
-            found.add("layers.{}.mlp", "mul", wide, wide, blocks=n)
-        found.linear("layers.{}.mlp.fc2", wide, self.hidden, blocks=n, bias=bias)
+            layer.add("mlp", "mul", wide, wide)
+        layer.linear("mlp.fc2", wide, self.hidden, bias=bias)
         found.add("final_norm", norm, shape)
         return found.network(self.name, {"input_ids": shape[:-1]})
 
@@ -104,118 +95,97 @@ class JointDiT:
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""
-        image_tokens = math.prod(grid)
-        found, hidden = Layers(precision), self.hidden
-        found.linear("x_embed", (images, image_tokens, self.patch), hidden)
+        found, hidden, tokens = Layers(precision), self.hidden, math.prod(grid)
+        image, text, joint = ((images, count, hidden) for count in (tokens, text_tokens, tokens + text_tokens))
+        of_image, of_text, of_both = map(self._heads, (image, text, joint))
+        found.linear("x_embed", (images, tokens, self.patch), hidden)
         found.linear("context_embed", (images, text_tokens, self.text), hidden)
-        self._condition(found, images)
+        for name, inputs in (("time", 256), ("pooled", self.pooled), *((("guidance", 256),) if self.guided else ())):
+            found.two_linear(name, (images, inputs), hidden, hidden, "silu")
         if self.refined:
-            self._refine(found, (images, text_tokens, hidden))
-        joint = (images, self.heads, image_tokens + text_tokens, hidden // self.heads)
-        own = (images, self.heads, image_tokens, hidden // self.heads)
-        found.attention("double.{}.attention", joint, joint, blocks=self.double)
-        found.add("double.{}.attention", "cat", own, (*own[:2], text_tokens, own[3]), blocks=self.double, each=3, dim=2)
-        for stream, tokens, blocks in (
-            ("image", image_tokens, self.double),
-            ("text", text_tokens, self.double if self.last_context else self.double - 1),
-        ):
-            transposed = self.convolved and stream == "image"
-            self._stream(found, f"double.{{}}.{stream}", (images, tokens, hidden), blocks, transposed)
+            self._refine(found, text)
+        double = found.within("double.{}", self.double)
+        double.attention("attention", of_both, of_both)
+        if self.convolved and not self.single:
+            double.joined_heads("attention", of_image, of_text, each=3)
+        else:
+            double.add("attention", "cat", of_image, of_text, each=3, dim=2)
+        self._stream(double.within("image"), image, self.convolved)
+        self._stream(found.within("double.{}.text", self.double - (not self.last_context)), text, False)
         if not self.last_context:
             # Without it, only queries, keys and values of the text are computed in the last block.
-            last = (images, text_tokens, hidden)
-            self._modulated(found, "last.text", last, 1, (images, hidden), 2)
-            found.projections("last.text", last, hidden)
-            found.rms_norm("last.text.qk_norm", (images, self.heads, text_tokens, hidden // self.heads), each=2)
+            last = found.within("last.text")
+            self._modulated(last, text, 2)
+            last.projections("", text, hidden)
+            last.rms_norm("qk_norm", of_text, each=2)
         if self.single:
-            found.rotary("double.{}.rotary", joint, blocks=self.double, each=2)
+            double.rotary("rotary", of_both, each=2)
+            self._single(found.within("single.{}", self.single), joint)
         if self.dual:
-            shape = (images, image_tokens, hidden)
-            found.linear("double.{}.dual.modulation", (images, hidden), 3 * hidden, blocks=self.dual)
-            found.modulation("double.{}.dual", shape, blocks=self.dual)
-            found.projections("double.{}.dual", shape, hidden, blocks=self.dual)
-            found.rms_norm("double.{}.dual.qk_norm", own, blocks=self.dual, each=2)
-            found.attention("double.{}.dual", own, own, blocks=self.dual)
-            found.linear("double.{}.dual.out", shape, hidden, blocks=self.dual)
-            self._gated_residual(found, "double.{}.dual", shape, self.dual, self.convolved)
-        if self.single:
-            self._single(found, (images, image_tokens + text_tokens, hidden), joint)
-        self._modulated(found, "out", (images, image_tokens, hidden), 1, (images, hidden), 2)
+            dual = found.within("double.{}.dual", self.dual)
+            dual.linear("modulation", (images, hidden), 3 * hidden)
+            dual.modulation("", image)
+            dual.projections("", image, hidden)
+            dual.rms_norm("qk_norm", of_image, each=2)
+            dual.attention("", of_image, of_image)
+            dual.linear("out", image, hidden)
+            dual.gated_residual("", image)
+            if self.convolved:
+                dual.transposed("", image)
+        self._modulated(found.within("out"), image, 2)
         if self.convolved and not self.single:
-            found.transposed("out", (images, image_tokens, hidden))
-        found.linear("out.proj", (images, image_tokens, hidden), self.patch)
-        return found.network("denoiser", {"latents": (images, image_tokens, self.patch)})
+            found.transposed("out", image)
+        found.linear("out.proj", image, self.patch)
+        return found.network("denoiser", {"latents": (images, tokens, self.patch)})
 
-    def _condition(self, found: Layers, images: int) -> None:
-        """The embeddings of time, pooled text and guidance."""
-        for name, inputs in (("time", 256), ("pooled", self.pooled), *((("guidance", 256),) if self.guided else ())):
-            found.linear(f"{name}.0", (images, inputs), self.hidden)
-            found.add(f"{name}.act", "silu", (images, self.hidden))
-            found.linear(f"{name}.1", (images, self.hidden), self.hidden)
+    def _heads(self, shape: Shape) -> Shape:
+        return (shape[0], self.heads, shape[1], self.hidden // self.heads)
 
-    def _refine(self, found: Layers, shape: tuple[int, int, int]) -> None:
+    def _refine(self, found: Layers, shape: Shape) -> None:
         """The transformer over the text, whose gates are computed from the time and the mean of the text."""
-        (images, tokens, hidden), n = shape, self.refined
-        heads, inner = (images, self.heads, tokens, hidden // self.heads), (images, tokens, 4 * hidden)
+        images, hidden = shape[0], self.hidden
         for name, features in (("time.0", 256), ("time.1", hidden), ("text.0", self.text), ("text.1", hidden)):
             found.linear(f"refiner.{name}", (images, features), hidden)
-        found.linear("refiner.{}.gates", (images, hidden), 2 * hidden, blocks=n)
-        found.add("refiner.{}.norm", "layer_norm", shape, blocks=n, each=2)
-        found.projections("refiner.{}", shape, hidden, blocks=n)
-        found.attention("refiner.{}", heads, heads, blocks=n)
-        for name, wide, features in (("out", shape, hidden), ("mlp.0", shape, 4 * hidden), ("mlp.1", inner, hidden)):
-            found.linear(f"refiner.{{}}.{name}", wide, features, blocks=n)
-        found.add("refiner.{}", "silu", inner, blocks=n)
+        block = found.within("refiner.{}", self.refined)
+        block.linear("gates", (images, hidden), 2 * hidden)
+        block.add("norm", "layer_norm", shape, each=2)
+        block.projections("", shape, hidden)
+        block.attention("", self._heads(shape), self._heads(shape))
+        block.linear("out", shape, hidden)
+        block.two_linear("mlp", shape, 4 * hidden, hidden, "silu")
         for _ in ("attention", "mlp"):
-            self._gated_residual(found, "refiner.{}", shape, n, False)
+            block.gated_residual("", shape)
 
-    def _modulated(
-        self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int, vector: tuple[int, int], parts: int
-    ) -> None:
+    def _modulated(self, found: Layers, shape: Shape, parts: int) -> None:
         """Norms with a scale and shift, and the layer that computes these from the condition."""
-        found.add(f"{path}.modulation", "silu", vector, blocks=blocks)
-        found.linear(f"{path}.modulation", vector, parts * self.hidden, blocks=blocks)
-        norms = 2 if parts == 6 else 1
-        found.modulated_norm(f"{path}.norm", shape, blocks=blocks, each=norms, affine=False)
+        found.add("modulation", "silu", (shape[0], self.hidden))
+        found.linear("modulation", (shape[0], self.hidden), parts * self.hidden)
+        found.modulated_norm("norm", shape, each=2 if parts == 6 else 1, affine=False)
 
-    def _stream(self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int, transposed: bool) -> None:
+    def _stream(self, found: Layers, shape: Shape, transposed: bool) -> None:
         """The operations of the double blocks on image tokens, or on text tokens."""
-        images, tokens, hidden = shape
-        inner = (images, tokens, 4 * hidden)
-        heads = (images, self.heads, tokens, hidden // self.heads)
-        self._modulated(found, path, shape, blocks, (images, hidden), 6)
-        if transposed:
-            found.transposed(path, shape, blocks=blocks, each=2)
-        found.projections(path, shape, hidden, blocks=blocks)
-        found.rms_norm(f"{path}.qk_norm", heads, blocks=blocks, each=2)
-        found.strided_linear(f"{path}.out", shape, hidden, blocks=blocks)
-        found.linear(f"{path}.mlp.0", shape, 4 * hidden, blocks=blocks)
-        found.add(f"{path}.mlp.act", "gelu", inner, blocks=blocks)
-        found.linear(f"{path}.mlp.1", inner, hidden, blocks=blocks)
+        self._modulated(found, shape, 6)
+        found.projections("", shape, self.hidden)
+        found.rms_norm("qk_norm", self._heads(shape), each=2)
+        found.strided_linear("out", shape, self.hidden)
+        found.two_linear("mlp", shape, 4 * self.hidden, self.hidden)
         for _ in ("attention", "mlp"):
-            self._gated_residual(found, path, shape, blocks, transposed)
-
-    def _gated_residual(
-        self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int, transposed: bool
-    ) -> None:
-        found.add(path, "mul", shape, (shape[0], 1, shape[2]), blocks=blocks)
-        found.add(path, "add", shape, shape, blocks=blocks)
+            found.gated_residual("", shape)
         if transposed:
-            found.transposed(path, shape, blocks=blocks)
+            found.transposed("", shape, each=4)
 
-    def _single(self, found: Layers, shape: tuple[int, int, int], heads: tuple[int, int, int, int]) -> None:
-        images, tokens, hidden = shape
-        n, wide = self.single, (images, tokens, 5 * hidden)
-        self._modulated(found, "single.{}", shape, n, (images, hidden), 3)
-        found.projections("single.{}", shape, hidden, blocks=n)
-        found.linear("single.{}.mlp", shape, 4 * hidden, blocks=n)
-        found.add("single.{}.mlp", "gelu", (images, tokens, 4 * hidden), blocks=n)
-        found.rms_norm("single.{}.qk_norm", heads, blocks=n, each=2)
-        found.rotary("single.{}.rotary", heads, blocks=n, each=2)
-        found.attention("single.{}.attention", heads, heads, blocks=n)
-        found.add("single.{}", "cat", shape, (images, tokens, 4 * hidden), blocks=n, dim=2)
-        found.linear("single.{}.out", wide, hidden, blocks=n)
-        self._gated_residual(found, "single.{}", shape, n, False)
+    def _single(self, found: Layers, shape: Shape) -> None:
+        heads, inner = self._heads(shape), (*shape[:-1], 4 * self.hidden)
+        self._modulated(found, shape, 3)
+        found.projections("", shape, self.hidden)
+        found.linear("mlp", shape, 4 * self.hidden)
+        found.add("mlp", "gelu", inner)
+        found.rms_norm("qk_norm", heads, each=2)
+        found.rotary("rotary", heads, each=2)
+        found.attention("attention", heads, heads)
+        found.add("", "cat", shape, inner, dim=2)
+        found.linear("out", (*shape[:-1], 5 * self.hidden), self.hidden)
+        found.gated_residual("", shape)
 
 
 @dataclass(frozen=True)
@@ -237,42 +207,37 @@ class CrossDiT:
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""
-        image_tokens = math.prod(grid)
-        found, n, hidden = Layers(precision), self.layers, self.hidden
-        shape, wide = (images, image_tokens, hidden), (images, image_tokens, self.inner)
-        text = (images, text_tokens, hidden if self.projected else self.text)
-        found.linear("x_embed", (images, image_tokens, self.patch), hidden)
+        found, hidden, tokens = Layers(precision), self.hidden, math.prod(grid)
+        shape, text = (images, tokens, hidden), (images, text_tokens, hidden if self.projected else self.text)
+        found.linear("x_embed", (images, tokens, self.patch), hidden)
         if self.projected:
-            found.projected_text((images, text_tokens, self.text), hidden)
+            found.two_linear("text_embed", (images, text_tokens, self.text), hidden, hidden)
         found.linear("time.0", (images, 256), hidden)
         found.linear("time.1", (images, hidden), hidden)
-        modulation = hidden if self.own_modulation else 6 * hidden
-        found.linear("blocks.{}.modulation", (images, hidden), modulation, blocks=n if self.own_modulation else 1)
-        heads = (images, self.heads, image_tokens, hidden // self.heads)
-        keys = (images, self.heads, text_tokens, hidden // self.heads)
-        norms = 3 if self.own_modulation else 2
-        found.add("blocks.{}.norm", "layer_norm", shape, blocks=n, each=norms, affine=False)
-        found.modulation("blocks.{}.norm", shape, blocks=n, each=2)
-        found.projections("blocks.{}.self", shape, hidden, blocks=n)
-        found.linear("blocks.{}.self.out", shape, hidden, blocks=n)
-        found.attention("blocks.{}.self", heads, heads, blocks=n)
-        for name in ("q", "out"):
-            found.linear(f"blocks.{{}}.cross.{name}", shape, hidden, blocks=n)
-        for name in ("k", "v"):
-            found.linear(f"blocks.{{}}.cross.{name}", text, hidden, blocks=n)
-        found.attention("blocks.{}.cross", heads, keys, blocks=n)
-        found.linear("blocks.{}.mlp.0", shape, self.inner, blocks=n)
-        found.add("blocks.{}.mlp.act", "gelu", wide, blocks=n)
-        found.linear("blocks.{}.mlp.1", wide, hidden, blocks=n)
-        found.add("blocks.{}", "mul", shape, (images, 1, hidden), blocks=n, each=2)
-        found.add("blocks.{}", "add", shape, shape, blocks=n, each=3)
+        block = found.within("blocks.{}", self.layers)
+        if self.own_modulation:
+            block.linear("modulation", (images, hidden), hidden)
+        else:
+            found.linear("blocks.0.modulation", (images, hidden), 6 * hidden)
+        heads, keys = ((images, self.heads, count, hidden // self.heads) for count in (tokens, text_tokens))
+        block.add("norm", "layer_norm", shape, each=3 if self.own_modulation else 2, affine=False)
+        block.modulation("norm", shape, each=2)
+        block.projections("self", shape, hidden)
+        block.linear("self.out", shape, hidden)
+        block.attention("self", heads, heads)
+        for name, read in (("q", shape), ("out", shape), ("k", text), ("v", text)):
+            block.linear(f"cross.{name}", read, hidden)
+        block.attention("cross", heads, keys)
+        block.two_linear("mlp", shape, self.inner, hidden)
+        block.add("", "mul", shape, (images, 1, hidden), each=2)
+        block.add("", "add", shape, shape, each=3)
         # Results of attention are divided by a factor, also where it is one.
-        found.add("blocks.{}", "div", shape, blocks=n, each=2)
+        block.add("", "div", shape, each=2)
         if self.skips:
-            double = (images, image_tokens, 2 * hidden)
-            found.add("skips.{}", "cat", shape, shape, blocks=self.skips, dim=2)
-            found.add("skips.{}.norm", "layer_norm", double, blocks=self.skips)
-            found.linear("skips.{}", double, hidden, blocks=self.skips)
+            skip, double = found.within("skips.{}", self.skips), (images, tokens, 2 * hidden)
+            skip.add("", "cat", shape, shape, dim=2)
+            skip.add("norm", "layer_norm", double)
+            skip.linear("", double, hidden)
         found.add("out.norm", "layer_norm", shape, affine=False)
         found.linear("out.proj", shape, self.patch_out)
-        return found.network("denoiser", {"latents": (images, image_tokens, self.patch)})
+        return found.network("denoiser", {"latents": (images, tokens, self.patch)})

@@ -29,46 +29,42 @@ class LinearDiT:
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""
-        found, n, hidden = Layers(precision), self.layers, self.heads * self.head_size
-        tokens = math.prod(grid)
+        found, hidden, tokens = Layers(precision), self.heads * self.head_size, math.prod(grid)
         shape, text = (images, tokens, hidden), (images, text_tokens, hidden)
         found.linear("x_embed", (images, tokens, self.latent_channels), hidden)
-        found.projected_text((images, text_tokens, self.text), hidden)
+        found.two_linear("text_embed", (images, text_tokens, self.text), hidden, hidden)
         found.rms_norm("text_embed.norm", text)
-        found.linear("time.0", (images, 256), hidden)
-        found.linear("time.1", (images, hidden), hidden)
-        found.linear("time.modulation", (images, hidden), 6 * hidden)
+        for name, inputs, outputs in (("0", 256, hidden), ("1", hidden, hidden), ("modulation", hidden, 6 * hidden)):
+            found.linear(f"time.{name}", (images, inputs), outputs)
 
-        one = (images, 1, hidden)
-        found.modulated_norm("blocks.{}.norm", shape, blocks=n, each=2, affine=False)
-        heads = (images, self.heads, self.head_size, tokens)
-        found.projections("blocks.{}.self", shape, hidden, blocks=n, bias=False)
+        block, heads = found.within("blocks.{}", self.layers), (images, self.heads, self.head_size, tokens)
+        block.modulated_norm("norm", shape, each=2, affine=False)
+        block.projections("self", shape, hidden, bias=False)
         for read in (shape, shape, shape, text) if self.normed else ():
-            found.rms_norm("blocks.{}.qk_norm", read, blocks=n)
-        found.add("blocks.{}.self", "relu", heads, blocks=n, each=2)
-        linear_attention(found, "blocks.{}.self", heads, blocks=n)
+            block.rms_norm("qk_norm", read)
+        block.add("self", "relu", heads, each=2)
+        linear_attention(block.within("self"), heads)
         # Queries and keys are copied for the products, whose other operands are transposed.
-        Layers("fp32", found.calls).add("blocks.{}.self", "copy", heads, blocks=n, each=2)
-        found.strided_linear("blocks.{}.self.out", shape, hidden, blocks=n)
+        block.wide.add("self", "copy", heads, each=2)
+        block.strided_linear("self.out", shape, hidden)
 
         queries = (images, self.cross_heads, tokens, hidden // self.cross_heads)
         for name, read in (("q", shape), ("k", text), ("v", text), ("out", shape)):
-            found.linear(f"blocks.{{}}.cross.{name}", read, hidden, blocks=n)
-        found.attention("blocks.{}.cross", queries, (*queries[:2], text_tokens, queries[3]), blocks=n)
-        found.add("blocks.{}.cross", "div", shape, blocks=n)
+            block.linear(f"cross.{name}", read, hidden)
+        block.attention("cross", queries, (*queries[:2], text_tokens, queries[3]))
+        block.add("cross", "div", shape)
 
-        image = (images, hidden, *grid)
-        convolutional_feed_forward(found, "blocks.{}.mlp", image, round(self.expansion * hidden), blocks=n)
+        convolutional_feed_forward(block.within("mlp"), (images, hidden, *grid), round(self.expansion * hidden))
         # Gates of attention and feed-forward, and the residuals.
-        found.add("blocks.{}", "mul", shape, one, blocks=n, each=2)
-        found.add("blocks.{}", "add", shape, shape, blocks=n, each=3)
+        block.add("", "mul", shape, (images, 1, hidden), each=2)
+        block.add("", "add", shape, shape, each=3)
 
         found.modulated_norm("out.norm", shape, affine=False)
         found.linear("out.proj", shape, self.latent_channels)
         return found.network("denoiser", {"latents": (images, self.latent_channels, *grid)})
 
 
-def linear_attention(found: Layers, path: str, shape: Shape, *, blocks: int = 1) -> None:
+def linear_attention(found: Layers, shape: Shape) -> None:
     """Record attention without a softmax: keys times values come first, so that the cost is linear in the tokens.
 
     `diffusers` computes it in fp32. A row of ones below the values gives the sums that results are divided by.
@@ -76,37 +72,31 @@ def linear_attention(found: Layers, path: str, shape: Shape, *, blocks: int = 1)
     `shape`: Shape of queries, keys and values: images, heads, features of a head, tokens.
     """
     images, heads, features, tokens = shape
-    wide, row = Layers("fp32", found.calls), (images, heads, 1, tokens)
+    wide, row = found.wide, (images, heads, 1, tokens)
     context = (images, heads, features + 1, features)
-    wide.add(path, "copy", shape, blocks=blocks, each=3)
-    wide.add(path, "cat", shape, row, blocks=blocks, dim=2)
-    wide.add(path, "matmul", (*context[:-1], tokens), (images, heads, tokens, features), blocks=blocks)
-    wide.add(path, "matmul", context, shape, blocks=blocks)
-    wide.add(path, "add", row, blocks=blocks)
-    wide.add(path, "div", shape, row, blocks=blocks)
-    found.add(path, "copy", shape, blocks=blocks)
+    wide.add("", "copy", shape, each=3)
+    wide.add("", "cat", shape, row, dim=2)
+    wide.add("", "matmul", (*context[:-1], tokens), (images, heads, tokens, features))
+    wide.add("", "matmul", context, shape)
+    wide.add("", "add", row)
+    wide.add("", "div", shape, row)
+    found.add("", "copy", shape)
 
 
-def convolutional_feed_forward(found: Layers, path: str, shape: Shape, inner: int, *, blocks: int = 1) -> None:
+def convolutional_feed_forward(found: Layers, shape: Shape, inner: int) -> None:
     """Record a feed-forward block with a depthwise convolution over neighbouring tokens.
 
     `shape`: Shape of its input and output: images, channels, height, width.
     """
     images, channels, high, wide = shape
     half, both = (images, inner, high, wide), (images, 2 * inner, high, wide)
-    found.add(f"{path}.inverted", "conv2d", shape, blocks=blocks, out_channels=2 * inner, kernel_size=1)
-    found.add(f"{path}.inverted", "silu", both, blocks=blocks)
-    found.add(
-        *(f"{path}.depth", "conv2d", both),
-        blocks=blocks,
-        out_channels=2 * inner,
-        kernel_size=3,
-        padding=1,
-        groups=2 * inner,
-    )
-    found.add(f"{path}.gate", "silu", half, blocks=blocks)
-    found.add(f"{path}.gate", "mul", half, half, blocks=blocks)
-    found.add(f"{path}.point", "conv2d", half, blocks=blocks, out_channels=channels, kernel_size=1, bias=False)
+    depthwise = {"out_channels": 2 * inner, "kernel_size": 3, "padding": 1, "groups": 2 * inner}
+    found.add("inverted", "conv2d", shape, out_channels=2 * inner, kernel_size=1)
+    found.add("inverted", "silu", both)
+    found.add("depth", "conv2d", both, **depthwise)
+    found.add("gate", "silu", half)
+    found.add("gate", "mul", half, half)
+    found.add("point", "conv2d", half, out_channels=channels, kernel_size=1, bias=False)
 
 
 @dataclass(frozen=True)
@@ -135,21 +125,21 @@ class DeepCompression(Decoder):
                 self._upsample(found, f"up.{level}.upsample", (images, inputs, high, wide), outputs)
             shape = (images, outputs, high, wide)
             for block in range(self.blocks):
-                path = f"up.{level}.{block}"
+                part = found.within(f"up.{level}.{block}")
                 if level < self.attending:
-                    self._attention(found, f"{path}.attention", shape)
-                    convolutional_feed_forward(found, f"{path}.mlp", shape, 4 * outputs)
-                    found.rms_norm(f"{path}.mlp.norm", (images, high, wide, outputs))
-                    found.add(f"{path}.mlp", "add", shape, shape)
+                    self._attention(part.within("attention"), shape)
+                    convolutional_feed_forward(part.within("mlp"), shape, 4 * outputs)
+                    part.rms_norm("mlp.norm", (images, high, wide, outputs))
+                    part.add("mlp", "add", shape, shape)
                 else:
-                    _residual(found, path, shape)
+                    _residual(part, shape)
             inputs = outputs
         found.rms_norm("norm_out", (images, high, wide, inputs))
         found.add("norm_out", "relu", (images, inputs, high, wide))
         _conv(found, "conv_out", (images, inputs, high, wide), 3)
         return found.network("vae", {"latents": latents})
 
-    def _upsample(self, found: Layers, path: str, shape: tuple[int, int, int, int], outputs: int) -> None:
+    def _upsample(self, found: Layers, path: str, shape: Shape, outputs: int) -> None:
         """Doubling the sides by interpolation and a convolution; a shortcut rearranges channels to pixels."""
         images, inputs, high, wide = shape
         after = (images, outputs, high, wide)
@@ -158,39 +148,31 @@ class DeepCompression(Decoder):
         found.add(path, "copy", after, each=2)
         found.add(path, "add", after, after)
 
-    def _attention(self, found: Layers, path: str, shape: tuple[int, int, int, int]) -> None:
+    def _attention(self, found: Layers, shape: Shape) -> None:
         """Linear attention with a second set of queries, keys and values, computed from the first by a convolution."""
         images, channels, high, wide = shape
         last, triple = (images, high, wide, channels), (images, 3 * channels, high, wide)
-        for name in ("q", "k", "v"):
-            found.linear(f"{path}.{name}", last, channels, bias=False)
-        found.add(path, "cat", last, last, last, dim=3)
-        groups = 3 * channels // self.head_size
-        for name, size, parts in (("aggregate.depth", 5, 3 * channels), ("aggregate.point", 1, groups)):
-            found.add(
-                *(f"{path}.{name}", "conv2d", triple),
-                out_channels=3 * channels,
-                kernel_size=size,
-                padding=size // 2,
-                groups=parts,
-                bias=False,
-            )
-        found.add(path, "cat", triple, triple, dim=1)
+        found.projections("", last, channels, bias=False)
+        found.add("", "cat", last, last, last, dim=3)
+        for name, side, groups in (("depth", 5, 3 * channels), ("point", 1, 3 * channels // self.head_size)):
+            sizes = {"out_channels": 3 * channels, "kernel_size": side, "padding": side // 2, "groups": groups}
+            found.add(f"aggregate.{name}", "conv2d", triple, **sizes, bias=False)
+        found.add("", "cat", triple, triple, dim=1)
         heads = (images, 2 * channels // self.head_size, self.head_size, high * wide)
-        Layers("fp32", found.calls).add(path, "relu", heads, each=2)
-        linear_attention(found, path, heads)
-        found.linear(f"{path}.out", (*last[:-1], 2 * channels), channels, bias=False)
-        found.rms_norm(f"{path}.norm", last)
-        found.add(path, "add", shape, shape)
+        found.wide.add("", "relu", heads, each=2)
+        linear_attention(found, heads)
+        found.linear("out", (*last[:-1], 2 * channels), channels, bias=False)
+        found.rms_norm("norm", last)
+        found.add("", "add", shape, shape)
 
 
-def _residual(found: Layers, path: str, shape: tuple[int, int, int, int]) -> None:
+def _residual(found: Layers, shape: Shape) -> None:
     images, channels, high, wide = shape
-    _conv(found, f"{path}.conv1", shape, channels)
-    found.add(f"{path}.conv1", "silu", shape)
-    _conv(found, f"{path}.conv2", shape, channels, bias=False)
-    found.rms_norm(f"{path}.norm", (images, high, wide, channels))
-    found.add(path, "add", shape, shape)
+    _conv(found, "conv1", shape, channels)
+    found.add("conv1", "silu", shape)
+    _conv(found, "conv2", shape, channels, bias=False)
+    found.rms_norm("norm", (images, high, wide, channels))
+    found.add("", "add", shape, shape)
 
 
 def _conv(found: Layers, path: str, shape: Shape, outputs: int, *, bias: bool = True) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError, unknown_name
+from ...errors import InputError, named, unknown_name
 from ...extraction.models.spelling import spelled_as
 from ...hardware import GPU, gpu_name_notes
 from ...hardware.host import Host, find_host
@@ -27,13 +27,14 @@ from ...zoo import find_predictor
 from ..intervals import Listed, normal_quantile
 from ..parallel import find_gpus
 from .layers import parameters_of
-from .pipelines import PIPELINES, ImagePipeline
+from .pipelines import PIPELINES
 from .sequence_parallel import DividedNetwork, Split
 
 _PRECISIONS = ("bf16", "fp16", "fp32")
-_SIGMAS = {"time": 0.176, "power": 0.1, "energy": 0.137}
-"""Standard deviations of logarithms of published over predicted values: of 491 runs of 6 pipelines on 1 to 8 H100 and
-B200, each pipeline counted alike. Those of 5 pipelines held 86, 91 and 84 % of the runs of the sixth."""
+_SIGMAS = {1: (0.082, 0.093, 0.069), 2: (0.100, 0.089, 0.093), 4: (0.087, 0.066, 0.097), 8: (0.120, 0.095, 0.117)}
+"""Number of GPUs -> standard deviations of the logarithms of published over predicted time, power and energy: of 491
+runs of 6 pipelines on H100 and B200, each pipeline counted alike. Those of five pipelines hold 89, 89 and 86 % of the
+runs of the sixth (benchmarks/IMAGES.md)."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,6 @@ class ImagePrediction(Answer):
         return Table(("part", "times", "time_s", "power_w", "energy_j"), rows)
 
     def _picture(self) -> Picture:
-        """Joules per image or video by part."""
         joules = [(name, self.gpus * times * each.known_energy_j / self.batch) for name, times, each in self.parts]
         items = [Bar(name, value, si(value, "J")) for name, value in joules]
         return Picture(bars(items, f"Energy per {self.made}: {self.model} on {self.gpus}x {self.gpu}"))
@@ -141,15 +141,12 @@ class ImagePrediction(Answer):
         Raises:
             InputError: The level is not between 0 and 1.
         """
-        widths = {name: math.exp(normal_quantile(level) * sigma) for name, sigma in _SIGMAS.items()}
-        low_w, high_w = (self.power_w / widths["power"], self.power_w * widths["power"])
+        widths = [math.exp(normal_quantile(level) * sigma) for sigma in _SIGMAS[self.gpus]]
+        values = self.time_per_image_s, self.power_w, self.energy_per_image_j
+        time_s, (low_w, high_w), energy_j = ((each / w, each * w) for each, w in zip(values, widths, strict=True))
         most_w = self.gpus * (self.denoise.power_limit_w or math.inf)
-        return ImageInterval(
-            level,
-            (self.time_per_image_s / widths["time"], self.time_per_image_s * widths["time"]),
-            (max(low_w, self.gpus * self.denoise.idle_power_w), min(high_w, max(most_w, self.power_w))),
-            (self.energy_per_image_j / widths["energy"], self.energy_per_image_j * widths["energy"]),
-        )
+        power_w = max(low_w, self.gpus * self.denoise.idle_power_w), min(high_w, max(most_w, self.power_w))
+        return ImageInterval(level, time_s, power_w, energy_j)
 
     @property
     def size(self) -> str:
@@ -230,18 +227,15 @@ def predict_image(
         28
     """
     model = spelled_as(model, {name: each.source for name, each in PIPELINES.items()})
-    if model not in PIPELINES:
-        raise unknown_name("image pipeline", model, PIPELINES)
+    pipeline, (number, board) = named("image pipeline", model, PIPELINES), find_gpus(gpu)
     if precision not in _PRECISIONS:
         raise unknown_name("precision of a pipeline", precision, _PRECISIONS)
-    pipeline, (named, board) = PIPELINES[model], find_gpus(gpu)
-    split = Split.of(named if gpus is None else gpus, ulysses, ring, pipeline.denoiser.heads, board)
+    split = Split.of(number if gpus is None else gpus, ulysses, ring, pipeline.denoiser.heads, board)
     count = pipeline.steps if steps is None else steps
     frames = pipeline.frames if frames is None else frames
     height = pipeline.height if height is None else height
     width = pipeline.width if width is None else width
-    _refuse_sizes(pipeline, {"batch": batch, "steps": count}, {"height": height, "width": width})
-    _refuse_frames(model, pipeline, frames)
+    _refuse_sizes(model, {"batch": batch, "steps": count}, {"height": height, "width": width}, frames)
     networks = pipeline.networks(batch, frames, height, width, precision, split)
     weights = _refuse_shortage(model, networks, board, precision)
     found = find_predictor(board, "inference", predictor).under(
@@ -285,8 +279,17 @@ def predict_image(
     )
 
 
-def _refuse_sizes(pipeline: ImagePipeline, counts: dict[str, Any], sides: dict[str, Any]) -> None:
-    for name, value in (*counts.items(), *sides.items()):
+def _refuse_sizes(model: str, counts: Mapping[str, Any], sides: Mapping[str, Any], frames: Any) -> None:
+    pipeline = PIPELINES[model]
+    if frames is not None and pipeline.frames is None:
+        videos = [name for name, each in PIPELINES.items() if each.frames is not None]
+        raise InputError(
+            f"{model} generates images, which have no frames",
+            given=frames,
+            allowed=", ".join(videos),
+            hint="leave frames out, or give one of these",
+        )
+    for name, value in (*counts.items(), *sides.items(), *((("frames", frames),) if frames is not None else ())):
         require_positive_integer(name, value)
     for name, value in sides.items():
         if value % pipeline.multiple:
@@ -296,19 +299,11 @@ def _refuse_sizes(pipeline: ImagePipeline, counts: dict[str, Any], sides: dict[s
                 allowed=f"multiples of {pipeline.multiple}",
                 hint=f"give {max(1, round(value / pipeline.multiple)) * pipeline.multiple}",
             )
-
-
-def _refuse_frames(model: str, pipeline: ImagePipeline, frames: int | None) -> None:
-    if frames is None:
-        return
-    if pipeline.frames is None:
-        videos = [name for name, each in PIPELINES.items() if each.frames is not None]
-        raise InputError(f"{model} generates images, which have no frames", given=frames, allowed=", ".join(videos))
     scale = pipeline.frame_scale
-    if not isinstance(frames, int) or isinstance(frames, bool) or frames < 1 or (frames - 1) % scale:
+    if frames is not None and (frames - 1) % scale:
         raise InputError(
             "latent frames do not stand for this number of frames",
-            given=repr(frames)[:100],
+            given=frames,
             allowed=f"1, {1 + scale}, {1 + 2 * scale}, ...: one more than a multiple of {scale}",
             hint=f"give {pipeline.frames}",
         )
@@ -323,6 +318,7 @@ def _refuse_shortage(model: str, networks: Sequence[Network], gpu: GPU, precisio
         raise InputError(
             f"{model} does not fit into the memory of {gpu.name}",
             given=lacking,
+            allowed="what its memory holds",
             hint="choose a GPU with more memory, smaller images, or fewer at once",
         )
     return weights

@@ -17,6 +17,7 @@ from ...errors import InputError
 from ...hardware import GPU
 from ...operations.entry import Entry
 from ...operations.network import Network
+from ...operations.operation import Operation
 from ...operations.rules import size
 from ...predictors.networks.prepared import PreparedNetwork
 from ...predictors.operation_predictions import OperationPredictions
@@ -24,14 +25,14 @@ from ..collectives import KINDS
 from ..parallel import GROUPS
 from ..run_energy import denoising_j, with_joules
 from ..served import with_collectives
-from .layers import Layers, Shape
+from .layers import JOINED, Layers, Shape, strided_cycles
 
 _EXCHANGE_HOST_S = 300e-6
 _SEND_HOST_S = 150e-6
 """Seconds for which exchanging tokens for heads, or sending keys on, keeps the host: a call of torch.distributed and
 the Python around it. Set with batches of one image of FLUX.1 on 8 GPUs, which the host decides: 96 ms a step by
-Ulysses and 160 ms by a ring, on H100 and B200 alike. Left out, SD 3.5 and SANA on 4 and 8 GPUs come out 7 % too quick
-in the mean, with a mean absolute error of 11 %, instead of 37 % too quick without it (benchmarks/IMAGES.md)."""
+Ulysses and 160 ms by a ring, on H100 and B200 alike. Of models that were left out, batches of one image (SD 3.5 and
+SANA on 4 and 8 GPUs) come out 4 % too slow, with a mean absolute error of 9 % (benchmarks/IMAGES.md)."""
 
 
 class DividedNetwork(PreparedNetwork):
@@ -41,7 +42,10 @@ class DividedNetwork(PreparedNetwork):
     def at_default(self) -> OperationPredictions:
         """Predictions of the operations at the default clock, those of collectives included."""
         gpu = self.knowledge.operations.gpu
-        found = with_collectives(super().at_default, gpu)
+        strided = strided_cycles(self.network, gpu.sms)
+        at_default = super().at_default
+        cycles = np.array([strided.get(operation, 0.0) for operation in at_default.operations])
+        found = with_collectives(at_default.loading(cycles), gpu)
         found = with_joules(found, gpu, denoising_j(found.operations, found.device_time_s, gpu))
         hosts = {kind: _EXCHANGE_HOST_S if kind == "all_to_all" else _SEND_HOST_S for kind in KINDS}
         of_each = [hosts.get(operation.kind, math.nan) for operation in found.operations]
@@ -104,14 +108,19 @@ class Split:
             return part
         found = Layers(part.entries[0].operation.precision)
         for entry in part:
-            operation, paths = entry.operation, [path for path, n in entry.by_module.items() for _ in range(n)]
+            # xDiT joins text and image before heads and tokens change places, as they lie in memory.
+            paths = [path.removesuffix(f".{JOINED}") for path, n in entry.by_module.items() for _ in range(n)]
+            operation = entry.operation
             if operation.kind == "attention":
                 self._attention(found, entry, math.prod(grid), text_tokens % self.gpus != 0)
                 continue
             found.calls.setdefault(operation, []).extend(paths)
+            if operation.kind == "conv2d":
+                self._bordering(found, operation, entry.count)
             if operation.kind == "matmul" and operation.input_shapes[0][-1] == math.prod(grid):
-                # Linear attention: the first product of each block sums over tokens.
-                self._collective(found, "all_reduce", operation.output_shape, entry.count)
+                # Linear attention: the first product of each block, values times keys, sums over tokens.
+                keys = operation.input_shapes[1]
+                self._exchanged(found, keys, keys, keys, entry.count)
         latents = part.entries[0].operation.input_shapes[0]  # of the layer that embeds the patches
         self._collective(found, "all_gather", latents, 1)
         return found.network("denoiser", {"latents": latents})
@@ -119,7 +128,7 @@ class Split:
     def _attention(self, found: Layers, entry: Entry, tokens: int, text_whole: bool) -> None:
         """Record an attention of the whole sequence: exchanges, one part for each member of the ring, and their sum."""
         queries, keys = entry.operation.input_shapes[:2]
-        path, calls = "attention", entry.count
+        calls = entry.count
 
         def all_of(shape: Shape, text: int) -> Shape:
             own = text if text_whole else 0
@@ -127,33 +136,51 @@ class Split:
 
         wide = all_of(queries, max(0, queries[2] - tokens))
         read = wide if keys == queries else all_of(keys, keys[2])
+        self._exchanged(found, queries, keys, read, calls)
+        found.within("", times=calls * self.ring).attention("attention", wide, read)
+        if self.ring > 1:
+            self._merge(found.within("attention"), wide, calls)
+
+    def _bordering(self, found: Layers, operation: Operation, calls: int) -> None:
+        """Record what a convolution over neighbouring rows adds: each GPU gets a row of two others, and computes it."""
+        (images, channels, _, width), attributes = operation.input_shapes[0], operation.attributes
+        wide = attributes["out_channels"] > channels  # The layer before a depthwise convolution is computed as well.
+        depthwise = attributes["groups"] > 1
+        if depthwise or wide:
+            shape = (images, channels, 3 if depthwise else 1, width)
+            found.add("border", "conv2d", shape, each=2 * calls, **attributes)
+        if depthwise:
+            row = (images, channels, 1, width)
+            found.add("border", "add", row, row, each=2 * calls)
+        elif wide:
+            self._collective(found, "all_gather", (images * width, channels), 2 * calls, 2)
+
+    def _exchanged(self, found: Layers, queries: Shape, keys: Shape, read: Shape, calls: int) -> None:
+        """Record exchanging tokens for heads, there and back, and passing the keys and values that are read on."""
         if self.ulysses > 1:
             for shape in (queries, keys, keys, queries):
-                found.add(path, "copy", shape, blocks=calls, each=2)
+                found.add("attention", "copy", shape, each=2 * calls)
                 self._collective(found, "all_to_all", shape, calls, self.ulysses)
-        found.attention(path, wide, read, blocks=calls * self.ring)
         if self.ring > 1:
             # Keys and values go to the next GPU, as in a pair that exchanges them.
             self._collective(found, "all_gather", read, 2 * calls * (self.ring - 1), 2)
-            self._merge(found, path, wide, calls)
 
-    def _merge(self, found: Layers, path: str, shape: Shape, calls: int) -> None:
+    def _merge(self, found: Layers, shape: Shape, calls: int) -> None:
         """Record adding up, in fp32, what the members of the ring contribute, by their logarithms of sums."""
-        precise, row = Layers("fp32", found.calls), (*shape[:-1], 1)
-        steps = calls * (self.ring - 1)
-        precise.add(path, "copy", shape, blocks=calls * self.ring)
+        steps, row = calls * (self.ring - 1), (*shape[:-1], 1)
+        found.wide.add("", "copy", shape, each=calls * self.ring)
         for kind, shapes, each in (
             ("sub", (shape, shape), 2),
             ("mul", (shape, row), 1),
             ("sub", (row, row), 3),
             ("sigmoid", (row,), 2),
         ):
-            precise.add(path, kind, *shapes, blocks=steps, each=each)
-        found.add(path, "copy", shape, blocks=calls)
+            found.wide.add("", kind, *shapes, each=steps * each)
+        found.add("", "copy", shape, each=calls)
 
     def _collective(self, found: Layers, kind: str, shape: Shape, calls: int, gpus: int | None = None) -> None:
         flat = (max(1, size(shape) // shape[-1]), shape[-1])
-        found.add("collectives", kind, flat, blocks=calls, gpus=gpus or self.gpus, link=self.link)
+        found.add("collectives", kind, flat, each=calls, gpus=gpus or self.gpus, link=self.link)
 
 
 ONE_GPU = Split()

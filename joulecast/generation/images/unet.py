@@ -30,11 +30,9 @@ class UNet:
         found, lowest = Layers(precision), len(self.channels) - 1
         shape = (images, self.latent_channels, *(side * 2**lowest for side in grid))
         latents, text = shape, (images, text_tokens, self.text)
-        embedding = (images, 4 * self.channels[0])
+        embedding = 4 * self.channels[0]
         for name, inputs in (("time", self.channels[0]), *((("added", self.added),) if self.added else ())):
-            found.linear(f"{name}.0", (images, inputs), embedding[1])
-            found.add(f"{name}.act", "silu", embedding)
-            found.linear(f"{name}.1", embedding, embedding[1])
+            found.two_linear(name, (images, inputs), embedding, embedding, "silu")
         shape = _conv(found, "conv_in", shape, self.channels[0])
         passed = [shape]
         for level, outputs in enumerate(self.channels):
@@ -44,9 +42,9 @@ class UNet:
             if level < lowest:
                 shape = _conv(found, f"down.{level}.sampler", shape, outputs, stride=2)
                 passed.append(shape)
-        shape = _resnet(found, "mid.0", shape, shape[1], embedding[1])
-        self._transformer(found, "mid.attention", shape, lowest, self.blocks[lowest] or 1, text)
-        shape = _resnet(found, "mid.1", shape, shape[1], embedding[1])
+        shape = _resnet(found, "mid.0", shape, shape[1], embedding)
+        self._transformer(found.within("mid.attention"), shape, lowest, self.blocks[lowest] or 1, text)
+        shape = _resnet(found, "mid.1", shape, shape[1], embedding)
         for level in range(lowest, -1, -1):
             for i in range(self.resnets + 1):
                 skip = passed.pop()
@@ -64,39 +62,36 @@ class UNet:
     def _block(self, found: Layers, path: str, shape: Shape, outputs: int, level: int, text: Shape) -> Shape:
         after = _resnet(found, path, shape, outputs, 4 * self.channels[0])
         if self.blocks[level]:
-            self._transformer(found, f"{path}.attention", after, level, self.blocks[level], text)
+            self._transformer(found.within(f"{path}.attention"), after, level, self.blocks[level], text)
         return after
 
-    def _transformer(self, found: Layers, path: str, shape: Shape, level: int, blocks: int, text: Shape) -> None:
+    def _transformer(self, found: Layers, shape: Shape, level: int, blocks: int, text: Shape) -> None:
         """Transformer blocks over the pixels of a resolution, each with attention to the text as well."""
         images, hidden, pixels = shape[0], shape[1], shape[2] * shape[3]
         tokens, inner = (images, pixels, hidden), (images, pixels, 4 * hidden)
         heads, size = self.attention_heads[level], hidden // self.attention_heads[level]
-        found.add(f"{path}.norm", "group_norm", shape, num_groups=32)
+        found.add("norm", "group_norm", shape, num_groups=32)
         for name in ("in", "out"):
-            found.add(path, "copy", tokens if name == "in" else shape)
+            found.add("", "copy", tokens if name == "in" else shape)
             if self.linear:
-                found.linear(f"{path}.{name}", tokens, hidden)
+                found.linear(name, tokens, hidden)
             else:
-                found.add(f"{path}.{name}", "conv2d", shape, out_channels=hidden, kernel_size=1)
-        each = f"{path}.{{}}"
-        found.add(f"{each}.norm", "layer_norm", tokens, blocks=blocks, each=3)
+                found.add(name, "conv2d", shape, out_channels=hidden, kernel_size=1)
+        block = found.within("{}", blocks)
+        block.add("norm", "layer_norm", tokens, each=3)
         for name, read in (("self", tokens), ("cross", text)):
-            found.linear(f"{each}.{name}.q", tokens, hidden, blocks=blocks, bias=False)
-            for part in ("k", "v"):
-                found.linear(f"{each}.{name}.{part}", read, hidden, blocks=blocks, bias=False)
-            queries = (images, heads, pixels, size)
-            found.attention(f"{each}.{name}", queries, (images, heads, read[1], size), blocks=blocks)
-            found.add(f"{each}.{name}", "copy", (images, pixels, heads, size), blocks=blocks)
-            found.linear(f"{each}.{name}.out", tokens, hidden, blocks=blocks)
-            # By a factor that is one.
-            found.add(f"{each}.{name}", "div", tokens, blocks=blocks)
-        found.linear(f"{each}.mlp.0", tokens, 8 * hidden, blocks=blocks)
-        found.add(f"{each}.mlp", "gelu", inner, blocks=blocks)
-        found.add(f"{each}.mlp", "mul", inner, inner, blocks=blocks)
-        found.linear(f"{each}.mlp.1", inner, hidden, blocks=blocks)
-        found.add(each, "add", tokens, tokens, blocks=blocks, each=3)
-        found.add(path, "add", shape, shape)
+            for part, inputs in (("q", tokens), ("k", read), ("v", read)):
+                block.linear(f"{name}.{part}", inputs, hidden, bias=False)
+            block.attention(name, (images, heads, pixels, size), (images, heads, read[1], size))
+            block.add(name, "copy", (images, pixels, heads, size))
+            block.linear(f"{name}.out", tokens, hidden)
+            block.add(name, "div", tokens)  # By a factor that is one.
+        block.linear("mlp.0", tokens, 8 * hidden)
+        block.add("mlp", "gelu", inner)
+        block.add("mlp", "mul", inner, inner)
+        block.linear("mlp.1", inner, hidden)
+        block.add("", "add", tokens, tokens, each=3)
+        found.add("", "add", shape, shape)
 
 
 def _resnet(found: Layers, path: str, shape: Shape, outputs: int, embedding: int) -> Shape:

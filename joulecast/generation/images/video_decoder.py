@@ -20,13 +20,13 @@ class VideoDecoder(ResidualDecoder):
     channels: tuple[int, ...] = (128, 256, 512, 512)
     doubling: int = 2  # Number of enlargements that also double the frames
 
-    def conv(self, found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
+    def conv(self, found: Layers, path: str, shape: Shape, outputs: int) -> None:
         """See `ResidualDecoder`. Two earlier frames are added in front."""
         images, channels, frames, high, wide = shape
         padded = (images, channels, frames + 2, high + 2, wide + 2)
-        found.add(path, "copy", (images, channels, frames + 2, high, wide), each=each)
-        found.add(path, "copy", padded, each=each)
-        found.add(path, "conv3d", padded, each=each, out_channels=outputs, kernel_size=3)
+        found.add(path, "copy", (images, channels, frames + 2, high, wide))
+        found.add(path, "copy", padded)
+        found.add(path, "conv3d", padded, out_channels=outputs, kernel_size=3)
 
 
 @dataclass(frozen=True)
@@ -43,42 +43,42 @@ class CausalDecoder(VideoDecoder):
         later = (frames - 1) // 2**self.doubling
         for count, decoder in ((1, replace(self, doubling=0)), (later, self)):
             if count:
-                found.add("post_quant", "conv3d", latents, each=count, out_channels=self.latent_channels, kernel_size=1)
-                decoder.decode(found, latents, count)
+                part = found.within("", times=count)
+                part.add("post_quant", "conv3d", latents, out_channels=self.latent_channels, kernel_size=1)
+                decoder.decode(part, latents)
         return found.network("vae", {"latents": (*latents[:2], 1 + later, *latents[3:])})
 
-    def normed(self, found: Layers, path: str, shape: Shape, each: int) -> None:
+    def normed(self, found: Layers, path: str, shape: Shape) -> None:
         """See `ResidualDecoder`."""
-        _to_length_one(found, path, shape, each)
-        found.add(path, "silu", shape, each=each)
+        _to_length_one(found, path, shape)
+        found.add(path, "silu", shape)
 
-    def upsample(self, found: Layers, path: str, shape: Shape, level: int, each: int) -> Shape:
+    def upsample(self, found: Layers, shape: Shape, level: int) -> Shape:
         """Doubling frames, and the sides of each by interpolation in fp32; a convolution halves the channels."""
         images, channels, frames, high, wide = shape
         if level < self.doubling:
             padded = (images, channels, frames + 2, high, wide)
-            found.add(path, "copy", padded, each=each)
-            found.add(f"{path}.time", "conv3d", padded, each=each, out_channels=2 * channels, kernel_size=(3, 1, 1))
+            found.add("", "copy", padded)
+            found.add("time", "conv3d", padded, out_channels=2 * channels, kernel_size=(3, 1, 1))
             frames *= 2
-            found.add(path, "copy", (images, channels, frames, high, wide), each=each)
+            found.add("", "copy", (images, channels, frames, high, wide))
         small, large = ((images * frames, channels, each_side * high, each_side * wide) for each_side in (1, 2))
-        precise = Layers("fp32", found.calls)
-        precise.add(path, "copy", small, each=each)
-        precise.add(path, "interpolate", small, each=each, output_size=large[2:])
-        found.add(path, "copy", large, each=each)
-        found.add(f"{path}.conv", "conv2d", large, each=each, out_channels=channels // 2, kernel_size=3, padding=1)
+        found.wide.add("", "copy", small)
+        found.wide.add("", "interpolate", small, output_size=large[2:])
+        found.add("", "copy", large)
+        found.add("conv", "conv2d", large, out_channels=channels // 2, kernel_size=3, padding=1)
         return (images, channels // 2, frames, 2 * high, 2 * wide)
 
-    def attention(self, found: Layers, shape: Shape, each: int) -> None:
+    def attention(self, found: Layers, shape: Shape) -> None:
         """See `ResidualDecoder`: over all latents of a frame."""
         images, channels, frames, high, wide = shape
         image, heads = (images * frames, channels, high, wide), (images * frames, 1, high * wide, channels)
-        _to_length_one(found, "mid.attention.norm", image, each)
-        found.add("mid.attention.qkv", "conv2d", image, each=each, out_channels=3 * channels, kernel_size=1)
-        found.add("mid.attention", "copy", (images * frames, 1, high * wide, 3 * channels), each=each)
-        found.add("mid.attention", "attention", heads, heads, heads, each=each)
-        found.add("mid.attention.out", "conv2d", image, each=each, out_channels=channels, kernel_size=1)
-        found.add("mid.attention", "add", shape, shape, each=each)
+        _to_length_one(found, "norm", image)
+        found.add("qkv", "conv2d", image, out_channels=3 * channels, kernel_size=1)
+        found.add("", "copy", (images * frames, 1, high * wide, 3 * channels))
+        found.add("", "attention", heads, heads, heads)
+        found.add("out", "conv2d", image, out_channels=channels, kernel_size=1)
+        found.add("", "add", shape, shape)
 
 
 @dataclass(frozen=True)
@@ -103,27 +103,27 @@ class GroupedDecoder(VideoDecoder):
         ]
         for tile in product(*along):
             each = math.prod(counts[length] for counts, length in zip(along, tile, strict=True))
-            shape = (images, self.latent_channels, *tile)
-            found.add("post_quant", "conv3d", shape, each=each, out_channels=self.latent_channels, kernel_size=1)
-            self.decode(found, shape, each)
+            part, shape = found.within("", times=each), (images, self.latent_channels, *tile)
+            part.add("post_quant", "conv3d", shape, out_channels=self.latent_channels, kernel_size=1)
+            self.decode(part, shape)
         return found.network("vae", {"latents": (images, self.latent_channels, *latents)})
 
-    def attention(self, found: Layers, shape: Shape, each: int) -> None:
+    def attention(self, found: Layers, shape: Shape) -> None:
         """See `ResidualDecoder`: over all latents of a tile."""
         tokens = (shape[0], math.prod(shape[2:]), shape[1])
         heads = (shape[0], 1, *tokens[1:])
         for name in ("q", "k", "v", "out"):
-            found.linear(f"mid.attention.{name}", tokens, shape[1], blocks=each)
-        found.attention("mid.attention", heads, heads, blocks=each)
+            found.linear(f"{name}", tokens, shape[1])
+        found.attention("", heads, heads)
 
-    def upsample(self, found: Layers, path: str, shape: Shape, level: int, each: int) -> Shape:
+    def upsample(self, found: Layers, shape: Shape, level: int) -> Shape:
         """Doubling sides and frames, but for the first one, by interpolation; a convolution follows."""
         images, channels, frames, high, wide = shape
         small = (images * frames, channels, high, wide)
-        found.add(path, "interpolate", small, each=each, output_size=(2 * high, 2 * wide))
+        found.add("", "interpolate", small, output_size=(2 * high, 2 * wide))
         doubled = level >= len(self.channels) - 1 - self.doubling
         larger = (images, channels, 2 * frames - 1 if doubled else frames, 2 * high, 2 * wide)
-        self.conv(found, path, larger, channels, each)
+        self.conv(found, "", larger, channels)
         return larger
 
 
@@ -146,37 +146,37 @@ class ConditionedDecoder(VideoDecoder):
         sides = (height // self.scale, width // self.scale)
         for latent_frames, each in ((first, 1), (2, (count - first) // 2)):
             if each:
-                self.decode(found, (images, self.latent_channels, latent_frames, *sides), each)
+                self.decode(found.within("", times=each), (images, self.latent_channels, latent_frames, *sides))
         return found.network("vae", {"latents": (images, self.latent_channels, count, *sides)})
 
-    def normed(self, found: Layers, path: str, shape: Shape, each: int) -> None:
+    def normed(self, found: Layers, path: str, shape: Shape) -> None:
         """A norm, its scale and shift, which are computed from the enlarged latents, and an activation."""
         latents = (shape[0], self.latent_channels, *shape[2:])
-        found.add(path, "copy", latents, each=each)
+        found.add(path, "copy", latents)
         for name in ("scale", "shift"):
-            found.add(f"{path}.{name}", "conv3d", latents, each=each, out_channels=shape[1], kernel_size=1)
-        found.add(path, "group_norm", shape, each=each, num_groups=self.groups)
+            found.add(f"{path}.{name}", "conv3d", latents, out_channels=shape[1], kernel_size=1)
+        found.add(path, "group_norm", shape, num_groups=self.groups)
         for kind in ("mul", "add"):
-            found.add(path, kind, shape, shape, each=each)
-        found.add(path, "silu", shape, each=each)
+            found.add(path, kind, shape, shape)
+        found.add(path, "silu", shape)
 
-    def upsample(self, found: Layers, path: str, shape: Shape, level: int, each: int) -> Shape:
+    def upsample(self, found: Layers, shape: Shape, level: int) -> Shape:
         """Doubling the sides of each frame, followed by a convolution over each frame."""
         images, channels, frames, high, wide = shape
         if level < self.doubling:
             frames = 2 * frames - frames % 2  # the odd frame is the first, which stays one
         small, large = ((images * frames, channels, by * high, by * wide) for by in (1, 2))
-        found.add(path, "interpolate", small, each=each, output_size=large[2:])
-        found.add(path, "copy", large, each=each)
-        found.add(f"{path}.conv", "conv2d", large, each=each, out_channels=channels, kernel_size=3, padding=1)
+        found.add("", "interpolate", small, output_size=large[2:])
+        found.add("", "copy", large)
+        found.add("conv", "conv2d", large, out_channels=channels, kernel_size=3, padding=1)
         return (images, channels, frames, *large[2:])
 
 
-def _to_length_one(found: Layers, path: str, shape: Shape, each: int) -> None:
+def _to_length_one(found: Layers, path: str, shape: Shape) -> None:
     """Record normalizing the channels of a pixel to length one, one operation after the other."""
     row = (shape[0], 1, *shape[2:])
-    found.add(path, "norm", shape, each=each, dim=1, keepdim=True)
-    found.add(path, "div", shape, row, each=each)
-    found.add(path, "mul", shape, each=each)
-    found.add(path, "mul", shape, (shape[1], *(1 for _ in shape[2:])), each=each)
-    found.add(path, "add", shape, each=each)
+    found.add(path, "norm", shape, dim=1, keepdim=True)
+    found.add(path, "div", shape, row)
+    found.add(path, "mul", shape)
+    found.add(path, "mul", shape, (shape[1], *(1 for _ in shape[2:])))
+    found.add(path, "add", shape)
