@@ -79,8 +79,10 @@ def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
     def ignore(_: int, __: FrameType | None) -> None:
         return
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, ignore if os.isatty(0) else forward)
+    # Windows has SIGTERM alone, and sends Ctrl-C to all programs of a console.
+    ending = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
+    before = {number: signal.signal(number, forward) for number in ending}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, ignore if os.isatty(0) or os.name == "nt" else forward)
     try:
         yield
     finally:

@@ -293,6 +293,47 @@ def test_programs_of_other_systems_by_what_they_print(program, printed, joules, 
         check(program)
 
 
+# What Windows lacks is taken away from every process, and its counter is a program that prints 36 W.
+NO_POSIX = """
+import os, select, signal, sys
+for name in ("fcntl", "resource", "pwd", "termios"):
+    sys.modules[name] = None
+for module, names in ((os, "getuid getloadavg sysconf sched_getaffinity fork"), (signal, "SIGHUP SIGUSR1 SIGKILL")):
+    for name in names.split():
+        delattr(module, name)
+def refuse(*_):
+    raise OSError(10038, "not a socket")
+select.select = refuse
+"""
+EMI = f"""#!{sys.executable}
+import sys, time
+print('"(PDH-CSV 4.0)","PC Energy Meter(RAPL_Package0_PKG) Energy"', flush=True)
+while True:
+    print(f'"now","{{36 * time.monotonic() / 3.6e-9:.1f}}"', flush=True)
+    if "-sc" in sys.argv:
+        break
+    time.sleep(0.1)
+"""
+
+
+def test_measuring_needs_nothing_that_windows_lacks(tmp_path):
+    for name, text in {"sitecustomize.py": NO_POSIX, "typeperf": EMI}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    code = (
+        "import sys, types\nfrom joulecast.metering import machine\nmachine.sys = types.SimpleNamespace(platform='win32')\n"
+        "from joulecast.cli import main\nmain(sys.argv[1:])"
+    )
+    program = [sys.executable, "-c", "import time; time.sleep(1.5)"]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    known = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": path, "JOULECAST_POWERCAP": tmp_path / "none"}
+    words = ("measure", "--devices", "cpu", "--json", "--", *program)
+    found = ran("-c", code, *words, **known)
+    (device,) = json.loads(found.stderr)["devices"]
+    assert device["facts"]["sensor"] == "typeperf, energy meter interface"
+    assert device["mean_w"] == pytest.approx(36, rel=0.15)
+
+
 def test_zeus_reads_the_same_joules(driver, tmp_path):
     pytest.importorskip("zeus.monitor", reason="needs zeus")
     words = ("-m", "joulecast.cli", "measure", "--check", "zeus", "--", "sleep", "2")
