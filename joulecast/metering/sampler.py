@@ -174,8 +174,9 @@ class Sampler:
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its answer. Raises SensorError: the sampler ended, or does not answer."""
         lines: list[str] = []
+        output: Any = self._process.stdout
         # A thread, because Windows cannot wait for a pipe until a moment.
-        reading = threading.Thread(target=lambda: lines.append(self._process.stdout.readline()), daemon=True)
+        reading = threading.Thread(target=lambda: lines.append(output.readline()), daemon=True)
         with suppress(OSError):
             self.send(request)
             reading.start()

@@ -320,10 +320,11 @@ def test_measuring_needs_nothing_that_windows_lacks(tmp_path):
     for name, text in {"sitecustomize.py": NO_POSIX, "typeperf": EMI}.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
-    code = (
-        "import sys, types\nfrom joulecast.metering import machine\nmachine.sys = types.SimpleNamespace(platform='win32')\n"
-        "from joulecast.cli import main\nmain(sys.argv[1:])"
-    )
+    code = """import sys, types
+from joulecast.cli import main
+from joulecast.metering import machine
+machine.sys = types.SimpleNamespace(platform="win32")
+main(sys.argv[1:])"""
     program = [sys.executable, "-c", "import time; time.sleep(1.5)"]
     path = os.pathsep.join([str(tmp_path), *sys.path])
     known = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": path, "JOULECAST_POWERCAP": tmp_path / "none"}
