@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -27,10 +27,7 @@ _SIGNALLED = 128
 
 
 def measure_command(
-    command: Sequence[str],
-    meter: Meter,
-    metrics_port: int | None = None,
-    second: AbstractContextManager[object] | None = None,
+    command: Sequence[str], meter: Meter, metrics_port: int | None = None
 ) -> tuple[int, Metering | None]:
     """Run a command while a meter measures the machine.
 
@@ -44,8 +41,7 @@ def measure_command(
     with meter:
         server = None if metrics_port is None else MetricsServer(metrics_port, meter.totals)
         try:
-            with second or nullcontext():
-                meter.exit_code = _run(command, meter)
+            meter.exit_code = _run(command, meter)
         finally:
             if server is not None:
                 server.close()
