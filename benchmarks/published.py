@@ -58,8 +58,8 @@ SECTIONS = {
         (*NICOLAI, "neusight2025/operations.parquet", "energaizer2026/networks.csv"),
     ),
     "smaragdine": Section(
-        "SMARAGDINE: stages and variants of BERT",
-        ("printed.py",),
+        "SMARAGDINE: stages and variants of BERT, and how reliable accounting is",
+        ("printed.py", "reliability.py"),
         ("examples/stages_of_bert.py", *(f"zoo/{name}" for name in ("any-gpu/boosting", "a30/blend-training"))),
     ),
     "delestrac": Section(
@@ -98,7 +98,9 @@ class Maker:
             "clocks": self.clocks,
             "cpu": self.cpu,
             "deeppm": self.deeppm,
-            "smaragdine": lambda: printed.section([printed.STAGES] if reduced else [printed.STAGES, printed.VARIANTS]),
+            "smaragdine": lambda: printed.section(
+                [printed.STAGES] if reduced else [printed.STAGES, printed.VARIANTS, printed.RELIABILITY]
+            ),
             "delestrac": lambda: printed.section([] if reduced else [printed.LEVELS]),
         }
 
