@@ -1,6 +1,6 @@
 """How reliable accounting is, by SMARAGDINE's method (Babakol and Liu, "Tensor-Aware Energy Accounting", ICSE 2024).
 
-    python benchmarks/reliability.py resnet18 2,3,64,64 --training [--pairs 200] [--picture FOLDER/matrices.svg]
+    python benchmarks/reliability.py resnet18 2,3,64,64 --training [--pairs 100] [--picture FOLDER/matrices.svg]
 
 Runs a model several times under the profiler, and correlates the joules of its modules, repeated layers added up,
 between runs that are sampled with different periods (ASSS), between runs of different lengths (ASSW), and between equal
@@ -306,7 +306,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--experiments", type=int, default=4, help="equal runs")
     parser.add_argument("--iterations", type=int, default=ITERATIONS, help="of each run")
-    parser.add_argument("--pairs", type=int, default=200, help="blocks with and without the profiler")
+    parser.add_argument("--pairs", type=int, default=100, help="blocks with and without the profiler")
     parser.add_argument("--picture", type=Path, help="draw the correlations into this PNG or SVG file")
     arguments = parser.parse_args()
     shape = tuple(map(int, arguments.shape.split(",")))
