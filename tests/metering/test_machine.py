@@ -6,11 +6,9 @@ import re
 import stat
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
-from waiting import until
 
 from conftest import benchmark
 from joulecast.errors import SensorError, UnknownNameError
@@ -28,7 +26,7 @@ from joulecast.metering.result import Metering
 from joulecast.metering.samples import Samples
 
 with benchmark("second_opinions") as second_opinions:
-    from second_opinions import SECOND_OPINIONS, differences
+    from second_opinions import differences
 
 MEASURE = """
 import json, threading
@@ -338,15 +336,6 @@ main(sys.argv[1:])"""
     assert device["mean_w"] == pytest.approx(36, rel=0.15)
 
 
-def test_zeus_reads_the_same_joules(driver, tmp_path):
-    pytest.importorskip("zeus.monitor", reason="needs zeus")
-    result = ran(
-        second_opinions.__file__, "zeus", "--", "sleep", "2", LD_LIBRARY_PATH=driver, JOULECAST_POWERCAP=tmp_path
-    )
-    (line,) = [line for line in result.stdout.splitlines() if "by zeus" in line]
-    assert abs(float(line.split()[-2])) < 5  # percent; windows begin and end apart by some milliseconds
-
-
 def test_differences_from_zeus_by_hand():
     device = DeviceInfo("gpu0", "board")
     time_s = np.arange(0.0, 3.0)
@@ -375,17 +364,6 @@ def test_codecarbon_estimates_beside_us(tmp_path):
     sys.stdout.write(line)  # pytest -s shows it
     ours_j, theirs_j = (float(word) for word in line.replace(":", "").split() if re.fullmatch(r"[\d.]+", word))
     assert 0.02 < theirs_j / ours_j < 50
-
-
-def test_perf_is_a_second_opinion(tmp_path, monkeypatch):
-    (tmp_path / "perf").write_text(PERF)
-    (tmp_path / "perf").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = {}
-    with SECOND_OPINIONS["perf"](found):
-        until((tmp_path / "perf.started").exists)
-        time.sleep(0.3)
-    assert found["cpu"] >= 10  # 35 W in 0.3 s
 
 
 def test_prometheus_reads_joules_and_watts():
