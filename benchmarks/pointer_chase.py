@@ -285,6 +285,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the GPU with its energies to this TOML file")
     parser.add_argument("--once", choices=MEMORY_LEVELS, help="run the loads of one level once, for ncu")
     asked = parser.parse_args()
+    if asked.out is not None and asked.out.exists():
+        parser.error(f"{asked.out} exists already")
     try:
         board = find_device(asked.device)
         gpu = find_gpu(asked.gpu or torch.cuda.get_device_name(board))
@@ -293,6 +295,8 @@ def main() -> None:
             if asked.once:
                 chase.run(asked.once, chase.multiprocessors, 256, 10_000)
                 return
+            if asked.clock is not None:
+                clocks_of(board).check(asked.clock)
             with nullcontext() if asked.clock is None else clocks_of(board).locked(asked.clock):
                 found = calibrate(chase, RUNS, accesses=asked.access or ("load",))
                 threads = None if asked.threads is None else over_threads(chase, asked.threads)
