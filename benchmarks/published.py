@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import cpu_networks
+import deeppm_sizes
 import deeppm_tables
 import nicolai_clocks
 import nicolai_networks
@@ -54,6 +55,12 @@ SECTIONS = {
     "deeppm": Section(
         "DeepPM: what of it helps on operations of GPUs",
         ("deeppm.py", "deeppm_tables.py"),
+        ("predictors/transformer.toml",),
+        (*NICOLAI, "neusight2025/operations.parquet", "energaizer2026/networks.csv"),
+    ),
+    "deeppm_sizes": Section(
+        "DeepPM: the same with more rows and seeds",
+        ("deeppm_sizes.py",),
         ("predictors/transformer.toml",),
         (*NICOLAI, "neusight2025/operations.parquet", "energaizer2026/networks.csv"),
     ),
@@ -98,6 +105,7 @@ class Maker:
             "clocks": self.clocks,
             "cpu": self.cpu,
             "deeppm": self.deeppm,
+            "deeppm_sizes": self.deeppm_sizes,
             "smaragdine": lambda: printed.section(
                 [printed.STAGES] if reduced else [printed.STAGES, printed.VARIANTS, printed.RELIABILITY]
             ),
@@ -130,6 +138,10 @@ class Maker:
                 "`joulecast published --show deeppm` prints what they gave"
             )
         return deeppm_tables.section(fits, self.out)
+
+    def deeppm_sizes(self) -> str:
+        work = self.work if self.reduced else self.work.with_name("deeppm-sizes")
+        return deeppm_sizes.section(work)
 
 
 def main() -> None:
