@@ -104,13 +104,6 @@ def test_all_four_levels_are_found_within_two_percent(seed):
     assert len(found.idle_w) == 1 + 3 * 4  # before, and after each sweep
 
 
-def test_threads_are_raised_to_the_plateau_and_no_further():
-    for each in calibrate(SimulatedGPU(noise=0.0)).levels:
-        # 0.05 + 1.2 x is at its 98 % where x is 0.775: 108 x 1024 threads are the first choice beyond that.
-        assert each.blocks * each.threads == 108 * 1024
-        assert each.accesses_per_s == pytest.approx(MOST_PER_S[each.level], rel=0.01)
-
-
 def test_stores_and_loads_with_divisions_are_found_too():
     found = calibrate(SimulatedGPU(), accesses=ACCESSES)
     by_kernel = {(each.level, each.access): each.access_j for each in found.levels}
@@ -187,15 +180,6 @@ def test_hits_are_counted_by_the_profiler(tmp_path):
     assert pointer_chase.hits("l1", str(ncu)) == pytest.approx({"shared": 0, "l1": 0.9, "l2": 0.05, "dram": 0.05})
     with pytest.raises(SensorError, match="Nsight Compute cannot be run"):
         pointer_chase.hits("l1", str(tmp_path / "none"))
-
-
-def test_disturbed_runs_are_noted_or_refused():
-    noisy = calibrate(SimulatedGPU(noise=0.06, seed=3))
-    assert noisy.notes
-    swapped = calibrate(SimulatedGPU(known={**KNOWN, "l1": 500e-12}))
-    assert any("costs less than a nearer one" in note for note in swapped.notes)
-    with pytest.raises(SensorError, match="does not grow"):
-        calibrate(SimulatedGPU(noise=0.0, update_s=0.0, known=dict.fromkeys(KNOWN, -1e-12)))
 
 
 def test_the_result_is_a_gpu_of_the_catalogues_form(tmp_path):
