@@ -5,10 +5,10 @@
     python benchmarks/published.py --reduced
 
 Makes the sections anew that are named, or all whose code, inputs or measurements have changed since, prints them, and
-writes them into benchmarks/published/REPORT.md; --show prints them as they stand there. A test fails when a section is
-older than what made it. With --reduced, everything runs at a size that takes seconds, on simulated measurements, and
-nothing but build/published is written: continuous integration does that. Where the sources' files can be had is said in
-CONTRIBUTING.md.
+writes them into benchmarks/published/REPORT.md. Rows of docs/sources.md and docs/memory-levels.md with a number of the
+page follow it. --show prints sections as they stand there. A test fails when one is older than what made it. With
+--reduced, everything runs at a size that takes seconds, on simulated measurements, and nothing but build/published is
+written: continuous integration does that. Where the sources' files can be had is said in CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import nicolai_clocks
 import nicolai_networks
 import nicolai_operations
 import printed
+import published_rows
 import simulated_source
 from published_page import ROOT, Section, marked, outdated, read_sections, written
 
@@ -166,7 +167,10 @@ def main() -> None:
         maker = Maker(data, work, page.parent, reduced=arguments.reduced)
         for name in arguments.sections or outdated(old, SECTIONS, data):
             texts[name] = marked(name, SECTIONS[name], data, maker.makers[name]())
-            page.write_text(written(HEAD, texts, tuple(SECTIONS)), encoding="utf-8")
+            page.write_text(new := written(HEAD, texts, tuple(SECTIONS)), encoding="utf-8")
+            if old:
+                published_rows.follow(old, new)
+                old = new
             print(texts[name] if arguments.sections else f"{name} made", flush=True)
 
 

@@ -5,8 +5,11 @@ import re
 import shlex
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from conftest import benchmark
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "sources.md"
@@ -70,68 +73,28 @@ def test_commands_begin_with_what_exists(row: tuple[str, list[str]]) -> None:
         assert (ROOT / named).is_file()
 
 
-def _ours(setting: str, quantity: str) -> str:
-    """Where a campaign of Nicolai's has our R2 of a quantity on the same rows."""
-    return rf"\| {setting} \| [^|]+\| {quantity} \| random forest \|[^|]+\|[^|]+\| ([\d.]+) "
+with benchmark("published_rows") as published_rows:
+    REPORT = (ROOT / "benchmarks/published/REPORT.md").read_text(encoding="utf-8")
+    REPORTED = list(published_rows.cells_with_numbers(REPORT))
 
 
-def _level(row: str, column: int) -> str:
-    """Where Delestrac's section has a share of a product or of ResNet-50 at 1,065 MHz, which stands first."""
-    return rf"(?m:^ *{row}) +" + r"[\d.]+ % +" * column + r"([\d.]+) %"
+@pytest.mark.parametrize("reported", REPORTED, ids=lambda reported: f"{reported[1].strip('| ')} {reported[2]}")
+def test_numbers_are_those_of_the_report(reported: Any) -> None:
+    path, begins, cell, numbers = reported
+    (row,) = [line for line in path.read_text("utf-8").splitlines() if line.startswith(begins)]
+    assert published_rows.replaced(row.split("|")[cell], numbers, numbers)
 
 
-REPORTED = {
-    "N11": [_ours("A30 training", "time"), _ours("A30 training", "power")],
-    "N12": [_ours("A30 inference", "time"), _ours("A30 inference", "power")],
-    "N13": [_ours("2080 Ti training", "time"), _ours("2080 Ti training", "power")],
-    "N14": [_ours("2080 Ti inference", "time"), _ours("2080 Ti inference", "power")],
-    "N20": [r"summed 7\.8%, ours ([\d.]+)%"],
-    "N21": [r"summed 8\.1%, ours ([\d.]+)%"],
-    "N22": [r"summed 42\.8%, ours ([\d.]+)%", r"summed 32\.2%, ours ([\d.]+)%"],
-    "N23": [r"needs least for (\d+ of \d+);"],
-    "N25": [r"energy: (\d+ of \d+) at 900 MHz"],
-    "N26": [r"EDP: (\d+ of \d+) at 1200 MHz"],
-    "N28": [r"in folds \| \d+ \|[^|]+\| ([\d.]+) %", r"by name \| \d+ \|[^|]+\| ([\d.]+) %"],
-    "D2": [r"\| ours \| [\d,]+ \| \d+ \| [^|]+\| [^|]+\| ([\d.]+) "],
-    "D3": [r"\| ours \| [\d,]+ \|(?:[^|]+\|){5} ([\d.]+) "],
-    "D4": [r"one stack over the block \(B\): \+([\d.]+) "],
-    "D6": [r"a standard encoder \(A\): -([\d.]+) "],
-    "D8": [r"an LSTM: \+([\d.]+) \+-"],
-    "S10": [r"ASSS: [^|]+\| ([\d.]+ to [\d.]+) "],
-    "S11": [r"ASSW: [^|]+\| ([\d.]+ to [\d.]+) "],
-    "S12": [r"overhead in time of the profiler \| (\+[\d.]+ % \([^)]+\))"],
-    "S17": [r"albert_base +\S+ J +\S+ J +([\d.]+ J)", r"bert_base +\S+ J +\S+ J +([\d.]+ J)"],
-    "S19": [rf"{stage} +([\d.]+ \w+)" for stage in ("pre-training", "fine-tuning, 3 epochs", "prediction")],
-    "L10": [_level("product 512", 0), _level("product 4096", 0), _level("untiled 4096", 0)],
-    "L11": [_level("product 512", 1), _level("product 4096", 1), _level("pJ at clock", 1), _level("pJ at clock", 2)],
-    "L12": [_level("product 512", 3), _level("product 4096", 3)],
-    "L13": [_level(f"ResNet-50 {precision}", 0) for precision in ("fp32", "TF32", "AMP")],
-    "L14": [_level(f"ResNet-50 {precision}", 1) for precision in ("fp32", "TF32", "AMP")],
-    "L15": [_level(f"ResNet-50 {precision}", 5) for precision in ("fp32", "TF32", "AMP")],
-    "L16": [_level(f"ResNet-50 {precision}", 4) for precision in ("fp32", "TF32", "AMP")],
-}
-"""Row -> where its numbers stand in the report that `joulecast published` writes."""
-
-
-@pytest.mark.parametrize("row", REPORTED)
-def test_numbers_are_those_of_the_report(row: str) -> None:
-    report = (ROOT / "benchmarks/published/REPORT.md").read_text(encoding="utf-8")
-    cell = dict(rows(PAGE.read_text("utf-8")))[row][2]
-    for where in REPORTED[row]:
-        found = re.search(where, report)
-        assert found is not None, where
-        assert re.search(rf"(?<![\d.]){re.escape(found[1])}(?![\d.])", cell), (found[1], cell)
-
-
-def test_findings_of_delestrac_are_those_of_the_report() -> None:
-    """The table of docs/memory-levels.md has both settings."""
-    report = (ROOT / "benchmarks/published/REPORT.md").read_text(encoding="utf-8")
-    page = (ROOT / "docs" / "memory-levels.md").read_text(encoding="utf-8")
-    table = page[page.index("| finding of the paper") : page.index("`python examples/memory_levels.py")]
-    for row in (row for row in REPORTED if row[0] == "L"):
-        for where in REPORTED[row]:
-            shares = re.findall(where, report)
-            assert "untiled" in where or "pJ" in where or all(share in table for share in shares), (row, shares)
+def test_numbers_follow_a_new_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = {name: tmp_path / f"{name}.md" for name in ("SOURCES", "LEVELS")}
+    for name, path in copies.items():
+        path.write_text(getattr(published_rows, name).read_text("utf-8"), "utf-8")
+        monkeypatch.setattr(published_rows, name, path)
+    assert published_rows.replaced("12.4 and 112.4 and 12.4", ["12.4", "12.4"], ["1", "2"]) == "1 and 112.4 and 2"
+    published_rows.follow(REPORT, REPORT.replace("35 of 36 at 900 MHz", "34 of 36 at 900 MHz"))
+    assert "900 MHz for 34 of 36" in copies["SOURCES"].read_text("utf-8")
+    published_rows.follow(REPORT.replace("35 of 36 at 900 MHz", "34 of 36 at 900 MHz"), REPORT)
+    assert copies["SOURCES"].read_text("utf-8") == PAGE.read_text("utf-8")
 
 
 @pytest.mark.parametrize("recipe", ["random-forest", "xgboost"])
