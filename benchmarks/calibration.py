@@ -25,7 +25,6 @@ from joulecast import Operation
 from joulecast.datasets import Card, Dataset, Measurement
 from joulecast.datasets.importers.neusight2025 import import_neusight2025
 from joulecast.datasets.importers.nicolai2025 import import_nicolai2025
-from joulecast.datasets.importers.reading import read_columns
 from joulecast.errors import JoulecastError
 from joulecast.extraction import network_of
 from joulecast.hardware import GPU, find_gpu
@@ -49,10 +48,8 @@ MODES = ("inference", "training")
 TEN_MINUTES = 245  # Operations; joulecast.cli.machine counts as many.
 LEARNED_FROM = 40_000  # Rows of NeuSight's chips, sampled; Nicolai's are all used.
 LOOPS = ("forward_inference_mode", "forward_backward", "events")
-SEEN = ("A30", "RTX 2080 Ti", "RTX 4090", "MI100", "MI210")
+SEEN = ("A30", "RTX 2080 Ti", "MI100", "MI210")
 """Chips whose errors were looked at when it was decided which factors a profile has; the others are a test of that."""
-LINEAR = {"qkv_proj": (4096, 6144), "o_proj": (4096, 4096), "gate_up_proj": (4096, 28672), "down_proj": (14336, 4096)}
-"""Layer of Llama 3.1 8B -> its input and output features."""
 
 Predictors = Mapping[str, PredictsOperations]
 
@@ -151,20 +148,6 @@ def _split(rows: Sequence[Measurement], count: int) -> tuple[list[Measurement], 
     return [listed[place] for place in order[:count]], [listed[place] for place in order[count:]]
 
 
-def _llama_layers(data: Path, gpu: GPU) -> list[Measurement]:
-    """Linear layers of Llama 3.1 8B in bf16, as LLMServingSim measured them."""
-    columns = read_columns(data / "llmservingsim2026" / "layers.parquet", ("table", "layer", "tokens", "time_us"))
-    found = []
-    for table, layer, tokens, microseconds in zip(*columns.values(), strict=True):
-        if table == "dense" and layer in LINEAR:
-            features, out = LINEAR[layer]
-            given = {"out_features": out, "bias": False}
-            operation = Operation("linear", [(int(tokens), features)], given, precision="bf16")
-            second = float(microseconds) * 1e-6
-            found.append(Measurement(operation, second, None, None, device_time_s=second))
-    return found
-
-
 def _without(chip: str, datasets: Sequence[Dataset]) -> ResidualModel:
     """Trees over the measurements of all other chips."""
     others = [each for each in datasets if find_gpu(each.card.gpu).chip != chip]
@@ -179,8 +162,7 @@ def real(data: Path) -> Iterator[tuple[str, list[str]]]:
     """Title and rows of each table of real chips."""
     nicolai, neusight = import_nicolai2025(data / "nicolai2025"), import_neusight2025(data / "neusight2025")
     datasets = [*nicolai, *neusight]
-    rtx = find_gpu("RTX 4090")
-    sources: list[tuple[Dataset | None, GPU, list[Measurement]]] = [(None, rtx, _llama_layers(data, rtx))]
+    sources: list[tuple[Dataset, GPU, list[Measurement]]] = []
     for dataset in datasets:
         rows = [
             # Times of NeuSight are those of events, which no loop has: only its device times are compared.
@@ -196,7 +178,7 @@ def real(data: Path) -> Iterator[tuple[str, list[str]]]:
     for dataset, gpu, rows in sources:
         name = gpu.aliases[0]
         modes = sorted({each.operation.mode for each in rows})
-        if dataset is None or not gpu.is_nvidia:
+        if not gpu.is_nvidia:
             predictors: Predictors = {mode: find_predictor(gpu, mode).operations for mode in modes}
         else:
             learned = trained.setdefault(gpu.chip, trained.get(gpu.chip) or _without(gpu.chip, datasets))
@@ -205,7 +187,7 @@ def real(data: Path) -> Iterator[tuple[str, list[str]]]:
             measured, test = _split(rows, count)
             found, profile = row(name, predictors, _as_dataset(gpu, measured), test)
             tables[name in SEEN].append(found)
-            if dataset is not None and dataset.networks and gpu.is_nvidia:
+            if dataset.networks and gpu.is_nvidia:
                 networks += _networks(name, predictors, dataset, profile, count)
     yield "Chips that were looked at when it was decided which factors a profile has", tables[True]
     yield "Chips that were not looked at", tables[False]
@@ -255,12 +237,11 @@ take 1.3 of the time; noise of 2 %. `joulecast calibrate` chose what was measure
 
 ## Real chips
 
-Their predictor was trained without measurements of the chip. That of the RTX 4090 (linear layers in bf16,
-LLMServingSim) and of MI100 and MI210 (point-wise operations, softmax and layer norm, NeuSight) is the zoo's, which
-learned such operations on no RTX 4090 and on no chip of AMD. The others were trained here on all other chips, with
-fewer trees than the zoo's and without the perceptron; they have no intervals. A30 and RTX 2080 Ti are loops with their
-launches (nicolai2025), which alone have power; A100 PCIe 80GB are convolutions only, and the rest is NeuSight's. What
-was measured was drawn at random.
+Their predictor was trained without measurements of the chip. That of MI100 and MI210 (point-wise operations, softmax
+and layer norm, NeuSight) is the zoo's, which learned such operations on no chip of AMD. The others were trained here on
+all other chips, with fewer trees than the zoo's and without the perceptron; they have no intervals. A30 and RTX 2080 Ti
+are loops with their launches (nicolai2025), which alone have power; A100 PCIe 80GB are convolutions only, and the rest
+is NeuSight's. What was measured was drawn at random.
 """
 
 

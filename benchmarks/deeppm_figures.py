@@ -102,7 +102,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if not any(arguments.data.glob("*/*")):
         makes = f"joulecast datasets import SOURCE FOLDER --out {arguments.data}"
-        parser.error(f"no datasets in {arguments.data}: make those of nicolai2025 and energaizer2026: `{makes}`")
+        parser.error(
+            f"no datasets in {arguments.data}: make those of nicolai2025, neusight2025 and energaizer2026: `{makes}`"
+        )
     data = Data(arguments.data, 1)
     train, test = data.fold(HELD_FOLD)
     fits = {}

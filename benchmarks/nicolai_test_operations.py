@@ -12,17 +12,16 @@ errors are.
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from nicolai_operations import CAMPAIGNS, FULL, Rows, folds_over_rows, modules_of, rows_of, test_rows
+from nicolai_operations import CAMPAIGNS, FULL, Rows, folds_over_rows, modules_of, predicted_by_ours, rows_of, test_rows
 
 from joulecast.datasets import Dataset
 from joulecast.datasets.importers.nicolai2025 import import_nicolai2025
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.errors import r2
-from joulecast.predictors.fitting.fit import fit_chip, load_recipe
+from joulecast.predictors.fitting.fit import load_recipe
 from joulecast.rendering.notebook import Bar, bars
 from joulecast.units import si
 
@@ -30,18 +29,9 @@ ROOT = Path(__file__).resolve().parents[1]
 TEN, SMALL_FOLDS = 10, "2080 Ti training"
 
 
-def predicted(rows: Rows, test: np.ndarray, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Time in seconds and power in watts of some rows, by a predictor that was fitted to the others."""
-    train = tuple(rows.measurements[place] for place in np.setdiff1d(np.arange(len(rows.measurements)), test))
-    recipe = load_recipe(ROOT / "predictors" / "forest.toml")
-    fitted = fit_chip(replace(dataset, measurements=train, networks=()), train[0].operation.mode, recipe)
-    found = fitted.predict([rows.measurements[place].operation for place in test])
-    return np.asarray(found.time_s), np.asarray(found.power_w)
-
-
 def ten_operations(name: str, rows: Rows, dataset: Dataset, out: Path | None) -> None:
     test = test_rows(rows)
-    time_s, power_w = predicted(rows, test, dataset)
+    time_s, power_w = predicted_by_ours(rows, test, dataset, load_recipe(ROOT / "predictors" / "forest.toml")).values()
     known = np.flatnonzero(~np.isnan(time_s) & ~np.isnan(power_w))
     ascending = known[np.argsort([rows.measurements[test[place]].time_s for place in known])]
     drawn = []
@@ -63,10 +53,11 @@ def ten_operations(name: str, rows: Rows, dataset: Dataset, out: Path | None) ->
 
 
 def over_folds(name: str, rows: Rows, dataset: Dataset) -> None:
+    recipe = load_recipe(ROOT / "predictors" / "forest.toml")
     watts, all_true, all_found = rows.targets("power"), [], []
     print(f"\n{name}: R2 of power by fold, rows, spread of their power, mean error")
     for number, fold in enumerate(folds_over_rows(rows, FULL.folds), 1):
-        _, power_w = predicted(rows, fold, dataset)
+        power_w = predicted_by_ours(rows, fold, dataset, recipe)["power"]
         known = ~np.isnan(power_w)
         true, found = watts[fold][known], power_w[known]
         all_true.append(true)

@@ -15,6 +15,11 @@ VARIANTS = (
     "mean of their signed differences.",
     "joulecast account study bert_base 8,128 --gpu A30 --training --variant num_hidden_layers=6 --variant albert_base",
 )
+RELIABILITY = (
+    "Stability over sampling periods and lengths of runs (ASSS, ASSW) and overhead, beside SMARAGDINE's. Power is "
+    "simulated for the operators that ran, because this machine has no counter of energy.",
+    "python benchmarks/reliability.py resnet18 2,3,64,64 --training",
+)
 LEVELS = (
     "Joules by memory level of matrix products and of a training step of ResNet-50. docs/sources.md has Delestrac's "
     "numbers beside them (rows L9 to L16).",

@@ -5,10 +5,10 @@
     python benchmarks/published.py --reduced
 
 Makes the sections anew that are named, or all whose code, inputs or measurements have changed since, prints them, and
-writes them into benchmarks/published/REPORT.md; --show prints them as they stand there. A test fails when a section is
-older than what made it. With --reduced, everything runs at a size that takes seconds, on simulated measurements, and
-nothing but build/published is written: continuous integration does that. Where the sources' files can be had is said in
-CONTRIBUTING.md.
+writes them into benchmarks/published/REPORT.md. Rows of docs/sources.md and docs/memory-levels.md with a number of the
+page follow it. --show prints sections as they stand there. A test fails when one is older than what made it. With
+--reduced, everything runs at a size that takes seconds, on simulated measurements, and nothing but build/published is
+written: continuous integration does that. Where the sources' files can be had is said in CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import cpu_networks
+import deeppm_sizes
 import deeppm_tables
 import nicolai_clocks
 import nicolai_networks
 import nicolai_operations
 import printed
+import published_rows
 import simulated_source
 from published_page import ROOT, Section, marked, outdated, read_sections, written
 
@@ -57,9 +59,15 @@ SECTIONS = {
         ("predictors/transformer.toml",),
         (*NICOLAI, "neusight2025/operations.parquet", "energaizer2026/networks.csv"),
     ),
+    "deeppm_sizes": Section(
+        "DeepPM: the same with more rows and seeds",
+        ("deeppm_sizes.py",),
+        ("predictors/transformer.toml",),
+        (*NICOLAI, "neusight2025/operations.parquet", "energaizer2026/networks.csv"),
+    ),
     "smaragdine": Section(
-        "SMARAGDINE: stages and variants of BERT",
-        ("printed.py",),
+        "SMARAGDINE: stages and variants of BERT, and how reliable accounting is",
+        ("printed.py", "reliability.py"),
         ("examples/stages_of_bert.py", *(f"zoo/{name}" for name in ("any-gpu/boosting", "a30/forest-training"))),
     ),
     "delestrac": Section(
@@ -98,7 +106,10 @@ class Maker:
             "clocks": self.clocks,
             "cpu": self.cpu,
             "deeppm": self.deeppm,
-            "smaragdine": lambda: printed.section([printed.STAGES] if reduced else [printed.STAGES, printed.VARIANTS]),
+            "deeppm_sizes": self.deeppm_sizes,
+            "smaragdine": lambda: printed.section(
+                [printed.STAGES] if reduced else [printed.STAGES, printed.VARIANTS, printed.RELIABILITY]
+            ),
             "delestrac": lambda: printed.section([] if reduced else [printed.LEVELS]),
         }
 
@@ -129,6 +140,10 @@ class Maker:
             )
         return deeppm_tables.section(fits, self.out)
 
+    def deeppm_sizes(self) -> str:
+        work = self.work if self.reduced else self.work.with_name("deeppm-sizes")
+        return deeppm_sizes.section(work)
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -152,7 +167,10 @@ def main() -> None:
         maker = Maker(data, work, page.parent, reduced=arguments.reduced)
         for name in arguments.sections or outdated(old, SECTIONS, data):
             texts[name] = marked(name, SECTIONS[name], data, maker.makers[name]())
-            page.write_text(written(HEAD, texts, tuple(SECTIONS)), encoding="utf-8")
+            page.write_text(new := written(HEAD, texts, tuple(SECTIONS)), encoding="utf-8")
+            if old:
+                published_rows.follow(old, new)
+                old = new
             print(texts[name] if arguments.sections else f"{name} made", flush=True)
 
 

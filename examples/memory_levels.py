@@ -82,8 +82,9 @@ def main(folder: Path | None = None) -> None:
         for name, levels in found.items():
             print(line(name, levels))
         print(untiled(SIZES[-1], gpu, clock), untiled(SIZES[-1], gpu, clock, at_clock=True), sep="\n")
-        step = found["ResNet-50 fp32"]
-        print(f"static power {step.energy_j['static'] / step.time_s:.0f} W")
+        step, amp_j = found["ResNet-50 fp32"], found["ResNet-50 AMP"].dynamic_j
+        more = ", ".join(f"{found[f'ResNet-50 {each}'].dynamic_j / amp_j:.2f} in {each}" for each in ("fp32", "TF32"))
+        print(f"static power {step.energy_j['static'] / step.time_s:.0f} W; dynamic joules over those of AMP: {more}")
         print()
     print(found["ResNet-50 AMP"])
     if folder is not None:

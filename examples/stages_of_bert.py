@@ -7,6 +7,7 @@ sequences of 512 tokens); fine-tuning and prediction are those of MRPC (3,668 an
 from __future__ import annotations
 
 import joulecast
+from joulecast.units import si
 
 GPU = "V100 SXM2 32GB"
 STAGES = (
@@ -23,7 +24,7 @@ def main() -> None:
     for name, mode, batch, tokens, sequences in STAGES:
         prediction = joulecast.predict("bert_base", (batch, tokens), GPU, mode=mode)
         each_j = prediction.energy_j / batch
-        print(f"{name:22} {each_j * sequences / 3.6e6:12.6f} kWh  {each_j:7.3f} J per sequence of {tokens} tokens")
+        print(f"{name:22}  {si(each_j * sequences / 3600, 'Wh'):>8}  {each_j:7.3f} J per sequence of {tokens} tokens")
 
 
 if __name__ == "__main__":

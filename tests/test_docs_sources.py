@@ -1,11 +1,15 @@
 """The page of the five sources: form, commands and counts. `python tests/test_docs_sources.py` counts again."""
 
+import json
 import re
 import shlex
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from conftest import benchmark
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "sources.md"
@@ -65,26 +69,51 @@ def test_commands_begin_with_what_exists(row: tuple[str, list[str]]) -> None:
         assert (ROOT / named).is_file()
 
 
-REPORTED = {
-    "N20": r"summed 7\.8%, ours ([\d.]+)%",
-    "N21": r"summed 8\.1%, ours ([\d.]+)%",
-    "N22": r"summed 42\.8%, ours ([\d.]+)%(?s:.*)summed 32\.2%, ours ([\d.]+)%",
-    "N23": r"needs least for (\d+ of \d+);",
-    "N25": r"energy: (\d+ of \d+) at 900 MHz",
-    "N26": r"EDP: (\d+ of \d+) at 1200 MHz",
-    "N28": r"in folds \| \d+ \|[^|]+\| ([\d.]+) %(?s:.*?)by name \| \d+ \|[^|]+\| ([\d.]+) %",
-    "D2": r"\| ours \| [\d,]+ \| \d+ \| [^|]+\| [^|]+\| ([\d.]+) ",
-    "D8": r"an LSTM: \+([\d.]+) \+-",
-}
-"""Row -> where its numbers stand in the report that `joulecast published` writes."""
+with benchmark("published_rows") as published_rows:
+    REPORT = (ROOT / "benchmarks/published/REPORT.md").read_text(encoding="utf-8")
+    REPORTED = list(published_rows.cells_with_numbers(REPORT))
 
 
-@pytest.mark.parametrize("row", REPORTED)
-def test_numbers_are_those_of_the_report(row: str) -> None:
-    found = re.search(REPORTED[row], (ROOT / "benchmarks/published/REPORT.md").read_text(encoding="utf-8"))
-    cells = dict(rows(PAGE.read_text("utf-8")))[row]
-    assert found is not None
-    assert all(number in cells[2] for number in found.groups()), (found.groups(), cells[2])
+@pytest.mark.parametrize("reported", REPORTED, ids=lambda reported: f"{reported[1].strip('| ')} {reported[2]}")
+def test_numbers_are_those_of_the_report(reported: Any) -> None:
+    path, begins, cell, numbers = reported
+    (row,) = [line for line in path.read_text("utf-8").splitlines() if line.startswith(begins)]
+    assert published_rows.replaced(row.split("|")[cell], numbers, numbers)
+
+
+def test_numbers_follow_a_new_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = {name: tmp_path / f"{name}.md" for name in ("SOURCES", "LEVELS")}
+    for name, path in copies.items():
+        path.write_text(getattr(published_rows, name).read_text("utf-8"), "utf-8")
+        monkeypatch.setattr(published_rows, name, path)
+    assert published_rows.replaced("12.4 and 112.4 and 12.4", ["12.4", "12.4"], ["1", "2"]) == "1 and 112.4 and 2"
+    published_rows.follow(REPORT, REPORT.replace("35 of 36 at 900 MHz", "34 of 36 at 900 MHz"))
+    assert "900 MHz for 34 of 36" in copies["SOURCES"].read_text("utf-8")
+    published_rows.follow(REPORT.replace("35 of 36 at 900 MHz", "34 of 36 at 900 MHz"), REPORT)
+    assert copies["SOURCES"].read_text("utf-8") == PAGE.read_text("utf-8")
+
+
+@pytest.mark.parametrize("recipe", ["random-forest", "xgboost"])
+def test_errors_of_shipped_trees_are_those_of_their_cards(recipe: str) -> None:
+    card = json.loads((ROOT / f"zoo/a30/{recipe}-inference/card.json").read_text("utf-8"))
+    networks = card["network_errors"].values()
+    means = [100 * sum(abs(each[name]) for each in networks) / len(networks) for name in ("time", "energy")]
+    assert f"{means[0]:.1f} and {means[1]:.1f} %" in dict(rows(PAGE.read_text("utf-8")))["N18"][2]
+
+
+def test_rows_of_the_catalogue_are_what_it_says() -> None:
+    from joulecast.hardware import find_gpu
+    from joulecast.predictors.physics.energy import static_power_w
+
+    cells = dict(rows(PAGE.read_text("utf-8")))
+    joules = find_gpu("A100 PCIe 40GB").access_energy_j
+    assert joules is not None
+    assert (
+        cells["L1"][1] == ", ".join(f"{1e12 * joules[level]:.4g}" for level in ("shared", "l1", "l2", "dram")) + " pJ"
+    )
+    for board in ("A100 PCIe 80GB", "A100 PCIe 40GB"):
+        watts = [static_power_w(find_gpu(board), clock_mhz) for clock_mhz in (1065, 1410)]
+        assert f"{watts[0]:.0f} and {watts[1]:.0f} W" in cells["L9"][2]
 
 
 if __name__ == "__main__":

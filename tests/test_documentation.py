@@ -17,8 +17,10 @@ from joulecast.predictors.board.profile import BoardProfile
 from joulecast.profiling.command import _parser
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES += [ROOT / folder / "README.md" for folder in ("datasets", "mlflow", "profiling")]
-SPAN = re.compile(r"`(joulecast [a-z][^`]*)`")
+PAGES += [ROOT / folder / "README.md" for folder in ("datasets", "mlflow", "profiling")] + [
+    ROOT / "profiling/gpu-first.md"
+]
+SPAN = re.compile(r"`((?:joulecast [a-z]|timeout \d+ |python (?:-m joulecast\.profiling|benchmarks/))[^`]*)`")
 
 
 @cache
@@ -33,9 +35,19 @@ def options_in(words: list[str]) -> set[str]:
     return {word.partition("=")[0] for word in own if word.startswith("--")} - {"--help"}
 
 
+def options_of_script(path: str) -> set[str]:
+    """The options that a script of benchmarks/ names."""
+    return set(re.findall(r"(?<=add_argument\(\")--[\w-]+", (ROOT / path).read_text(encoding="utf-8")))
+
+
 def parsed(command: str, *, completely: bool) -> None:
     """Parse a command without running it. One that a text only mentions may lack arguments; its options must exist."""
-    words = [word for word in shlex.split(command, comments=True)[1:] if word not in ("...", "…")]
+    words = [word for word in shlex.split(command, comments=True) if word not in ("...", "…")]
+    words = words[2:] if words[0] == "timeout" else words
+    if words[0] == "python" and words[1] != "-m":
+        assert not words[1].startswith("benchmarks/") or options_in(words) <= options_of_script(words[1]), command
+        return
+    words = ["collect", *words[3:]] if words[:3] == ["python", "-m", "joulecast.profiling"] else words[1:]
     words = list(takewhile(lambda word: not re.match(r"\$\(|[>|&]", word), words))
     if words[0] == "collect":
         assert options_in(words) <= _parser("joulecast collect")._option_string_actions.keys(), command
@@ -68,7 +80,7 @@ def test_commands_of_the_documentation_exist(page: Path) -> None:
     shell = "\n".join(block["code"] for block in BLOCK.finditer(text) if block["language"] == "sh")
     for line in shell.replace("\\\n", " ").splitlines():
         # Text may stand for what the reader knows: `train ... --register`, or files that another command finds.
-        if line.startswith("joulecast "):
+        if line.startswith(("joulecast ", "python benchmarks/")):
             parsed(line, completely=not re.search(r"\.\.\.|\$\(|--help", line))
     for command in SPAN.findall(" ".join(text.split())):
         parsed(command, completely=False)

@@ -2,8 +2,7 @@
 
 A profiler records which operators ran when (`trace`, `attribution` -> `Events`), power sensors measure the energy
 (`joulecast.metering`), and `sweep` divides the energy between the operators. `account` does all this for a PyTorch
-model and returns an `Accounting`. Modules that need torch (`steps`, `experiments`, `profiling`, `module_ranges`) are
-imported when a model is run.
+model and returns an `Accounting`. `steps`, which needs torch, is imported when a model is run.
 """
 
 from .events import Events, Place

@@ -1,18 +1,15 @@
-"""What measures this machine: `joulecast host`, `collect`, `calibrate` and `memory-levels`."""
+"""What measures this machine: `joulecast host`, `collect` and `calibrate`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import InputError, unknown_name
-from ..hardware.gpu import MEMORY_LEVELS
-from ..units import si
+from ..errors import InputError
 from .printing import table
 
 if TYPE_CHECKING:
@@ -170,88 +167,6 @@ def _text(profile: BoardProfile) -> str:
     for quantity, helps in profile.helps.items():
         parts += [] if helps else ["", f"note: {quantity} was no better on operations left out, and stays as predicted"]
     return "\n".join(parts)
-
-
-def memory_levels(
-    device: str = "cuda",
-    gpu: str | None = None,
-    runs: int = 3,
-    clock: int | None = None,
-    access: list[str] | None = None,
-    threads: str | None = None,
-    sizes: bool = False,
-    hits: bool = False,
-    picture: Path | None = None,
-    out: Path | None = None,
-) -> None:
-    """Measure the energy of an access to shared memory, L1, L2 and DRAM. Takes about four minutes on an idle GPU."""
-    import torch
-
-    from ..hardware import find_gpu
-    from ..hardware.description import gpu_toml
-    from ..predictors.physics.voltage import relative_voltage
-    from ..profiling import chase_kernels as studies
-    from ..profiling.calibration import ACCESSES, calibrate
-    from ..profiling.devices import clocks_of, find_device, sensor_of
-
-    board = find_device(device)
-    if board.type != "cuda":
-        raise InputError("only the memory levels of an NVIDIA GPU can be measured", given=device, allowed="cuda")
-    if out is not None and out.exists():
-        raise InputError(
-            "this file exists already", given=str(out), allowed="a new file", hint="give --out another name"
-        )
-    accesses = tuple(access or ("load",))
-    for given, known in ((accesses, ACCESSES), ((threads,) if threads else (), MEMORY_LEVELS)):
-        for each in given:
-            if each not in known:
-                raise unknown_name("kind of access or memory level", each, known)
-    described = find_gpu(torch.cuda.get_device_name(board) if gpu is None else gpu)
-    clocks = None if clock is None else clocks_of(board)
-    if clocks is not None and clock is not None:
-        clocks.check(clock)
-    with sensor_of(board) as sensor, nullcontext() if clocks is None else clocks.locked(clock):
-        chase = studies.CudaChase(board, described, sensor)
-        calibration = calibrate(chase, runs, accesses=accesses)
-        over = None if threads is None else studies.over_threads(chase, threads)
-        caches = studies.sizes(chase, described) if sizes else ()
-        drawing = None if picture is None else studies.drawn(chase, calibration, over, caches)
-    rows = [
-        [
-            each.level,
-            each.access,
-            f"{1e12 * each.access_j:.4g} pJ",
-            f"{100 * (each.spread - 1):.1f} %",
-            f"{each.blocks} x {each.threads}",
-            f"{si(each.accesses_per_s, '')}/s",
-        ]
-        for each in calibration.levels
-    ]
-    header = ["level", "access", "32 bytes", "spread of runs", "blocks x threads", "accesses"]
-    typer.echo(table(header, rows, frozenset({2, 3, 4, 5})))
-    typer.echo(f"without work: {', '.join(f'{watts:.1f}' for watts in calibration.idle_w)} W")
-    for note in calibration.notes:
-        typer.echo(f"note: {note}")
-    if over is not None:
-        rows = [[f"{n:,}", f"{1e12 * j:.4g} pJ"] for n, j in zip(over.threads, over.access_j, strict=True)]
-        typer.echo(table(["threads", f"load from {over.level}"], rows, frozenset({0, 1})))
-    for cache in caches:
-        typer.echo(f"{cache.level}: {cache.size_bytes / 1024:,.0f} KiB, from the time of a step in larger arrays")
-    for level in MEMORY_LEVELS if hits else ():
-        shares = studies.hits(level)
-        typer.echo(f"{level}: {', '.join(f'{100 * share:.0f} % from {each}' for each, share in shares.items())}")
-    if drawing is not None and picture is not None:
-        picture.write_text(drawing, encoding="utf-8")
-    if out is not None:
-        source = f"access_energy_j: joulecast memory-levels on this {torch.cuda.get_device_name(board)}"
-        # The catalogue's energies hold at the boost clock; levels on the chip take the square of the voltage.
-        logic = 1.0 if clock is None else float(relative_voltage(described, clock)[0]) ** -2
-        joules = {
-            level: each * (1 if level == "dram" else logic) for level, each in calibration.access_energy_j.items()
-        }
-        measured = replace(described, access_energy_j=joules, sources=(*described.sources, source))
-        out.write_text(gpu_toml(measured), encoding="utf-8")
-        typer.echo(f"wrote {out}; use it with --gpu {out}")
 
 
 def collect(context: typer.Context) -> None:

@@ -48,7 +48,6 @@ def run(
     interval: float = 0.1,
     out: Path | None = None,
     metrics: int | None = None,
-    check: str | None = None,
     price_per_kwh: float | None = None,
     carbon: str | None = None,
     plot: Path | None = None,
@@ -68,18 +67,14 @@ def run(
     from ..metering.command import measure_command
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
-    from ..metering.repeats import SECOND_OPINIONS, differences, runs_csv
+    from ..metering.repeats import runs_csv
 
     chosen = None if devices is None else tuple(chosen_devices(devices))
-    if check is not None and check not in SECOND_OPINIONS:
-        raise unknown_name("check", check, SECOND_OPINIONS)
     code, runs = 0, []
     for place in range(1, repeat + 1):
         path = out if out is None or repeat == 1 else out.with_stem(f"{out.stem}-{place}")
         meter = Meter(chosen, interval_s=interval, out=path, title=Path(command[0]).name, command=command)
-        other_j: dict[str, float] = {}
-        second = None if check is None else SECOND_OPINIONS[check](other_j)
-        code, metering = measure_command(command, meter, metrics, second)
+        code, metering = measure_command(command, meter, metrics)
         if metering is None:
             continue
         runs.append(metering)
@@ -87,8 +82,6 @@ def run(
         typer.echo(text, err=True)
         if plot is not None:
             metering.plot(plot)
-        if check is not None:
-            typer.echo("\n".join(differences(metering, other_j, check)), err=True)
         if not code and not all(recording.complete for recording in metering.recordings):
             raise JoulecastError(
                 "the recording is not complete",

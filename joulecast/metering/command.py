@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -27,10 +27,7 @@ _SIGNALLED = 128
 
 
 def measure_command(
-    command: Sequence[str],
-    meter: Meter,
-    metrics_port: int | None = None,
-    second: AbstractContextManager[object] | None = None,
+    command: Sequence[str], meter: Meter, metrics_port: int | None = None
 ) -> tuple[int, Metering | None]:
     """Run a command while a meter measures the machine.
 
@@ -44,8 +41,7 @@ def measure_command(
     with meter:
         server = None if metrics_port is None else MetricsServer(metrics_port, meter.totals)
         try:
-            with second or nullcontext():
-                meter.exit_code = _run(command, meter)
+            meter.exit_code = _run(command, meter)
         finally:
             if server is not None:
                 server.close()
@@ -79,8 +75,10 @@ def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
     def ignore(_: int, __: FrameType | None) -> None:
         return
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, ignore if os.isatty(0) else forward)
+    # Windows has SIGTERM alone, and sends Ctrl-C to all programs of a console.
+    ending = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
+    before = {number: signal.signal(number, forward) for number in ending}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, ignore if os.isatty(0) or os.name == "nt" else forward)
     try:
         yield
     finally:

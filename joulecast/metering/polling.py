@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import select
+import queue
 import signal
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -227,7 +228,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     requests = Requests()
-    settings = next(iter(requests.wait(None)))
+    settings = next(requests.wait(None))
     try:
         specs = {name: ReaderSpec(**spec) for name, spec in settings["devices"].items()}
         devices = [PolledDevice(name, spec.open(), waits=spec.waits) for name, spec in specs.items()]
@@ -325,24 +326,32 @@ def _answer(value: Mapping[str, Any]) -> None:
 
 
 class Requests:
-    """Requests to the loop, as lines of standard input. `ended` says that no more will come; the loop may set it."""
+    """Requests to the loop, as lines of standard input. `ended` says that no more will come; the loop may set it.
+
+    A thread reads them, because Windows cannot wait for a pipe until a moment.
+    """
 
     def __init__(self) -> None:
         self.ended = False
-        self._rest = b""
+        self._arrived: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
 
-    def wait(self, seconds: float | None) -> Iterable[dict[str, Any]]:
-        """Wait for requests, and return those that have arrived."""
-        if not select.select([0], [], [], seconds)[0]:
-            return []
-        text = os.read(0, 1 << 20)
-        if not text:
+    def _read(self) -> None:
+        rest = b""
+        while text := os.read(0, 1 << 20):  # sys.stdin could not be closed while a thread waits for it.
+            *lines, rest = (rest + text).split(b"\n")
+            for line in lines:
+                self._arrived.put(json.loads(line))
+        self._arrived.put(None)
+
+    def wait(self, seconds: float | None) -> Iterator[dict[str, Any]]:
+        """Wait for requests, and yield those that have arrived."""
+        with suppress(queue.Empty):
+            request = self._arrived.get(timeout=seconds)
+            while request is not None:
+                yield request
+                request = self._arrived.get_nowait()
             self.ended = True
-            return []
-        *lines, self._rest = (self._rest + text).split(b"\n")
-        while not lines and seconds is None and not self.ended:
-            return self.wait(None)
-        return [json.loads(line) for line in lines]
 
     def rest(self, seconds: float) -> None:
         """Sleep without reading requests."""

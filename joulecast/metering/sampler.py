@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 import threading
@@ -174,16 +173,17 @@ class Sampler:
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its answer. Raises SensorError: the sampler ended, or does not answer."""
-        try:
+        lines: list[str] = []
+        output: Any = self._process.stdout
+        # A thread, because Windows cannot wait for a pipe until a moment.
+        reading = threading.Thread(target=lambda: lines.append(output.readline()), daemon=True)
+        with suppress(OSError):
             self.send(request)
-            output = self._process.stdout
-            ready = output is not None and select.select([output], [], [], _TIMEOUT_S)[0]
-            line = output.readline() if output is not None and ready else ""
-        except OSError:
-            line = ""
-        if not line:
+            reading.start()
+            reading.join(_TIMEOUT_S)
+        if not any(lines):
             raise _lost("the sampler ended" if self._process.poll() is not None else "no answer in time")
-        answer: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = json.loads(lines[0])
         return answer
 
     def send(self, request: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A campaign on the workers of a Dask cluster: `joulecast collect --cluster tcp://HOST:PORT`, or `--slurm 4`.
+"""A campaign on the workers of a Dask cluster: `joulecast collect --cluster tcp://HOST:PORT`.
 
 Dask finds the workers, carries tasks and records, and notices when a worker is lost. What is measured where is decided
 here: a GPU measures one operation at a time, and each model of GPU measures the whole plan once. Only this process
@@ -28,7 +28,6 @@ from .session import JOURNAL, check_resumed, finish_journal, say, sessions, term
 if TYPE_CHECKING:
     import torch
     from distributed import Client, Future
-    from distributed.deploy import Cluster
 
     from ..metering import Sensor
 
@@ -132,7 +131,7 @@ _Plan = Sequence[Task | NetworkTask]
 def run_on_cluster(
     campaign: Campaign,
     out: Path,
-    cluster: str | Cluster,
+    cluster: str,
     device: str = "cuda",
     *,
     limit: int | None = None,
@@ -146,7 +145,7 @@ def run_on_cluster(
 
     Args:
         out: Folder that gets a folder for each model of GPU, with journal and dataset.
-        cluster: Address of Dask's scheduler, such as tcp://host:8786, or the cluster itself.
+        cluster: Address of Dask's scheduler, such as tcp://host:8786.
     """
     with connect(cluster) as client:
         tasks = plan(campaign, limit)

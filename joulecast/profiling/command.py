@@ -14,7 +14,6 @@ from ..errors import InputError
 from .campaign import Campaign, load_campaign
 from .session import describe, run
 
-_SLURM = ("partition", "account", "gres", "walltime", "cpus", "memory", "directives")  # options of Slurm jobs
 _DESCRIPTION = """Measure time and power of the operations in a campaign's networks. Can be stopped and resumed at any
 time. The campaign is read from a TOML file and from the options, which override the file."""
 
@@ -36,31 +35,19 @@ def collect(arguments: Sequence[str], program: str = "joulecast collect") -> str
         return describe(campaign, a.limit)
     if a.out is None:
         _parser(program).error("--out is needed: the folder for the journal and the dataset")
-    slurm = {name: given[name] for name in _SLURM if name in given}
-    if slurm and a.slurm is None:
-        _parser(program).error(f"--slurm is needed: the number of jobs that get {' '.join(slurm)}")
     how = {"limit": a.limit, "resume": a.resume, "power": not a.no_power}
-    if a.cluster is None and a.slurm is None:
+    if a.cluster is None:
         return run(campaign, a.out, a.device, **how)
     from .cluster import run_on_cluster
 
-    if a.slurm is None:
-        return run_on_cluster(campaign, a.out, a.cluster, a.device, **how)
-    from .slurm import SlurmJobs, slurm_cluster
-
-    with slurm_cluster(SlurmJobs(a.slurm, **slurm), a.out) as cluster:
-        return run_on_cluster(campaign, a.out, cluster, a.device, **how)
+    return run_on_cluster(campaign, a.out, a.cluster, a.device, **how)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
     for title, rows in tomllib.loads(files(__package__).joinpath("options.toml").read_text("utf-8")).items():
         name, _, about = title.partition(": ")
-        group: Any = parser
-        if name == "where":
-            group = parser.add_mutually_exclusive_group()
-        elif name != "options":
-            group = parser.add_argument_group(name, about or None)
+        group: Any = parser if name == "options" else parser.add_argument_group(name, about or None)
         for option, row in rows.items():
             if "type" in row:
                 row["type"] = _TYPES[row["type"]]

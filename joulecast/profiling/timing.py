@@ -37,8 +37,6 @@ class Timing:
     Args:
         device_time_s: Time per iteration of its kernels, replayed as a CUDA graph without the host; None where the
             device is the CPU, or where the operation cannot be captured.
-        event_time_s: Time per iteration between CUDA events around the loop, which includes gaps in which the device
-            waits for the host; None where the device is the CPU.
         start_s, end_s: Start and end of the loop on `time.monotonic`, for the power sensor.
         time_std_s: Standard error of `time_s`, from the Timer's blocks; None where there is only one.
         loops: Iterations and seconds of every loop that was timed, including those that check proportionality.
@@ -46,7 +44,6 @@ class Timing:
 
     time_s: float
     device_time_s: float | None
-    event_time_s: float | None
     iterations: int
     start_s: float
     end_s: float
@@ -116,11 +113,8 @@ def time_block(
     floor_s: float = 0.0,
 ) -> Timing:
     """Time a block of distinct instances that run one after the other. Times are per instance."""
-    calls = 0
 
     def run() -> None:
-        nonlocal calls
-        calls += 1
         for instance in block:
             instance()
 
@@ -131,10 +125,9 @@ def time_block(
         rounds *= 2
     few = max(1, round(_SHORT_SHARE * seconds / warm.mean))
     short_s = timer.timeit(few).mean
-    start_s, before = time.monotonic(), calls
-    with _events(device) as events_s:
-        blocks = timer.blocked_autorange(min_run_time=seconds)
-    end_s, looped = time.monotonic(), calls - before  # with the blocks by which the Timer found their length
+    start_s = time.monotonic()
+    blocks = timer.blocked_autorange(min_run_time=seconds)
+    end_s = time.monotonic()
     number, measured_s = blocks.number_per_run * len(blocks.times), blocks.mean
     std_s = stdev(blocks.times) if len(blocks.times) > 1 else None
     device_time_s, warnings = _device_time_s(run, len(block), device)
@@ -152,7 +145,6 @@ def time_block(
     return Timing(
         time_s=measured_s / len(block),
         device_time_s=device_time_s,
-        event_time_s=events_s[0] / looped / len(block) if events_s else None,
         iterations=number * len(block),
         start_s=start_s,
         end_s=end_s,
@@ -187,21 +179,6 @@ def synchronize(device: torch.device) -> None:
     """Wait until the device has finished all queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-@contextmanager
-def _events(device: torch.device) -> Iterator[list[float]]:
-    """Yield a list that receives the seconds between two CUDA events around a block; on a CPU it stays empty."""
-    seconds: list[float] = []
-    if device.type != "cuda":
-        yield seconds
-        return
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    start.record()
-    yield seconds
-    end.record()
-    end.synchronize()
-    seconds.append(start.elapsed_time(end) / 1e3)
 
 
 def _device_time_s(run: Callable[[], None], length: int, device: torch.device) -> tuple[float | None, tuple[str, ...]]:

@@ -5,6 +5,8 @@ of the forward and 48.2 % of the backward in attention. They ran BERT-base in Te
 product, softmax and product; so does this model.
 """
 
+from pathlib import Path
+
 import pytest
 
 import joulecast
@@ -61,3 +63,13 @@ def test_attention_takes_as_much_of_the_backward_and_not_what_was_accounted(modu
     )
     assert backward == pytest.approx(forward, abs=0.02)
     assert backward < BACKWARD_ATTENTION - 0.04
+
+
+def test_the_row_of_the_five_sources_says_so(network):
+    page = (Path(__file__).parents[2] / "docs" / "sources.md").read_text("utf-8")
+    row = next(line for line in page.splitlines() if line.startswith("| S16 |"))
+    on_v100 = tree_by_module(joulecast.predict(network, gpu=GPUS[0]).tree())
+    shares = [
+        joules(on_v100, phase, ".attention.") / joules(on_v100, phase, "encoder.") for phase in ("forward", "backward")
+    ]
+    assert f"{100 * shares[0]:.1f} % and {100 * shares[1]:.1f} %" in row

@@ -1,30 +1,22 @@
-"""Accounting of simulated power with known joules per module, through sensors that lag and step; and its evaluation."""
+"""Accounting of simulated power with known joules per module, through sensors that lag and step; reliability."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 
+from conftest import benchmark
 from joulecast.accounting import Events, Place
-from joulecast.accounting.evaluation import (
-    Experiment,
-    correlations,
-    evaluate,
-    known_power,
-    known_summary,
-    largest_error,
-    off_diagonal,
-    sampled,
-    summary,
-)
 from joulecast.accounting.passes import one_pass
 from joulecast.accounting.result import Accounting
 from joulecast.accounting.shares import Used, spread
 from joulecast.energy import EnergyTree, Figure, Row, Share
-from joulecast.errors import InputError
 from joulecast.metering.recording import DeviceInfo, Recording
 from joulecast.metering.samples import Samples
+
+pytest.importorskip("torch")
+with benchmark("reliability") as reliability:
+    from reliability import Experiment, correlations, known_power, known_summary, largest_error, sampled, summary
 
 LARGE, WITHIN = 0.05, 0.02
 STATIC_W = 30.0
@@ -64,7 +56,7 @@ def true_joules(events):
 
 def recorded(events, update_s):
     """Samples of a counter that is updated once per period in steps of a millijoule, and polled at irregular times."""
-    curve = known_power(events, watts=WATTS, static_w=STATIC_W).counter.curve
+    curve = known_power(events, power_w=WATTS.__getitem__, static_w=STATIC_W).counter.curve
     rng = np.random.default_rng(1)
     last_s = float(curve.time_s[-1])
     polls = np.cumsum(0.01 + rng.exponential(0.001, int(last_s / 0.01) + 100)) - 0.5
@@ -92,7 +84,10 @@ def test_what_the_sensor_does_not_resolve_needs_a_model():
     events = schedule(scale_s=0.005, iterations=50)
     start_s, end_s = events.window_s
     iteration_s = (end_s - start_s) / events.iterations
-    joules = float(known_power(events, watts=WATTS, static_w=STATIC_W).counter.curve.energy_j[-1]) / events.iterations
+    joules = (
+        float(known_power(events, power_w=WATTS.__getitem__, static_w=STATIC_W).counter.curve.energy_j[-1])
+        / events.iterations
+    )
     shares = spread(events, iteration_s, [Used(PACKAGE, joules)])
     by_time = Accounting("model", shares.rows, shares.unattributed, iteration_s, 2, events.iterations)
     truth = {key: value / events.iterations for key, value in true_joules(events).items()}
@@ -122,7 +117,7 @@ def test_what_the_sensor_does_not_resolve_needs_a_model():
 
 def test_simulated_power_adds_up():
     events = Events.of([(0, 2, Place("a", "forward", "conv"), "cpu"), (1, 3, Place("b", "forward", "add"), "cpu")])
-    known = known_power(events, watts=WATTS, static_w=STATIC_W)
+    known = known_power(events, power_w=WATTS.__getitem__, static_w=STATIC_W)
     # 180 W and 20 W for 2 s each. Each pays the 30 W of the idle GPU for a second alone and for half of one together.
     assert known.energy_j == pytest.approx([360 + 45, 40 + 45])
     assert known.counter.curve.energy_j[-1] == pytest.approx(known.energy_j.sum())
@@ -130,7 +125,7 @@ def test_simulated_power_adds_up():
 
 def test_a_sampled_counter_keeps_its_total_and_forgets_what_is_between():
     events = schedule(scale_s=0.1, iterations=3)
-    exact = known_power(events, watts=WATTS).counter
+    exact = known_power(events, power_w=WATTS.__getitem__).counter
     coarse = sampled(exact, 0.25)
     assert coarse.curve.energy_j[-1] == pytest.approx(exact.curve.energy_j[-1])
     assert len(coarse.curve.time_s) == 2 + math.floor((exact.curve.time_s[-1]) / 0.25)
@@ -138,7 +133,7 @@ def test_a_sampled_counter_keeps_its_total_and_forgets_what_is_between():
 
 def experiment(seed, scale_s=0.05):
     events = schedule(scale_s, 8, seed)
-    known = known_power(events, watts=WATTS, static_w=STATIC_W)
+    known = known_power(events, power_w=WATTS.__getitem__, static_w=STATIC_W)
     return Experiment(events, (known.counter,), known.energy_j)
 
 
@@ -150,15 +145,19 @@ def test_finer_sampling_is_closer_to_the_truth():
         assert summary(run, 0.0005)[key] == pytest.approx(joules, rel=0.05)
 
 
-def test_an_evaluation_has_every_pair_once():
-    found = evaluate("model", [experiment(seed) for seed in range(3)], periods_s=(0.005, 0.05), lengths=(0.5, 1.0))
-    assert found.power == "simulated"
-    assert found.by_period.shape == (2, 2)
-    assert off_diagonal(found.by_experiment).shape == (3,)
-    assert off_diagonal(found.by_experiment).min() > 0.99
-    assert found.lengths_s[0] == pytest.approx(found.lengths_s[1] / 2)
-    assert set(found.errors) == {0.005, 0.05}
-    assert json.loads(json.dumps(found.to_dict()))["published"]["ASSS"] == "0.90 to 0.94"
+def test_a_report_has_every_pair_once(tmp_path):
+    runs = [experiment(seed) for seed in range(3)]
+    found = reliability.matrices(runs)
+    assert [matrix.shape for matrix, _ in found.values()] == [(6, 6), (6, 6), (5, 5), (3, 3)]
+    assert found["equal runs"][0].min() > 0.99
+    lines = list(reliability.report("model", runs, reliability.Overhead([0.01, 0.03, 0.02])))
+    assert "simulated power" in lines[0]
+    assert any("ASSS" in line and "0.90 to 0.94" in line for line in lines)
+    assert any("+2.00 % (+1.00 to +3.00 %)" in line for line in lines)
+    assert sum("largest error" in line for line in lines) == 6
+    pytest.importorskip("matplotlib")
+    reliability.draw(runs, tmp_path / "e.svg")
+    assert "equal runs" in (tmp_path / "e.svg").read_text()
 
 
 def test_a_shorter_run_has_the_joules_of_its_part():
@@ -172,23 +171,3 @@ def test_correlations_are_pearsons():
     expected = np.corrcoef([1, 2, 4], [2, 1, 7])[0, 1]
     assert correlations([one, two])[0, 1] == pytest.approx(expected)
     assert np.isnan(correlations([one, {("f", "a"): 1.0, ("f", "b"): 1.0, ("f", "c"): 1.0}])[0, 1])
-
-
-def test_correlations_are_drawn(tmp_path):
-    pytest.importorskip("matplotlib")
-    found = evaluate("model", [experiment(seed) for seed in range(2)])
-    assert found.save(tmp_path / "e.png").stat().st_size > 1000
-    assert "0.99" in found.save(tmp_path / "e.svg").read_text() or "1.000" in (tmp_path / "e.svg").read_text()
-    with pytest.raises(InputError, match="plot of correlations cannot be written"):
-        found.save(tmp_path / "e.pdf")
-
-
-@pytest.mark.parametrize("given", [{"periods_s": (0.0,)}, {"lengths": (2.0,)}])
-def test_impossible_periods_and_lengths_are_refused(given):
-    with pytest.raises(InputError):
-        evaluate("model", [experiment(0), experiment(1)], **given)
-
-
-def test_one_run_has_nothing_to_be_compared_with():
-    with pytest.raises(InputError, match="2 or more"):
-        evaluate("model", [experiment(0)])

@@ -77,11 +77,16 @@ def test_a_trace_with_its_recording_on_the_command_line(counters, tmp_path, call
 
 
 def test_an_evaluation_on_counters_has_measured_power(counters):
-    from joulecast.accounting.experiments import evaluate_model
-    from joulecast.accounting.steps import steps_of
+    from conftest import benchmark
 
-    with steps_of(model(), (512, 256), "training", None, None) as steps:
-        found = evaluate_model(steps, experiments=2, iterations=3, pairs=1, sensors=("cpu",))
-    assert found.power == "measured"
-    assert found.overhead.energy is not None
-    assert not found.errors
+    with (
+        benchmark("reliability") as reliability,
+        reliability.steps_of(model(), (512, 256), "training", None, None) as s,
+    ):
+        runs = [reliability.experiment(s, 3, ("cpu",)) for _ in range(2)]
+        cost = reliability.overhead(s, 2, ("cpu",))
+        printed = "\n".join(reliability.report("model", runs, cost))
+    assert all(run.known_j is None for run in runs)
+    assert len(cost.energy) == len(cost.time) == 2
+    assert "measured power" in printed
+    assert "largest error" not in printed

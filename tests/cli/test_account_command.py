@@ -1,4 +1,4 @@
-"""`joulecast account` on the command line: models, what goes wrong, and the evaluation."""
+"""`joulecast account` on the command line: models, variants, and what goes wrong."""
 
 import json
 
@@ -56,11 +56,3 @@ def test_a_study_compares_variants_with_the_first(printed):
 def test_a_model_by_name_runs_with_random_weights(printed, tmp_path):
     printed("account", "squeezenet1_1", "1,3,64,64", *QUICK, "--summarized", "--save", tmp_path / "page.html")
     assert "features" in (tmp_path / "page.html").read_text()
-
-
-def test_the_evaluation_stands_beside_what_was_published(printed, net, tmp_path):
-    given = "account", "evaluate", net, "64,8", "--training", "--experiments", "2", "--iterations", "2", "--pairs", "1"
-    out = printed(*given, "--sensors", "none", "--save", tmp_path / "matrices.svg")
-    assert "0.90 to 0.94" in out
-    assert "simulated power" in out
-    assert (tmp_path / "matrices.svg").is_file()

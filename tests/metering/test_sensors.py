@@ -57,21 +57,6 @@ def test_nvml_reads_everything(on_driver):
     assert found["warnings"] == []
 
 
-def test_without_a_counter(on_driver):
-    found = look(on_driver, FAKE_NVML_COUNTER_MS=0)
-    assert found["counter_w"] is None
-    assert found["power_w"] == pytest.approx(200, rel=0.01)
-    assert found["warnings"] == ["no energy counter"]
-
-
-def test_a_slow_reading_is_flagged_against_the_counter(on_driver, tmp_path):
-    schedule = str(tmp_path / "schedule")
-    found = look(on_driver, "nvml", schedule, FAKE_NVML_SCHEDULE=schedule, FAKE_NVML_AVERAGING_MS=1000)
-    assert found["power_w"] == pytest.approx(250, rel=LATE)
-    assert found["integrated_w"] < 220
-    assert any("differ by" in warning for warning in found["warnings"])
-
-
 def test_throttling_and_other_processes_are_reported(on_driver):
     found = look(on_driver, FAKE_NVML_REASONS=4, FAKE_NVML_PROCESSES=2)
     assert found["clock_mhz"] == 1200

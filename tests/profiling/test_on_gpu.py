@@ -25,7 +25,6 @@ CUDA = torch.device("cuda", 0)
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_every_kind_is_timed_with_and_without_the_host(kind, mode):
     timing = time_operation(example(kind, mode), CUDA, seconds=0.1)
-    assert timing.event_time_s == pytest.approx(timing.time_s, rel=0.1)
     assert timing.device_time_s is not None, timing.warnings
     assert 0 < timing.device_time_s < 1.1 * timing.time_s
 

@@ -46,6 +46,7 @@ _MEAN_OF_TAILS = 1.0  # Mean absolute value of Student's t with four degrees of 
 _LEAST_VARIANCE, _FIRST_VARIANCE, _LEAST_NOISE = 1e-8, 0.02, 1e-4
 _LEAST_FAMILY = 10  # Errors from which a family has intervals of its own.
 _AT_CAP = 0.97  # Share of the cap from which power says nothing about energy.
+_LEAST_ABOVE = 0.1  # Watts above static ones, relative to these: less cannot be told from an error of static power.
 _LARGEST_LOG = 2.0  # Of a factor: 7.4 times.
 _FREE, _CLOCK_STEP = 0.8, 0.02  # Share of the cap below which no clock is lowered; clocks change in steps of about 1 %.
 _LEAST = 1e-30
@@ -237,13 +238,36 @@ def _of_time(rows: _Rows, profile: BoardProfile) -> _Equations:
 
 
 def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
-    """Errors of power of loops that are below the cap."""
+    """Errors of power of loops below the cap, and of dynamic energy of loops at it.
+
+    At the cap power says nothing. But joules above the static ones do: with too many of them a network would be
+    predicted at a lower clock than the one that holds its cap.
+    """
     found, masks = rows.on(profile), members(rows.operations, rows.gpu)
+    if found.work is None or rows.found.work is None:  # `_rows` keeps no such predictions.
+        raise TypeError("predictions without work")
+    dynamic_w = found.dynamic_energy_j / np.maximum(found.time_s, _LEAST)
     below = (rows.power_w < _AT_CAP * rows.cap_w) & (found.power_w < _AT_CAP * rows.cap_w)
-    dynamic = np.clip(found.dynamic_energy_j / np.maximum(found.time_s * found.power_w, _LEAST), 0.0, 1.0)
-    follows = {STATIC: 1 - dynamic, DYNAMIC: dynamic, **{name: dynamic * masks[name] for name in JOULES}}
-    errors = np.where(below, np.log(rows.power_w / found.power_w), np.nan)
-    return _Equations(errors, np.array([follows[name] for name in ENERGY_PARTS]).T, rows.groups, below)
+    dynamic = np.clip(dynamic_w / np.maximum(found.power_w, _LEAST), 0.0, 1.0)
+    of_power = {STATIC: 1 - dynamic, DYNAMIC: dynamic, **{name: dynamic * masks[name] for name in JOULES}}
+    # Predicted joules end where the cap does, so that those of the work are compared.
+    more = found.work.at(found.held_clock_mhz)[1] / np.maximum(rows.found.work.at(rows.found.held_clock_mhz)[1], _LEAST)
+    static_w = np.maximum(found.power_w - dynamic_w, 0.0)
+    above_w = np.maximum(rows.power_w - static_w, _LEAST_ABOVE * static_w)
+    at_cap = np.isfinite(rows.power_w) & ~below
+    joules = np.maximum(rows.found.dynamic_energy_j * more, _LEAST)
+    of_energy = {STATIC: static_w / above_w, DYNAMIC: np.ones(len(above_w)), **{name: masks[name] for name in JOULES}}
+    return _Equations(
+        np.concatenate(
+            [
+                np.where(below, np.log(rows.power_w / found.power_w), np.nan),
+                np.where(at_cap, np.log(above_w * rows.loop_s / joules), np.nan),
+            ]
+        ),
+        np.concatenate([np.array([each[name] for name in ENERGY_PARTS]).T for each in (of_power, of_energy)]),
+        np.concatenate([rows.groups, rows.groups]),
+        np.concatenate([below, np.zeros(len(below), dtype=bool)]),
+    )
 
 
 def _shrunk(errors: FloatArray, follows: FloatArray, classes: Sequence[str]) -> _Fitted:

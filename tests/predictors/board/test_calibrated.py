@@ -1,6 +1,7 @@
 """Ten simulated minutes on a board with known deviations: what is found, and how errors on other operations fall."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -194,3 +195,23 @@ def test_what_takes_most_and_is_least_sure_is_measured_first():
     )
     assert chosen["inference"][:2] == [large, others[1]] or chosen["inference"][:2] == [others[1], large]
     assert len(chosen["inference"]) == 3
+
+
+def test_loops_at_the_cap_bound_the_joules_of_networks_at_it():
+    """Loops below the cap draw more than predicted, and those at it do not: a network at the cap keeps its clock."""
+    gpu = find_gpu("A30")
+    found = find_predictor(gpu, "inference", "any-gpu/boosting")
+    seen = board.measured(found.operations, board.operations(), gpu)
+    rows = []
+    for each in seen.measurements:
+        watts = each.power_w
+        if watts < 0.9 * gpu.power_limit_w:
+            watts = min(30 + 2.5 * (watts - 30), 0.9 * gpu.power_limit_w)
+        rows.append(replace(each, power_w=watts, energy_j=watts * each.time_s))
+    profile = fitted(replace(seen, measurements=tuple(rows)), found)
+    before, after = (
+        joulecast.predict("resnet50", (32, 3, 224, 224), gpu, predictor="any-gpu/boosting", calibration=each)
+        for each in (None, profile)
+    )
+    assert after.power_w > 0.95 * gpu.power_limit_w
+    assert after.time_s < 1.4 * before.time_s  # The board computes at 0.8 of the rate.

@@ -2,17 +2,22 @@
 
 import dataclasses
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from joulecast.errors import InputError, SensorError, UnknownNameError
+from conftest import benchmark
+from joulecast.errors import SensorError
 from joulecast.hardware import find_gpu
 from joulecast.hardware.description import gpu_toml
 from joulecast.hardware.gpu import MEMORY_LEVELS
-from joulecast.profiling.calibration import ACCESSES, THREADS, Chase, calibrate
-from joulecast.profiling.chase_kernels import drawn, hits, over_threads, sizes
+
+pytest.importorskip("torch")
+with benchmark("pointer_chase") as pointer_chase:
+    from access_energy import ACCESSES, THREADS, Chase, calibrate, over_threads, sizes
 
 KNOWN = {"shared": 82.1e-12, "l1": 107e-12, "l2": 368e-12, "dram": 2090e-12}
 DIVIDE_J, STORED = 20e-12, 1.3  # A store costs this many loads.
@@ -99,13 +104,6 @@ def test_all_four_levels_are_found_within_two_percent(seed):
     assert len(found.idle_w) == 1 + 3 * 4  # before, and after each sweep
 
 
-def test_threads_are_raised_to_the_plateau_and_no_further():
-    for each in calibrate(SimulatedGPU(noise=0.0)).levels:
-        # 0.05 + 1.2 x is at its 98 % where x is 0.775: 108 x 1024 threads are the first choice beyond that.
-        assert each.blocks * each.threads == 108 * 1024
-        assert each.accesses_per_s == pytest.approx(MOST_PER_S[each.level], rel=0.01)
-
-
 def test_stores_and_loads_with_divisions_are_found_too():
     found = calibrate(SimulatedGPU(), accesses=ACCESSES)
     by_kernel = {(each.level, each.access): each.access_j for each in found.levels}
@@ -150,7 +148,8 @@ def test_sizes_of_caches_show_in_the_time_of_a_step(keeps, within):
         sizes(flat, gpu)
 
 
-def test_phases_threads_and_sizes_are_drawn():
+def test_phases_threads_and_sizes_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
     device = SimulatedGPU()
     found = calibrate(device, levels=("l1",))
     t0, t1, t2, t3, t4, t5 = found.phases_s
@@ -158,7 +157,9 @@ def test_phases_threads_and_sizes_are_drawn():
     assert t1 <= t2
     assert t3 - t2 == pytest.approx(1 + 2 + 3 + 4, rel=0.01)  # four lengths
     assert t4 - t3 == pytest.approx(1.0)  # settling
-    svg = drawn(device, found, over_threads(device, "l1"), sizes(device, find_gpu("A30")))
+    caches = sizes(device, find_gpu("A30"))
+    pointer_chase.draw(tmp_path / "levels.svg", device, found, over_threads(device, "l1"), caches)
+    svg = (tmp_path / "levels.svg").read_text()
     assert all(f">{name}<" in svg for name in ("t0", "t5", "First sweep", "l1: energy of an access"))
     assert svg.count("KiB<") == 2
 
@@ -171,40 +172,30 @@ def test_hits_are_counted_by_the_profiler(tmp_path):
     unit = {True: "byte", False: "sector"}
     table = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
     table += [f'"0","chase","{name}","{unit["bytes" in name]}","{value}"' for name, value in rows.items()]
-    ncu.write_text('#!/bin/sh\ncase "$*" in *chase_kernels\\ l1) cat <<END\n' + "\n".join(table) + "\nEND\n;; esac\n")
+    ncu.write_text(
+        '#!/bin/sh\ncase "$*" in *pointer_chase.py\\ --once\\ l1) cat <<END\n' + "\n".join(table) + "\nEND\n;; esac\n"
+    )
     ncu.chmod(0o755)
     # 90 x 32, 5 x 32 and 160 bytes.
-    assert hits("l1", str(ncu)) == pytest.approx({"shared": 0, "l1": 0.9, "l2": 0.05, "dram": 0.05})
+    assert pointer_chase.hits("l1", str(ncu)) == pytest.approx({"shared": 0, "l1": 0.9, "l2": 0.05, "dram": 0.05})
     with pytest.raises(SensorError, match="Nsight Compute cannot be run"):
-        hits("l1", str(tmp_path / "none"))
-
-
-def test_disturbed_runs_are_noted_or_refused():
-    noisy = calibrate(SimulatedGPU(noise=0.06, seed=3))
-    assert noisy.notes
-    swapped = calibrate(SimulatedGPU(known={**KNOWN, "l1": 500e-12}))
-    assert any("costs less than a nearer one" in note for note in swapped.notes)
-    with pytest.raises(SensorError, match="does not grow"):
-        calibrate(SimulatedGPU(noise=0.0, update_s=0.0, known=dict.fromkeys(KNOWN, -1e-12)))
-    with pytest.raises(InputError, match="too few sweeps"):
-        calibrate(SimulatedGPU(), runs=2)
+        pointer_chase.hits("l1", str(tmp_path / "none"))
 
 
 def test_the_result_is_a_gpu_of_the_catalogues_form(tmp_path):
-    known = find_gpu("A30")
-    measured = dataclasses.replace(known, access_energy_j=calibrate(SimulatedGPU()).access_energy_j)
-    path = tmp_path / "my-a30.toml"
-    path.write_text(gpu_toml(measured))
-    assert find_gpu(path) == measured
-    assert set(find_gpu(path).access_energy_j) == set(MEMORY_LEVELS)
-    for name in ("A100 SXM 80GB", "MI250X", "RTX 2080 Ti", "B200"):
-        path.write_text(gpu_toml(find_gpu(name)))
-        assert find_gpu(path) == find_gpu(name)
+    """Energies on the chip at a locked clock are those of a lower voltage than the catalogue's."""
+    known, found = find_gpu("A30"), calibrate(SimulatedGPU())
+    measured, at_900 = (pointer_chase.described(known, found, clock) for clock in (None, 900))
+    assert measured.access_energy_j == found.access_energy_j
+    assert at_900.access_energy_j["dram"] == found.access_energy_j["dram"]
+    assert at_900.access_energy_j["l2"] > 1.1 * found.access_energy_j["l2"]
+    (tmp_path / "gpu.toml").write_text(gpu_toml(measured))
+    assert find_gpu(tmp_path / "gpu.toml") == measured
+    assert "82" in pointer_chase.report(found, None, ())
 
 
 def test_a_chain_visits_every_node_once():
-    chase_kernels = pytest.importorskip("joulecast.profiling.chase_kernels", reason="needs torch")
-    array = chase_kernels.chain(999)
+    array = pointer_chase.chain(999)
     seen, at = [], 0
     for _ in range(999):
         seen.append(at)
@@ -215,25 +206,21 @@ def test_a_chain_visits_every_node_once():
 
 
 def test_arrays_lie_in_their_level():
-    chase_kernels = pytest.importorskip("joulecast.profiling.chase_kernels", reason="needs torch")
     for name in ("A100 SXM 80GB", "H100 SXM", "T4", "V100 SXM2 16GB"):
-        try:
-            gpu = find_gpu(name)
-        except UnknownNameError:
-            continue
-        size = chase_kernels.array_bytes(gpu)
+        gpu = find_gpu(name)
+        size = pointer_chase.array_bytes(gpu)
         assert size["shared"] == 49152
         assert size["l1"] < gpu.l1_bytes < size["l2"] < gpu.l2_bytes < size["dram"]
     for level in MEMORY_LEVELS:
         for access in ACCESSES:
-            source = chase_kernels.source(level, access)
+            source = pointer_chase.source(level, access)
             assert ("/ one" in source) is ("divide" in access)
             assert ("ld." in source) is ("load" in access)
             assert ("st." in source) is (access == "store")
-    assert math.gcd(chase_kernels.stride(999), 999) == 1
+    assert math.gcd(pointer_chase.stride(999), 999) == 1
 
 
-def test_without_a_gpu_the_command_says_so(call):
-    code, _, said = call("memory-levels")
-    assert code == 2
-    assert "this device is not available" in said or "needs" in said
+def test_without_a_gpu_the_command_says_so():
+    ran = subprocess.run([sys.executable, pointer_chase.__file__], capture_output=True, text=True, check=False)
+    assert ran.returncode
+    assert "this device is not available" in ran.stderr

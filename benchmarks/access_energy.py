@@ -1,4 +1,6 @@
-"""Measures the energy of an access to each memory level of a GPU by chasing pointers (Delestrac et al., ASAP 2024).
+"""The energy of an access to each memory level of a GPU, by chasing pointers (Delestrac et al., ASAP 2024): the method.
+
+`pointer_chase.py` has the kernels and the command.
 
 A kernel follows a chain of pointers, 32 bytes apart, through an array that fits into one level. Every step is one
 access, and no step can start before the one before it has ended. Blocks and threads are increased until the number of
@@ -18,15 +20,16 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import InputError, SensorError
-from ..hardware.gpu import MEMORY_LEVELS
+from joulecast.errors import SensorError
+from joulecast.hardware import GPU
+from joulecast.hardware.gpu import MEMORY_LEVELS
 
 ACCESSES = ("load", "store", "load+divide", "divide")
 """What a step of a kernel does. L1 writes through, so it serves no stores; divisions alone are measured once."""
 
 BLOCKS_PER_SM, THREADS = (1, 2, 4), (64, 128, 256, 512, 1024)
 RUNS = 3
-"""Least number of sweeps of each level; the result is the median of their slopes."""
+"""Sweeps of each level; the result is the median of their slopes."""
 
 # Lengths of the runs of a sweep. Counters update at least every 0.1 s, which is 3 % of the range of lengths.
 _SECONDS = (1.0, 2.0, 3.0, 4.0)
@@ -151,21 +154,13 @@ def calibrate(
 ) -> Calibration:
     """Measure the energy of an access to each memory level.
 
-    Raises InputError: there are fewer than three sweeps. Raises SensorError: the energy could not be measured, or does
-    not grow with the number of accesses.
+    Raises SensorError: the energy could not be measured, or does not grow with the number of accesses.
 
     Args:
-        runs: Number of sweeps of each level, at least three.
+        runs: Number of sweeps of each level.
         levels: The levels to measure. A file for the catalogue needs all of them.
         accesses: What the steps do, of `ACCESSES`. A file for the catalogue needs loads.
     """
-    if runs < RUNS:
-        raise InputError(
-            "there are too few sweeps to see how much they differ",
-            given=runs,
-            allowed=f"{RUNS} or more",
-            hint="give --runs 3",
-        )
     idle = [idle_of(device)]
     found: list[LevelCalibration] = []
     phases_s: tuple[float, ...] = ()
@@ -261,3 +256,82 @@ def _slope(points: Sequence[Point], before: tuple[float, float], after: tuple[fl
     slope_j, constant_j = np.polyfit(accesses, above_j, 1)
     left = above_j - (slope_j * accesses + constant_j)
     return float(slope_j), float(1 - left.var() / above_j.var()) if above_j.var() else 0.0
+
+
+# What else chains of pointers show of a GPU's memory: energy over threads, and sizes of its caches.
+#
+# The energy of an access falls with the number of threads, because a multiprocessor that is awake draws power that few
+# or many accesses share. The size of a cache shows in the time of a step: a single thread follows chains through larger
+# and larger arrays, and from the size of the cache on, a growing share of its steps misses.
+
+_OCTAVES, _STEPS_OF_OCTAVE = 2, 8  # Arrays from a quarter of the catalogue's size to four times it, 9 % apart.
+_FEW_MISSES = 0.1
+_LEAST_RISE = 1.2  # Farther memory must take this many times as long, or there is no cache to be seen.
+
+
+@dataclass(frozen=True)
+class OverThreads:
+    """Energy of an access over numbers of threads.
+
+    Args:
+        threads: Threads on the whole GPU: a single one first, then one block on each multiprocessor.
+    """
+
+    level: str
+    threads: tuple[int, ...]
+    access_j: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class CacheSize:
+    """A cache, as the times of chains through larger and larger arrays show it.
+
+    Args:
+        miss_rate: Share of the steps in each array that missed, from their times.
+        size_bytes: The largest array of whose steps at most a tenth missed.
+    """
+
+    level: str
+    array_bytes: tuple[int, ...]
+    miss_rate: tuple[float, ...]
+    size_bytes: float
+
+
+def over_threads(device: ChaseDevice, level: str) -> OverThreads:
+    """Measure the energy of a load with a single thread, and with more and more threads on each multiprocessor."""
+    choices = [(1, 1), *((device.multiprocessors, threads) for threads in (1, 32, *THREADS))]
+    idle = [idle_of(device)]
+    found = [energy_of(device, level, *choice, rate_of(device, level, *choice), "load", idle)[0] for choice in choices]
+    return OverThreads(level, tuple(blocks * threads for blocks, threads in choices), tuple(found))
+
+
+def sizes(device: ChaseDevice, gpu: GPU) -> tuple[CacheSize, ...]:
+    """Find the sizes of L1 and L2 by a single thread that follows chains through arrays around the catalogue's sizes.
+
+    Raises SensorError: the time of a step does not rise with the size of the array.
+    """
+    return tuple(
+        _size(device, level, kernel, known)
+        for level, kernel, known in (("l1", "l1", gpu.l1_bytes), ("l2", "dram", gpu.l2_bytes))
+        if known is not None
+    )
+
+
+def _size(device: ChaseDevice, level: str, kernel: str, known_bytes: int) -> CacheSize:
+    octaves = np.arange(-_OCTAVES * _STEPS_OF_OCTAVE, _OCTAVES * _STEPS_OF_OCTAVE + 1) / _STEPS_OF_OCTAVE
+    array_bytes = (32 * np.round(known_bytes * 2**octaves / 32)).astype(int)
+    step_s = np.array([1 / rate_of(device, kernel, 1, 1, size_bytes=int(size)) for size in array_bytes])
+    near_s, far_s = float(np.median(step_s[:_STEPS_OF_OCTAVE])), float(step_s[-_STEPS_OF_OCTAVE // 4 :].max())
+    if far_s < _LEAST_RISE * near_s:
+        raise SensorError(
+            f"no end of {level} can be seen in the time of a step",
+            given=f"{1e9 * near_s:.3g} ns in small arrays, {1e9 * far_s:.3g} ns in large ones",
+            allowed=f"a rise by {100 * (_LEAST_RISE - 1):.0f} % between {array_bytes[0]} and {array_bytes[-1]} bytes",
+            hint="make sure that nothing else runs on the GPU; --gpu names a GPU whose catalogue entry is nearer",
+        )
+    missed = np.clip((step_s - near_s) / (far_s - near_s), 0.0, 1.0)
+    first = max(1, int(np.argmax(missed > _FEW_MISSES)))
+    # Between the last array that fits and the first that does not, on a logarithmic scale.
+    share = (_FEW_MISSES - missed[first - 1]) / max(missed[first] - missed[first - 1], 1e-9)
+    size = float(array_bytes[first - 1] * (array_bytes[first] / array_bytes[first - 1]) ** np.clip(share, 0, 1))
+    return CacheSize(level, tuple(array_bytes.tolist()), tuple(missed.tolist()), size)

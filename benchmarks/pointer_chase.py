@@ -1,35 +1,55 @@
-"""Kernels that chase pointers through one memory level of an NVIDIA GPU, compiled by NVRTC, which comes with torch.
+"""The energy of an access to shared memory, L1, L2 and DRAM of an NVIDIA GPU, by kernels that chase pointers.
 
-Each node of an array has 32 bytes and begins with the index of the next one. The chain visits all nodes in random
-order, so neither cache lines nor prefetching make a later step faster. Loads with the suffix .ca use the L1 cache;
-those with .cg use only the L2 cache and DRAM. The source compiles with NVRTC 12.9, but has not run on a GPU yet.
+    python benchmarks/pointer_chase.py --out my-gpu.toml [--clock 1065] [--access store] [--threads l1] [--sizes]
+
+It takes about four minutes on an idle GPU; docs/memory-levels.md describes the method, which is that of Delestrac et
+al., ASAP 2024 (access_energy.py). The kernels are compiled by NVRTC, which comes with torch. Each node of an array has
+32 bytes and begins with the index of the next one. The chain visits all nodes in random order, so neither cache lines
+nor prefetching make a later step faster. Loads with the suffix .ca use the L1 cache; those with .cg use only the L2
+cache and DRAM. The source compiles with NVRTC 12.9, but has not run on a GPU yet.
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from math import gcd
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from access_energy import (
+    ACCESSES,
+    RUNS,
+    CacheSize,
+    Calibration,
+    Chase,
+    ChaseDevice,
+    OverThreads,
+    calibrate,
+    over_threads,
+    sizes,
+)
 
-from ..arrays import FloatArray
-from ..errors import DeviceError, MissingDependencyError, SensorError
-from ..hardware import GPU, find_gpu
-from ..hardware.gpu import MEMORY_LEVELS
-from ..hardware.ncu import counters_of, metrics
-from ..metering.energy_curve import EnergyCurve
-from ..metering.sampler import Sensor
-from ..rendering.plots import ACCENT, CHART_STYLE, FAINT, pyplot, svg_of
-from .calibration import ACCESSES, THREADS, Calibration, Chase, ChaseDevice, energy_of, idle_of, rate_of
-from .devices import sensor_of
+from joulecast.errors import DeviceError, JoulecastError, MissingDependencyError, SensorError
+from joulecast.hardware import GPU, find_gpu
+from joulecast.hardware.description import gpu_toml
+from joulecast.hardware.gpu import MEMORY_LEVELS
+from joulecast.hardware.ncu import counters_of, metrics
+from joulecast.metering import Sensor
+from joulecast.metering.energy_curve import EnergyCurve
+from joulecast.predictors.physics.voltage import relative_voltage
+from joulecast.profiling.devices import clocks_of, find_device, sensor_of
+from joulecast.rendering.plots import ACCENT, CHART_STYLE, FAINT, saved
+from joulecast.units import si
 
 _NODE_BYTES = 32
 _WORDS = _NODE_BYTES // 4
@@ -184,98 +204,6 @@ class CudaChase:
         return float(joules)
 
 
-def main(level: str) -> None:
-    """Run the loads of a memory level once, for a profiler of kernels."""
-    device = torch.device("cuda")
-    gpu = find_gpu(torch.cuda.get_device_name(device))
-    with sensor_of(device) as sensor:
-        chase = CudaChase(device, gpu, sensor)
-        chase.run(level, chase.multiprocessors, 256, 10_000)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
-
-
-# What else chains of pointers show of a GPU's memory: sizes of its caches, energy over threads, and a drawing of both.
-#
-# The energy of an access falls with the number of threads, because a multiprocessor that is awake draws power that few
-# or many accesses share. The size of a cache shows in the time of a step: a single thread follows chains through larger
-# and larger arrays, and from the size of the cache on, a growing share of its steps misses.
-
-_OCTAVES, _STEPS_OF_OCTAVE = 2, 8  # Arrays from a quarter of the catalogue's size to four times it, 9 % apart.
-_FEW_MISSES = 0.1
-_LEAST_RISE = 1.2  # Farther memory must take this many times as long, or there is no cache to be seen.
-
-
-@dataclass(frozen=True)
-class OverThreads:
-    """Energy of an access over numbers of threads.
-
-    Args:
-        threads: Threads on the whole GPU: a single one first, then one block on each multiprocessor.
-    """
-
-    level: str
-    threads: tuple[int, ...]
-    access_j: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class CacheSize:
-    """A cache, as the times of chains through larger and larger arrays show it.
-
-    Args:
-        miss_rate: Share of the steps in each array that missed, from their times.
-        size_bytes: The largest array of whose steps at most a tenth missed.
-    """
-
-    level: str
-    array_bytes: tuple[int, ...]
-    miss_rate: tuple[float, ...]
-    size_bytes: float
-
-
-def over_threads(device: ChaseDevice, level: str) -> OverThreads:
-    """Measure the energy of a load with a single thread, and with more and more threads on each multiprocessor."""
-    choices = [(1, 1), *((device.multiprocessors, threads) for threads in (1, 32, *THREADS))]
-    idle = [idle_of(device)]
-    found = [energy_of(device, level, *choice, rate_of(device, level, *choice), "load", idle)[0] for choice in choices]
-    return OverThreads(level, tuple(blocks * threads for blocks, threads in choices), tuple(found))
-
-
-def sizes(device: ChaseDevice, gpu: GPU) -> tuple[CacheSize, ...]:
-    """Find the sizes of L1 and L2 by a single thread that follows chains through arrays around the catalogue's sizes.
-
-    Raises SensorError: the time of a step does not rise with the size of the array.
-    """
-    return tuple(
-        _size(device, level, kernel, known)
-        for level, kernel, known in (("l1", "l1", gpu.l1_bytes), ("l2", "dram", gpu.l2_bytes))
-        if known is not None
-    )
-
-
-def _size(device: ChaseDevice, level: str, kernel: str, known_bytes: int) -> CacheSize:
-    octaves = np.arange(-_OCTAVES * _STEPS_OF_OCTAVE, _OCTAVES * _STEPS_OF_OCTAVE + 1) / _STEPS_OF_OCTAVE
-    array_bytes = (32 * np.round(known_bytes * 2**octaves / 32)).astype(int)
-    step_s = np.array([1 / rate_of(device, kernel, 1, 1, size_bytes=int(size)) for size in array_bytes])
-    near_s, far_s = float(np.median(step_s[:_STEPS_OF_OCTAVE])), float(step_s[-_STEPS_OF_OCTAVE // 4 :].max())
-    if far_s < _LEAST_RISE * near_s:
-        raise SensorError(
-            f"no end of {level} can be seen in the time of a step",
-            given=f"{1e9 * near_s:.3g} ns in small arrays, {1e9 * far_s:.3g} ns in large ones",
-            allowed=f"a rise by {100 * (_LEAST_RISE - 1):.0f} % between {array_bytes[0]} and {array_bytes[-1]} bytes",
-            hint="make sure that nothing else runs on the GPU; --gpu names a GPU whose catalogue entry is nearer",
-        )
-    missed = np.clip((step_s - near_s) / (far_s - near_s), 0.0, 1.0)
-    first = max(1, int(np.argmax(missed > _FEW_MISSES)))
-    # Between the last array that fits and the first that does not, on a logarithmic scale.
-    share = (_FEW_MISSES - missed[first - 1]) / max(missed[first] - missed[first - 1], 1e-9)
-    size = float(array_bytes[first - 1] * (array_bytes[first] / array_bytes[first - 1]) ** np.clip(share, 0, 1))
-    return CacheSize(level, tuple(array_bytes.tolist()), tuple(missed.tolist()), size)
-
-
 def hits(level: str, program: str = "ncu") -> Mapping[str, float]:
     """The share of the bytes of a chain that each memory level served, counted by Nsight Compute.
 
@@ -283,9 +211,8 @@ def hits(level: str, program: str = "ncu") -> Mapping[str, float]:
     something else; see `read_counters`.
     """
     command = [program, "--csv", "--print-units", "base", "--metrics", ",".join(metrics()), "-k", "regex:chase"]
-    command += [sys.executable, "-m", f"{__package__}.chase_kernels", level]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        ran = subprocess.run([*command, sys.executable, __file__, "--once", level], capture_output=True, text=True)
     except OSError as error:
         raise SensorError(
             "Nsight Compute cannot be run", given=str(error), allowed="ncu on the PATH", hint="install Nsight Compute"
@@ -295,34 +222,96 @@ def hits(level: str, program: str = "ncu") -> Mapping[str, float]:
     return {each: (served[each] or 0.0) / total if total else 0.0 for each in MEMORY_LEVELS}
 
 
-def drawn(
-    device: ChaseDevice, calibration: Calibration, threads: OverThreads | None, caches: Sequence[CacheSize]
-) -> str:
-    """An SVG of power over the phases t0 to t5 of the first sweep, energy over threads, and misses over sizes."""
-    plt = pyplot()
-    with plt.rc_context(CHART_STYLE):
-        panels = 1 + (threads is not None) + len(caches)
-        figure, axes = plt.subplots(1, panels, figsize=(3.6 * panels, 3), squeeze=False, layout="constrained")
-        _draw_phases(axes[0][0], device, calibration.phases_s)
+def draw(
+    path: Path, device: ChaseDevice, found: Calibration, threads: OverThreads | None, caches: Sequence[CacheSize]
+) -> None:
+    """Draw power over the phases t0 to t5 of the first sweep, energy over threads, and misses over sizes."""
+    panels = 1 + (threads is not None) + len(caches)
+    with saved(path, 1, panels, CHART_STYLE, figsize=(3.6 * panels, 3), squeeze=False) as ((first, *others),):
+        at_s, watts = device.power(found.phases_s[0], found.phases_s[-1])
+        first.plot(np.array(at_s) - found.phases_s[0], watts, color=ACCENT)
+        for number, at in enumerate(found.phases_s):
+            first.axvline(at - found.phases_s[0], color=FAINT, linewidth=0.8)
+            first.annotate(f"t{number}", (at - found.phases_s[0], 1), xycoords=("data", "axes fraction"), color=FAINT)
+        first.set(title="First sweep", xlabel="seconds", ylabel="board power, W")
         if threads is not None:
-            axes[0][1].loglog(threads.threads, 1e12 * np.array(threads.access_j), "o-", color=ACCENT)
-            axes[0][1].set(title=f"{threads.level}: energy of an access", xlabel="threads", ylabel="pJ for 32 bytes")
-        for one, cache in zip(axes[0][panels - len(caches) :], caches, strict=True):
+            others[0].loglog(threads.threads, 1e12 * np.array(threads.access_j), "o-", color=ACCENT)
+            others[0].set(title=f"{threads.level}: energy of an access", xlabel="threads", ylabel="pJ for 32 bytes")
+        for one, cache in zip(others[len(others) - len(caches) :], caches, strict=True):
             one.semilogx(cache.array_bytes, 100 * np.array(cache.miss_rate), ".-", color=ACCENT)
             one.axvline(cache.size_bytes, color=FAINT)
-            one.set(
-                title=f"{cache.level}: {cache.size_bytes / 1024:,.0f} KiB", xlabel="bytes of array", ylabel="misses, %"
-            )
-        drawing = svg_of(figure)
-        plt.close(figure)
-    return drawing
+            title = f"{cache.level}: {cache.size_bytes / 1024:,.0f} KiB"
+            one.set(title=title, xlabel="bytes of array", ylabel="misses, %")
 
 
-def _draw_phases(one: Any, device: ChaseDevice, phases_s: Sequence[float]) -> None:
-    at_s, watts = device.power(phases_s[0], phases_s[-1])
-    seconds: FloatArray = np.array(at_s) - phases_s[0]
-    one.plot(seconds, watts, color=ACCENT)
-    for number, at in enumerate(phases_s):
-        one.axvline(at - phases_s[0], color=FAINT, linewidth=0.8)
-        one.annotate(f"t{number}", (at - phases_s[0], 1), xycoords=("data", "axes fraction"), color=FAINT)
-    one.set(title="First sweep", xlabel="seconds", ylabel="board power, W")
+def described(gpu: GPU, found: Calibration, clock_mhz: int | None) -> GPU:
+    """The GPU with its measured energies. Those of the catalogue hold at the boost clock."""
+    logic = (
+        1.0 if clock_mhz is None else float(relative_voltage(gpu, clock_mhz)[0]) ** -2
+    )  # on the chip: voltage squared
+    joules = {level: each * (1 if level == "dram" else logic) for level, each in found.access_energy_j.items()}
+    source = f"access_energy_j: benchmarks/pointer_chase.py on this {gpu.name}"
+    return replace(gpu, access_energy_j=joules, sources=(*gpu.sources, source))
+
+
+def report(found: Calibration, threads: OverThreads | None, caches: Sequence[CacheSize]) -> str:
+    """All energies and sizes, and reasons to doubt them."""
+    lines = ["| level | access | 32 bytes | spread of sweeps | blocks x threads | accesses |", "| --- " * 6 + "|"]
+    lines += [
+        f"| {each.level} | {each.access} | {1e12 * each.access_j:.4g} pJ | {100 * (each.spread - 1):.1f} % | "
+        f"{each.blocks} x {each.threads} | {si(each.accesses_per_s, '')}/s |"
+        for each in found.levels
+    ]
+    lines += [f"without work: {', '.join(f'{watts:.1f}' for watts in found.idle_w)} W"]
+    lines += [f"note: {note}" for note in found.notes]
+    if threads is not None:
+        pairs = zip(threads.threads, threads.access_j, strict=True)
+        lines += [f"{threads.level}, {number:,} threads: {1e12 * joules:.4g} pJ" for number, joules in pairs]
+    return "\n".join(
+        [*lines, *(f"{cache.level}: {cache.size_bytes / 1024:,.0f} KiB, from the time of a step" for cache in caches)]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--gpu", help="its name in the catalogue, where it is not that of its driver")
+    parser.add_argument("--clock", type=int, help="graphics clock in MHz to lock meanwhile")
+    parser.add_argument("--access", action="append", choices=ACCESSES, help="load where none is given")
+    parser.add_argument("--threads", choices=MEMORY_LEVELS, help="also the energy of its loads over numbers of threads")
+    parser.add_argument("--sizes", action="store_true", help="also the sizes of L1 and L2")
+    parser.add_argument("--hits", action="store_true", help="also which level served the loads, counted by ncu")
+    parser.add_argument("--picture", type=Path, help="draw power over time, threads and sizes into this SVG file")
+    parser.add_argument("--out", type=Path, help="write the GPU with its energies to this TOML file")
+    parser.add_argument("--once", choices=MEMORY_LEVELS, help="run the loads of one level once, for ncu")
+    asked = parser.parse_args()
+    if asked.out is not None and asked.out.exists():
+        parser.error(f"{asked.out} exists already")
+    try:
+        board = find_device(asked.device)
+        gpu = find_gpu(asked.gpu or torch.cuda.get_device_name(board))
+        with sensor_of(board) as sensor:
+            chase = CudaChase(board, gpu, sensor)
+            if asked.once:
+                chase.run(asked.once, chase.multiprocessors, 256, 10_000)
+                return
+            if asked.clock is not None:
+                clocks_of(board).check(asked.clock)
+            with nullcontext() if asked.clock is None else clocks_of(board).locked(asked.clock):
+                found = calibrate(chase, RUNS, accesses=asked.access or ("load",))
+                threads = None if asked.threads is None else over_threads(chase, asked.threads)
+                caches = sizes(chase, gpu) if asked.sizes else ()
+            if asked.picture is not None:
+                draw(asked.picture, chase, found, threads, caches)
+        print(report(found, threads, caches))
+        for level in MEMORY_LEVELS if asked.hits else ():
+            print(f"{level}: {', '.join(f'{100 * share:.0f} % from {each}' for each, share in hits(level).items())}")
+    except JoulecastError as error:
+        sys.exit(f"error: {error}")
+    if asked.out is not None:
+        asked.out.write_text(gpu_toml(described(gpu, found, asked.clock)), encoding="utf-8")
+        print(f"wrote {asked.out}; use it with --gpu {asked.out}")
+
+
+if __name__ == "__main__":
+    main()
