@@ -87,7 +87,7 @@ main()
 def trainings(times: int) -> int:
     """Kill `joulecast train` while it writes an entry over the one of the training before; how many were lost."""
     from joulecast.datasets import Card, Dataset, Measurement, save
-    from joulecast.zoo.entries.files import stored_files
+    from joulecast.zoo.entries.files import StoredEntry
 
     rng = random.Random(0)
     operations = [Operation("relu", [(n, 64)]) for n in range(1, 4000, 40)]
@@ -115,7 +115,7 @@ def trainings(times: int) -> int:
                     cut_off += 1
                     process.kill()
             try:
-                stored_files(entry)
+                StoredEntry.of(entry)
             except JoulecastError as error:
                 lost += 1
                 print(error)

@@ -15,8 +15,8 @@ from ..predictors.networks.prepared import NetworkPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped
 from .entries.entry import Background, Loaded, load_any, load_background
-from .entries.files import MANIFEST
-from .store import NAME, pulled, pulled_folder
+from .entries.files import MANIFEST, NAME
+from .store import pulled, pulled_folder
 
 if TYPE_CHECKING:
     from ..predictors.contract import PredictsOperations

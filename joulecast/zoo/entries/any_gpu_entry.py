@@ -21,7 +21,8 @@ from ...predictors.networks.composition import HostModel
 from ...predictors.networks.execution import EAGER
 from ...predictors.networks.prepared import NetworkPredictor
 from .cards import AnyGpuCard, host_of, name_of
-from .stored import GOLDEN_OPERATIONS, Stored, golden_of, golden_operations, save_as_entry, smoke_test
+from .files import StoredEntry
+from .stored import GOLDEN_OPERATIONS, golden_of, golden_operations, save_as_entry, smoke_test
 
 _MOST_GOLDEN_GPUS = 64
 
@@ -84,12 +85,12 @@ def save_any_gpu(
     return save_as_entry(folder, card, facts, files, shown, facts["predictor"])
 
 
-def read_any_gpu(stored: Stored) -> tuple[AnyGpuEntry, dict[str, Any]]:
+def read_any_gpu(stored: StoredEntry) -> tuple[AnyGpuEntry, dict[str, Any]]:
     """An entry for any GPU, and its golden prediction as it comes out now."""
     card, facts = stored.card, stored.facts
     # Entries that were trained before have the names of the measured GPUs in their card alone.
     facts.setdefault("gpus", [str(row["gpu"]) for row in card["data"] if row["operations"]])
-    learned = read_residual_model(facts, stored.files)
+    learned = read_residual_model(facts, stored)
     network_errors = {
         mode: NetworkCalibration.of_errors(quantities, "networks of chips of which nothing was known")
         for mode, quantities in card["log_errors"].items()

@@ -15,10 +15,7 @@ from ...predictors.formats.numbers import number
 from ...predictors.networks.composition import MOST_NETWORK_STATIC_W, TF32_FACTORS, HostModel
 from ...system.resources import shipped
 from ..rendering import markdown
-from .files import MANIFEST, checked_files, json_bytes, parsed_json
-
-CARD, README = "card.json", "README.md"
-"""Names of the files that hold the card, for programs and for people."""
+from .files import CARD, MANIFEST, README, StoredEntry, json_bytes
 
 _LONGEST_NAME = 200
 _MOST_OFFSET_S = 1.0
@@ -154,19 +151,6 @@ def card_files(card: Card | Mapping[str, Any]) -> dict[str, bytes]:
     return {CARD: json_bytes(known), README: markdown(known).encode()}
 
 
-def read_card(files: Mapping[str, bytes]) -> Any:
-    """Parse the card of an entry. Raises ZooError: the file is not JSON."""
-    return parsed_json(files[CARD], "the card of this zoo entry")
-
-
-def load_card(folder: Path) -> dict[str, Any]:
-    """Read the card of an entry, checked against its manifest. Raises ZooError: the entry is damaged."""
-    card = read_card(checked_files(folder, {CARD})[1])
-    if not isinstance(card, dict):
-        raise ZooError("the card of this zoo entry is damaged", given=str(folder), hint="pull it again")
-    return card
-
-
 def name_of(value: Any) -> str:
     """Check the name of an entry, as its card states it. Raises ZooError: it is not a short text."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or not value.isprintable():
@@ -276,7 +260,7 @@ def _measured(stamped: tuple[tuple[Path, int], ...]) -> Mapping[str, Measured]:
     found: dict[str, Measured] = {}
     for folder, _ in stamped:
         of_entry: dict[str, Measured] = {}
-        for gpu, measured in _of_card(load_card(folder)):
+        for gpu, measured in _of_card(StoredEntry.of(folder).card):
             of_entry[gpu] = of_entry.get(gpu, Measured()) + measured
         for gpu, measured in of_entry.items():
             found[gpu] = found.get(gpu, Measured()) | measured

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ZooError
-from .cards import read_card
-from .files import checked_files, parsed_json
+from .files import StoredEntry, parsed_json
 
 if TYPE_CHECKING:
     from ...predictors.evaluation.one_gpu import Validation
@@ -56,10 +55,9 @@ def left_out_of(folder: Path) -> dict[str, Errors]:
 
     Raises ZooError: the entry is damaged, or stores no such errors.
     """
-    _, files = checked_files(folder, {"card.json"})
-    card = read_card(files)
+    files = StoredEntry.of(folder)
     try:
-        found = {"networks": _checked(errors_of_networks(card))}
+        found = {"networks": _checked(errors_of_networks(files.card))}
         if LEFT_OUT in files:
             found["operations"] = _checked(parsed_json(files[LEFT_OUT], "the errors of this zoo entry"))
         if any(found.values()):

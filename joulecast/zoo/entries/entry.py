@@ -20,10 +20,9 @@ from ...predictors.predictor import INPUT_NAMES, OperationPredictor
 from ...predictors.regressors.forms import ONE_GPU_FORMS
 from .cards import ModelCard, host_of, name_of, network_static_of, network_tf32_of
 from .comparing import LEFT_OUT
-from .files import json_bytes, parsed_json, predictor_of
+from .files import StoredEntry, json_bytes, parsed_json
 from .stored import (
     GOLDEN_OPERATIONS,
-    Stored,
     golden_of,
     golden_operations,
     golden_values,
@@ -31,7 +30,6 @@ from .stored import (
     require_agreement,
     save_as_entry,
     smoke_test,
-    stored_entry,
 )
 
 if TYPE_CHECKING:
@@ -73,17 +71,17 @@ def _golden(predictor: OperationPredictor, operations: list[Operation]) -> dict[
     return golden_of(operations, predictor.predict(operations), "time_s", "power_w")
 
 
-def read_own(stored: Stored) -> tuple[NetworkPredictor, dict[str, Any]]:
+def read_own(stored: StoredEntry) -> tuple[NetworkPredictor, dict[str, Any]]:
     """The predictor of an entry, and its golden prediction as it comes out now."""
     facts = stored.facts
-    require_features(facts["inputs"], INPUT_NAMES, stored.folder)
-    from_files = ONE_GPU_FORMS[predictor_of(stored.manifest)].from_files
+    require_features(facts["inputs"], INPUT_NAMES, stored.where)
+    from_files = ONE_GPU_FORMS[stored.predictor].from_files
     operations = OperationPredictor(
         gpu=find_gpu(facts["gpu"]),
         mode=facts["mode"],
         baseline=Baseline.from_dict(facts["baseline"]),
-        time=from_files(stored.files, "time"),
-        power=from_files(stored.files, "power"),
+        time=from_files(stored, "time"),
+        power=from_files(stored, "power"),
         measured=frozenset(facts["measured"]),
         transferred=tuple(facts["transferred"]),
         calibration=None if facts.get("calibration") is None else Calibration.from_dict(facts["calibration"]),
@@ -122,8 +120,8 @@ class Background:
 
 def load_background(folder: Path) -> Background:
     """Read what explanations of an entry's predictions need. Raises ZooError: the entry is damaged."""
-    files = stored_entry(folder).files
-    with refusing_damage(folder):
+    files = StoredEntry.of(folder)
+    with refusing_damage(str(folder)):
         stored = parsed_json(files[OPERATIONS], "the operations of this zoo entry") if OPERATIONS in files else []
         operations = tuple(Operation.from_dict(value) for value in stored)
         names = ("time", "power")
@@ -164,14 +162,14 @@ def load_entry(folder: str | Path, form: type[Form] = NetworkPredictor) -> Form:
     return loaded
 
 
-def read_entry(folder: str | Path) -> tuple[Loaded, Stored, dict[str, Any]]:
+def read_entry(folder: str | Path) -> tuple[Loaded, StoredEntry, dict[str, Any]]:
     """Read an entry without comparing its golden prediction.
 
     Returns what it becomes, its files, and the golden prediction as it comes out now. Raises ZooError: the entry is
     missing, damaged, changed, or of another format.
     """
-    stored = stored_entry(folder)
-    predictor = predictor_of(stored.manifest)
+    stored = StoredEntry.of(folder)
+    predictor = stored.predictor
     readers = {} if predictor in ONE_GPU_FORMS else _readers()
     if predictor not in {*ONE_GPU_FORMS, *readers}:
         raise ZooError(
@@ -180,12 +178,12 @@ def read_entry(folder: str | Path) -> tuple[Loaded, Stored, dict[str, Any]]:
             allowed=", ".join([*ONE_GPU_FORMS, *readers]),
             hint="update joulecast",
         )
-    with refusing_damage(stored.folder):
+    with refusing_damage(stored.where):
         loaded, again = readers.get(predictor, read_own)(stored)
     return loaded, stored, again
 
 
-def _readers() -> Mapping[str, Callable[[Stored], tuple[Loaded, dict[str, Any]]]]:
+def _readers() -> Mapping[str, Callable[[StoredEntry], tuple[Loaded, dict[str, Any]]]]:
     # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
     from ...predictors.fitting.fit import ANY_GPU_FORMS
     from .any_gpu_entry import read_any_gpu

@@ -19,7 +19,7 @@ from ...predictors.evaluation.one_gpu import Validation
 from ...predictors.evaluation.report import write_report
 from ...predictors.recipes import Recipe
 from ..entries.cards import ModelCard, git_commit
-from ..entries.files import library_versions
+from ..entries.files import StoredEntry, library_versions
 from ..training import Trained
 from .mlflow_client import EXPERIMENT, connected, default_uri, experiment
 from .registry import log_model
@@ -50,7 +50,7 @@ def track(trained: Trained[Any, Any, Any], recipe: Recipe, entry: Path, uri: str
                 mlflow.log_artifacts(scratch, "report")
         else:
             mlflow.log_text((entry / "README.md").read_text(encoding="utf-8"), "report/REPORT.md")
-        log_model(mlflow, entry)
+        log_model(mlflow, StoredEntry.of(entry))
 
     tags = {
         "gpu": card.gpu if own else "any",
