@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -28,19 +28,16 @@ if TYPE_CHECKING:
 DEFAULT_PREDICTOR = "blend"
 """The predictor of a GPU that has its own, unless the caller names another. Where a GPU has no such entry, "forest"."""
 
-
-_MOST_PREDICTORS = 256  # Twice the GPUs of the catalogue, in two modes. They share what was learned, so they are small.
-
-CPU_FOLDERS = "cpu-"
-"""Beginning of the folders of CPUs in a zoo."""
+ANY_GPU = "any-gpu/boosting"
+"""The entry for GPUs without a predictor of their own."""
 
 KERNELS_ENTRY = "any-gpu/kernels"
 """The entry with which predictors for any GPU predict device times in half precision and below."""
 
-ANY_GPU = "any-gpu/boosting"
-ANY_GPU_BY_MODE: Mapping[str, str] = {"inference": ANY_GPU, "training": ANY_GPU}
-"""Mode -> entry for GPUs without a predictor of their own: the one with the smallest errors on networks of chips that
-were left out of training. Where it is not in the zoo, ANY_GPU is used."""
+CPU_FOLDERS = "cpu-"
+"""Beginning of the folders of CPUs in a zoo."""
+
+_MOST_PREDICTORS = 256  # Twice the GPUs of the catalogue, in two modes. They share what was learned, so they are small.
 
 
 def entry_name(device: Device, predictor: str, mode: str) -> str:
@@ -63,13 +60,8 @@ def _own(device: Device, mode: str, predictors: Sequence[str] = (DEFAULT_PREDICT
     return tuple(entry_name(each, name, mode) for each in boards for name in predictors)
 
 
-def _of_gpu(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
-    """Folder of the entry of a GPU: its own, or one for any GPU."""
-    return _folder(gpu, mode, predictor, (*_own(gpu, mode), ANY_GPU_BY_MODE.get(mode, ANY_GPU), ANY_GPU))
-
-
-def _folder(device: Device, mode: str, predictor: str | Path | None, defaults: Sequence[str]) -> Path:
-    """Folder of the entry that a user names, or of the first of the defaults that exists."""
+def _folder(device: Device, mode: str, predictor: str | Path | None) -> Path:
+    """Folder of the entry that a user names, or else of the device's own, or of the one for any GPU."""
     if predictor is not None and not isinstance(predictor, str | Path):
         raise InputError(
             "this is not the name of a predictor",
@@ -79,8 +71,8 @@ def _folder(device: Device, mode: str, predictor: str | Path | None, defaults: S
         )
     if predictor is not None:
         name = str(predictor)
-        own = () if "/" in name else _own(device, mode, (name,))
-        return _named(name) or entry_folder(next(iter(own), name))
+        return _named(name) or entry_folder(name if "/" in name else next(iter(_own(device, mode, (name,))), name))
+    defaults = (*_own(device, mode), *([ANY_GPU] if isinstance(device, GPU) else []))
     for name in defaults:
         if found := _stored(name):
             return found
@@ -124,7 +116,12 @@ def entry_folder(name: str) -> Path:
 
 def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = None) -> Background:
     """Training data and native model of the predictor that `find_predictor` finds; explanations need them."""
-    return load_background(_of_gpu(find_gpu(gpu), mode, predictor).resolve())
+    return load_background(_folder(find_gpu(gpu), mode, predictor).resolve())
+
+
+def _load(folder: Path) -> Loaded:
+    """Load an entry; the last eight stay in memory until they change."""
+    return _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=8)
@@ -136,7 +133,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
     """Load the predictor of a GPU and mode; the last eight stay in memory.
 
     Raises UnknownNameError: no such GPU or predictor. Raises ZooError: no predictor for this GPU and mode, or the entry
-    is damaged. Raises InputError: the predictor named is for another GPU or mode.
+    is damaged. Raises InputError: the predictor named is for another GPU or mode, or predicts no networks.
 
     Args:
         predictor: A zoo name ("forest", "a30/forest-training", "any-gpu/boosting"), the folder of an entry, a model of
@@ -145,15 +142,25 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
             over a shipped entry of the same name.
     """
     gpu = find_gpu(gpu)
-    folder = _of_gpu(gpu, mode, predictor)
-    found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
-    if not isinstance(found, NetworkPredictor):
-        return _shared(found, gpu, mode, predictor)
-    known = found.operations
-    if (known.gpu.board, known.mode) != (gpu.board, mode):
-        raise _for_another(found.name, known.gpu, known.mode, gpu, mode)
-    found = found if known.gpu == gpu else _for_board(found, gpu)
-    return found if predictor is not None else _with_fallback(found)
+    found = _load(_folder(gpu, mode, predictor))
+    if isinstance(found, NetworkPredictor):
+        own = found.operations
+        if (own.gpu.board, own.mode) != (gpu.board, mode):
+            raise _for_another(found.name, own.gpu, own.mode, gpu, mode)
+        return _on_board(found, gpu, with_fallback=predictor is None)
+    # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
+    from ..predictors.cpu.network import CpuNetworkPredictor
+    from .entries.any_gpu_entry import AnyGpuEntry
+
+    if isinstance(found, AnyGpuEntry):
+        return _on_gpu(found, find_kernels(), gpu, mode)
+    if isinstance(found, CpuNetworkPredictor):
+        raise _for_another(found.name, found.operations.cpu, found.operations.mode, gpu, mode)
+    raise InputError(
+        f"{found.name} predicts device times of kernels only, not networks",
+        given=str(predictor),
+        allowed=f"a predictor of networks, such as {ANY_GPU}, which uses these device times",
+    )
 
 
 def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None) -> CpuNetworkPredictor:
@@ -167,15 +174,14 @@ def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None)
     """
     from ..predictors.cpu.network import CpuNetworkPredictor
 
-    folder = _folder(cpu, mode, predictor, _own(cpu, mode))
-    found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
+    found = _load(_folder(cpu, mode, predictor))
     if not isinstance(found, CpuNetworkPredictor):
         raise InputError(
             f"{found.name} predicts GPUs", given=cpu.name, allowed=f"an entry of {cpu.slug}", hint="omit the predictor"
         )
-    known = found.operations
-    if (known.cpu.slug, known.mode) != (cpu.slug, mode):
-        raise _for_another(found.name, known.cpu, known.mode, cpu, mode)
+    own = found.operations
+    if (own.cpu.slug, own.mode) != (cpu.slug, mode):
+        raise _for_another(found.name, own.cpu, own.mode, cpu, mode)
     return found
 
 
@@ -184,25 +190,6 @@ def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: 
         f"{name} is a predictor for another {'GPU' if isinstance(asked, GPU) else 'CPU'} or mode",
         given=f"{asked.name}, {mode}",
         allowed=f"{device.name}, {its_mode}",
-    )
-
-
-def _shared(found: Loaded, gpu: GPU, mode: str, predictor: str | Path | None) -> NetworkPredictor:
-    """The predictor of a GPU and mode from an entry that several GPUs share.
-
-    Raises InputError: the entry predicts no networks, or those of a CPU.
-    """
-    from ..predictors.cpu.network import CpuNetworkPredictor
-    from .entries.any_gpu_entry import AnyGpuEntry
-
-    if isinstance(found, AnyGpuEntry):
-        return _on_gpu(found, find_kernels(), gpu, mode)
-    if isinstance(found, CpuNetworkPredictor):
-        raise _for_another(found.name, found.operations.cpu, found.operations.mode, gpu, mode)
-    raise InputError(
-        f"{found.name} predicts device times of kernels only, not networks",
-        given=str(predictor),
-        allowed=f"a predictor of networks, such as {ANY_GPU}, which uses these device times",
     )
 
 
@@ -229,29 +216,19 @@ def _loaded_kernels(folder: Path, stamp: int) -> OneModel:
     return load_kernels(folder).kernels
 
 
-def _with_fallback(found: NetworkPredictor) -> NetworkPredictor:
-    """Give a GPU's own predictor the predictor for any GPU as its fallback, where the zoo has it."""
-    if found.any_gpu or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
-        return found
-    return _having_fallback(found)
-
-
-@lru_cache(maxsize=8)
-def _for_board(found: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
-    """The predictor of a board for the same board under another name."""
-    own = cast("OperationPredictor", found.operations)  # Entries of one GPU hold no other form.
-    return replace(found, operations=replace(own, gpu=gpu))
-
-
-@lru_cache(maxsize=8)
-def _having_fallback(found: NetworkPredictor) -> NetworkPredictor:
-    own = found.operations
+@lru_cache(maxsize=16)
+def _on_board(found: NetworkPredictor, gpu: GPU, *, with_fallback: bool) -> NetworkPredictor:
+    """The predictor of a board for the same board under another name, with that for any GPU where it knows nothing."""
+    # Entries of one GPU hold no other form.
+    own = replace(cast("OperationPredictor", found.operations), gpu=gpu)
+    if not with_fallback or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
+        return found if found.operations.gpu == gpu else replace(found, operations=own)
 
     def fallback() -> NetworkPredictor:
-        return find_predictor(own.gpu, own.mode, ANY_GPU)
+        return find_predictor(gpu, own.mode, ANY_GPU)
 
     def forward() -> PredictsOperations:
-        return find_predictor(own.gpu, "inference").operations
+        return find_predictor(gpu, "inference").operations
 
     return replace(
         found,

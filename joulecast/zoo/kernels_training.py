@@ -45,7 +45,7 @@ from ..predictors.physics.norms import overlapped
 from ..predictors.recipes import KernelRecipe
 from .catalogue import KERNELS_ENTRY
 from .entries.any_gpu_entry import AnyGpuEntry
-from .entries.cards import KernelsCard, made_now
+from .entries.cards import ModelCard, made_now
 from .entries.kernels_entry import Golden, KernelsEntry, save_kernels
 from .entries.stored import GOLDEN_OPERATIONS, golden_sample
 from .training import Trained, described
@@ -186,7 +186,7 @@ LIMITS = (
 )
 
 
-TrainedKernels = Trained[OneModel, Validation, KernelsCard]
+TrainedKernels = Trained[OneModel, Validation]
 """The trained model of kernels with its validation and card, ready to be stored."""
 
 
@@ -231,7 +231,7 @@ def train_kernels(
     model = replace(timed, power=replace(power, errors=stored))
     if networks and base is not None:
         model = _with_networks(model, networks, base)
-    card = KernelsCard(
+    card = ModelCard(
         name=KERNELS_ENTRY,
         kernels={part: tuple(sorted(gpus)) for part, gpus in model.measured.items()},
         recipe=recipe.to_dict(),
@@ -261,7 +261,7 @@ def learn_networks(
     old = kept.card["data"]
     new = [described(folder, dataset) for folder, dataset in shown]
     data = (*(each for each in old if each not in new), *new)
-    card = KernelsCard(**{**kept.card, "data": data, "limits": LIMITS, **_of_networks(model)})
+    card = ModelCard(**{**kept.card, "data": data, "limits": LIMITS, **_of_networks(model)})
     return TrainedKernels(model, Validation((), {}), card, kept.golden, save_kernels)
 
 

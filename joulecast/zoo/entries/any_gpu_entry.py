@@ -20,7 +20,7 @@ from ...predictors.model.predictor import AnyGpuPredictor
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.execution import EAGER
 from ...predictors.networks.prepared import NetworkPredictor
-from .cards import AnyGpuCard, host_of, name_of
+from .cards import ModelCard, host_of, name_of
 from .files import StoredEntry
 from .stored import GOLDEN_OPERATIONS, golden_of, golden_operations, save_as_entry, smoke_test
 
@@ -73,7 +73,7 @@ def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> di
 
 
 def save_any_gpu(
-    folder: str | Path, learned: ResidualModel, card: AnyGpuCard, golden: Mapping[str, list[Operation]]
+    folder: str | Path, learned: ResidualModel, card: ModelCard, golden: Mapping[str, list[Operation]]
 ) -> Path:
     """Write an entry.
 

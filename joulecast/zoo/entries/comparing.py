@@ -145,12 +145,12 @@ def compare(champion: Errors, challenger: Errors) -> Verdict:
     tested = f"on {count} left out of training, in {len(pairs)} groups"
     errors = f"mean absolute log error {before:.4f} before, {after:.4f} after, {tested}"
     if after >= before:
-        return Verdict(False, f"the challenger is not better: {errors}", before, after, before - after, least, count)
-    if least <= 0:
+        why = f"the challenger is not better: {errors}"
+    elif least <= 0:
         why = f"the challenger's gain may be chance: {errors}; the gain may be as low as {least:.4f}"
-        return Verdict(False, why, before, after, before - after, least, count)
-    why = f"the challenger is better: {errors}; the gain is at least {least:.4f} in 95 % of the bootstrap samples"
-    return Verdict(True, why, before, after, before - after, least, count)
+    else:
+        why = f"the challenger is better: {errors}; the gain is at least {least:.4f} in 95 % of the bootstrap samples"
+    return Verdict(before > after and least > 0, why, before, after, before - after, least, count)
 
 
 def decide(champion: Mapping[str, Errors], challenger: Mapping[str, Errors]) -> Verdict:

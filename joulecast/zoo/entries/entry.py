@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from ...errors import ZooError, damaged_entry
 from ...hardware import find_gpu
 from ...operations.operation import Operation
-from ...predictors.formats.numbers import require_features
+from ...predictors.formats.numbers import number, require_features
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
+from ...predictors.networks.composition import MOST_NETWORK_STATIC_W, TF32_FACTORS
 from ...predictors.networks.prediction import COMPOSITIONS
 from ...predictors.networks.prepared import NetworkPredictor
 from ...predictors.physics.baseline import Baseline
 from ...predictors.predictor import INPUT_NAMES, OperationPredictor
 from ...predictors.regressors.forms import ONE_GPU_FORMS
-from .cards import ModelCard, host_of, name_of, network_static_of, network_tf32_of
+from .cards import ModelCard, host_of, name_of
 from .comparing import LEFT_OUT
 from .files import StoredEntry, json_bytes, parsed_json
 from .stored import (
@@ -63,7 +64,9 @@ def save_entry(
         **predictor.time.to_files("time"),
         **predictor.power.to_files("power"),
     }
-    return save_as_entry(folder, card, facts, files, _golden(predictor, golden[:GOLDEN_OPERATIONS]), card.predictor)
+    return save_as_entry(
+        folder, card, facts, files, _golden(predictor, golden[:GOLDEN_OPERATIONS]), str(card.predictor)
+    )
 
 
 def _golden(predictor: OperationPredictor, operations: list[Operation]) -> dict[str, Any]:
@@ -85,8 +88,9 @@ def read_own(stored: StoredEntry) -> tuple[NetworkPredictor, dict[str, Any]]:
         measured=frozenset(facts["measured"]),
         transferred=tuple(facts["transferred"]),
         calibration=None if facts.get("calibration") is None else Calibration.from_dict(facts["calibration"]),
-        network_static_w=network_static_of(facts),
-        network_tf32_factor=network_tf32_of(facts),
+        # Entries of GPUs without measured networks may lack what these teach.
+        network_static_w=number(facts.get("network_static_w", 0.0), 0.0, MOST_NETWORK_STATIC_W),
+        network_tf32_factor=number(facts.get("network_tf32_factor", 1.0), *TF32_FACTORS),
     )
     composition, errors = stored.card["composition"], facts.get("network_errors")
     if composition not in COMPOSITIONS:

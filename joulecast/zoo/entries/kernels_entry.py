@@ -26,7 +26,7 @@ from ...predictors.model.learned import NETWORK_BASES, Key, NetworkBasis, OneMod
 from ...predictors.model.physics import STARTS
 from ...predictors.model.power import POWER_NAMES, PowerDemand
 from ...predictors.regressors.trees import StoredTrees, stored_trees, trees_file
-from .cards import KernelsCard, name_of
+from .cards import ModelCard, name_of
 from .files import StoredEntry
 from .stored import golden_operations, refusing_damage, require_agreement, save_as_entry
 
@@ -67,7 +67,7 @@ def _columns(of_power: bool) -> int:
     return len(NAMES) + (len(POWER_NAMES) if of_power else 0)
 
 
-def save_kernels(folder: str | Path, model: OneModel, card: KernelsCard, golden: Golden) -> Path:
+def save_kernels(folder: str | Path, model: OneModel, card: ModelCard, golden: Golden) -> Path:
     """Write the entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Raises MissingDependencyError: the converter of fitted trees is not installed.

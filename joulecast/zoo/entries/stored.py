@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import InputError, ZooError, damaged_entry
 from ...operations.network import Network
 from ...operations.operation import Operation
-from .cards import Card, card_files
+from .cards import ModelCard, card_files
 from .files import FACTS, StoredEntry, json_bytes, write_files
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _TOLERANCE = 2e-3
 
 def save_as_entry(
     folder: str | Path,
-    card: Card,
+    card: ModelCard,
     facts: Mapping[str, Any],
     files: Mapping[str, bytes],
     golden: Mapping[str, Any],
@@ -46,7 +46,9 @@ def save_as_entry(
     Args:
         predictor: What the manifest names as the predictor, by which the entry is read (`load_any`).
     """
-    return write_files(folder, {**card_files(card), FACTS: json_bytes(facts), **files}, golden, predictor=predictor)
+    return write_files(
+        folder, {**card_files(card.to_dict()), FACTS: json_bytes(facts), **files}, golden, predictor=predictor
+    )
 
 
 def golden_sample(operations: Collection[Operation]) -> list[Operation]:
