@@ -26,8 +26,9 @@ from ..models.named_models import build
 from ..recorder import Recorder
 from ..traced_models import traced
 from .plans import Ranges, plan_of, sizes_in
+from .stack import Stack
 from .store import ANY_OPTIMIZER, OPTIMIZER_PATH, ModelTemplates, Regime, Setting
-from .template import Dimension, Output, Product, Stack, Step, Sum, Symbol, Template, symbol
+from .template import Dimension, Step, Symbol, Template, symbol
 
 Values = tuple[int, ...]
 """The value of a dimension in each of the samples."""
@@ -81,8 +82,9 @@ def fit(samples: Sequence[Sample]) -> Template:
             positions[key] = len(steps)
             steps.append(_step(operations, is_half, search, samples))
             search.add_outputs(len(steps) - 1, list(zip(*(op.output_shape for op in operations), strict=True)))
-        calls.append((positions[key], first.calls[i][1]))
-    return Template(len(first.sizes), tuple(search.symbols), tuple(steps), tuple(calls), first.dropped)
+        calls.append(positions[key])
+    paths = tuple(path for _, path in first.calls)
+    return Template(len(first.sizes), tuple(search.symbols), tuple(steps), tuple(calls), paths, first.dropped)
 
 
 def _step(operations: tuple[Operation, ...], is_half: bool, search: _Search, samples: Sequence[Sample]) -> Step:
@@ -100,7 +102,7 @@ def _step(operations: tuple[Operation, ...], is_half: bool, search: _Search, sam
                 )
             dimensions.append(found)
         shapes.append(tuple(dimensions))
-    return Step(first.kind, tuple(shapes), first.written_attributes, is_half)
+    return Step(first.kind, tuple(shapes), tuple(sorted(first.written_attributes.items())), is_half)
 
 
 def _at(samples: Sequence[Sample]) -> str:
@@ -113,7 +115,7 @@ class _Search:
     def __init__(self, sizes: Sequence[Values]) -> None:
         self.symbols: list[Symbol] = []
         self._sizes = len(sizes)
-        self._known: dict[Values, Dimension | Output] = {}
+        self._known: dict[Values, Dimension | Symbol] = {}
         for i, values in enumerate(sizes):
             self._known.setdefault(values, symbol(i))
 
@@ -121,7 +123,7 @@ class _Search:
         """Add the output of an operation, whose dimensions can be inputs of later operations."""
         for axis, values in enumerate(output):
             if len(set(values)) > 1:
-                self._known.setdefault(values, Output(position, axis))
+                self._known.setdefault(values, Symbol("output", (position, axis)))
 
     def find(self, values: Values) -> Dimension | None:
         """The dimension that has these values, or None."""
@@ -136,7 +138,7 @@ class _Search:
 
     def _take(self, values: Values) -> Dimension:
         known = self._known[values]
-        if isinstance(known, Output):
+        if isinstance(known, Symbol):
             self._known[values] = known = self._new(known)
         return known
 
@@ -144,19 +146,19 @@ class _Search:
         self.symbols.append(definition)
         return symbol(self._sizes + len(self.symbols) - 1)
 
-    def _products_and_sums(self, values: Values) -> Iterator[Product | Sum]:
+    def _products_and_sums(self, values: Values) -> Iterator[Symbol]:
         """All symbols with these values, from simple to complex."""
         known = list(self._known)
         for x in known:
             if factor := _factor(x, values):
-                yield Product(factor, (self._take(x),))
+                yield Symbol("product", (factor, self._take(x)))
         for x in known:
             rest = tuple(v - a for a, v in zip(x, values, strict=True))
             if rest in self._known:
-                yield Sum((self._take(x), self._take(rest)))
+                yield Symbol("sum", (self._take(x), self._take(rest)))
         for x, y in itertools.combinations_with_replacement(known, 2):
             if factor := _factor(tuple(a * b for a, b in zip(x, y, strict=True)), values):
-                yield Product(factor, (self._take(x), self._take(y)))
+                yield Symbol("product", (factor, self._take(x), self._take(y)))
 
 
 def _factor(x: Values, values: Values) -> int | None:
