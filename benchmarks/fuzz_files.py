@@ -1,32 +1,30 @@
 """Fuzzes every kind of file that joulecast reads: damages it in thousands of ways, and expects that it is refused.
 
     python benchmarks/fuzz_files.py                                    # 5,000 cases over all kinds
-    python benchmarks/fuzz_files.py --count 50000 --seed 1 --log build/fuzz.jsonl onnx pt2
+    python benchmarks/fuzz_files.py --count 50000 --seed 1 onnx pt2
 
 Bytes are flipped, removed, repeated and inserted. Values of JSON, TOML, tables and the graphs of .pt2 files are
-replaced by wrong values, and digests are corrected. Zoo entries and requests to the service have their own scripts
-(fuzz_zoo.py and fuzz_service.py). There are two correct outcomes: the file is read, or a JoulecastError is raised.
-Other exceptions, signals, more than 1 GB and more than 20 s are faults. If there are any, the script ends with exit
-code 1. With a log, the same command continues where it was killed.
+replaced by wrong values, and digests are corrected; "configuration" names paths, see fuzz_configurations.py. Zoo
+entries and requests to the service have their own scripts (fuzz_zoo.py and fuzz_service.py). There are two correct
+outcomes: the file is read, or a JoulecastError is raised. Other exceptions, signals, more than 1 GB and more than 20 s
+are faults. If there are any, the script ends with exit code 1.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import shutil
 import tempfile
-import time
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import fuzz_configurations
 import fuzz_sources
 from fuzz_damage import damage, toml_text
-from fuzz_judge import Judge, Verdict
-from fuzz_log import Log, fuzz
+from fuzz_judge import Judge, Tally, Verdict, fuzz, main
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -276,6 +274,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None]]] = {
     "trace": (make_trace, read_trace),
     "counters": (make_counters, read_counters),
     "host": (make_host, read_host),
+    "configuration": (make_config, fuzz_configurations.read),
     **{source: (make, partial(read_source, source)) for source, make in fuzz_sources.SOURCES.items()},
 }
 """Kind of file -> function that makes a valid file, and function that reads it."""
@@ -301,7 +300,7 @@ def made(kinds: Iterable[str], folder: Path) -> Made:
     return found
 
 
-def fuzz_files(shares: Mapping[str, int], seed: int, log: Log) -> None:
+def fuzz_files(shares: Mapping[str, int], seed: int) -> Tally:
     """Damage and read as many files of each kind as its share says; what is good must be read first.
 
     Raises:
@@ -311,12 +310,11 @@ def fuzz_files(shares: Mapping[str, int], seed: int, log: Log) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         good = made(shares, Path(scratch) / "good")
 
-        def judged(kind: str, number: int) -> Verdict:
-            rng = random.Random(f"{seed}-{kind}-{number}")
+        def judged(kind: str, rng: random.Random) -> Verdict:
             folder = Path(scratch) / "case"
             shutil.copytree(good[kind].parent, folder)
             path = folder / good[kind].relative_to(good[kind].parent)
-            damage(path, rng)
+            (fuzz_configurations.damage if kind == "configuration" else damage)(path, rng)
             verdict = judge((kind, path))
             shutil.rmtree(folder)
             return verdict
@@ -326,28 +324,16 @@ def fuzz_files(shares: Mapping[str, int], seed: int, log: Log) -> None:
                 copy = Path(shutil.copytree(good[kind].parent, Path(scratch) / "whole" / kind)) / good[kind].name
                 if (verdict := judge((kind, copy))).outcome != "read":
                     raise RuntimeError(f"a good file of the kind {kind} is not read: {verdict}")
-            fuzz(shares, judged, log)
+            return fuzz(shares, seed, judged)
         finally:
             judge.stop()
 
 
-def main() -> None:
-    """Fuzz, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)}; all if left out")
-    parser.add_argument("--count", type=int, default=5000, help="cases, in equal shares for each kind")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", type=Path, help="where counts are appended, and where to go on from")
-    given = parser.parse_args()
-    started_s = time.monotonic()
-    kinds = given.kinds or list(KINDS)
-    log = Log(given.log, given.seed)
-    fuzz_files(dict.fromkeys(kinds, -(-given.count // len(kinds))), given.seed, log)
-    print(log.table())
-    print(f"{time.monotonic() - started_s:.0f} s, seed {given.seed}")
-    print("\n".join(log.faults[:100]))
-    raise SystemExit(1 if log.faults else 0)
+def run(names: Sequence[str], count: int, seed: int) -> Tally:
+    """Fuzz files of these kinds, or of all."""
+    kinds = names or list(KINDS)
+    return fuzz_files(dict.fromkeys(kinds, -(-count // len(kinds))), seed)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", run, what=f"of {', '.join(KINDS)}; all if left out", count=5000)

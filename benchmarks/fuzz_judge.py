@@ -1,13 +1,16 @@
-"""Outcomes of reading hostile files in a separate process, whose end, memory and time are observed from outside."""
+"""Judges hostile files and requests: outcomes of reading in a separate process, observed from outside, and counts."""
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
+import random
 import resource
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,3 +130,67 @@ class Judge:
             self._process.kill()
             self._process.join()
             self._process = None
+
+
+@dataclass
+class Tally:
+    """(kind, outcome) -> number of cases, and a line of text for every fault."""
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+    def table(self, outcomes: Sequence[str] = OUTCOMES) -> str:
+        """The numbers of cases by kind and outcome, as a table in Markdown."""
+        kinds = list(dict.fromkeys(kind for kind, _ in self.counts))
+        rows = [["", "cases", *outcomes], ["---", *["---:"] * (len(outcomes) + 1)]]
+        for title, mine in [*((kind, [kind]) for kind in kinds), ("all", kinds)]:
+            numbers = [sum(self.counts[kind, outcome] for kind in mine) for outcome in outcomes]
+            rows.append([title, *(f"{number:,}" for number in (sum(numbers), *numbers))])
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def fuzz(
+    shares: Mapping[str, int],
+    seed: int,
+    judged: Callable[[str, random.Random], Verdict],
+    *,
+    faults: Sequence[str] = FAULTS,
+) -> Tally:
+    """Make and judge as many cases of each kind as its share says, and list those with one of these outcomes."""
+    tally = Tally()
+    for number in range(max(shares.values())):
+        for kind in [kind for kind, share in shares.items() if number < share]:
+            outcome, said = judged(kind, random.Random(f"{seed}-{kind}-{number}"))
+            tally.counts[kind, outcome] += 1
+            if outcome in faults:
+                tally.faults.append(f"{kind} #{number}: {outcome}: {said}")
+    return tally
+
+
+def main(
+    about: str,
+    run: Callable[[Sequence[str], int, int], Tally],
+    *,
+    what: str = "",
+    count: int,
+    outcomes: Sequence[str] = OUTCOMES,
+) -> None:
+    """Fuzz as the arguments say, print a table, and end with exit code 1 where there are faults.
+
+    Args:
+        about: What the script does.
+        run: Function of the names, the number of cases in all, and the seed.
+        what: What the names are; empty where there are none.
+        count: Cases if no number is given.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if what:
+        parser.add_argument("names", nargs="*", help=what)
+    parser.add_argument("--count", type=int, default=count, help="cases, in equal shares for each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    started_s = time.monotonic()
+    tally = run(given.names if what else (), given.count, given.seed)
+    print(tally.table(outcomes))
+    print(f"{time.monotonic() - started_s:.0f} s, seed {given.seed}", *tally.faults[:100], sep="\n")
+    raise SystemExit(1 if tally.faults else 0)

@@ -1,7 +1,7 @@
 """Fuzzes the service: sends thousands of invalid requests, and checks that each is answered with a proper status.
 
     python benchmarks/fuzz_service.py                                   # 3,000 requests
-    python benchmarks/fuzz_service.py --count 10000 --log build/fuzz.jsonl
+    python benchmarks/fuzz_service.py --count 10000 --seed 1
 
 Starts `joulecast serve` on this machine. Each case is a valid request with changes in the values of its JSON, in its
 path and query, in its headers, or in any of its bytes. Correct outcomes are an answer, a refusal (4xx), or a closed
@@ -11,7 +11,6 @@ grows by more than 1 GB. If there are any, the script ends with exit code 1.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -21,14 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fuzz_damage import ODD, damaged, edited
-from fuzz_judge import Limits, Verdict
-from fuzz_log import Log, fuzz
+from fuzz_judge import Limits, Tally, Verdict, fuzz, main
 from service import resident_mb
 
 LIMITS = Limits()
@@ -303,8 +301,8 @@ def _judged(running: Running, sent: bytes) -> Verdict:
     return Verdict("read" if code < 400 else "refused", str(code))
 
 
-def fuzz_service(count: int, seed: int, log: Log) -> list[str]:
-    """Send a number of requests to a service, equally many of each kind, and return the errors in its log.
+def run(names: Sequence[str], count: int, seed: int) -> Tally:
+    """Send a number of requests to a service, equally many of each kind; errors in its log are faults, too.
 
     Raises:
         RuntimeError: A question that nobody damaged is not answered.
@@ -317,26 +315,13 @@ def fuzz_service(count: int, seed: int, log: Log) -> list[str]:
                 if verdict.outcome != "read":
                     raise RuntimeError(f"a good question is not answered: {path} {question}: {verdict}")
             shares = dict.fromkeys(KINDS, -(-count // len(KINDS)))
-            fuzz(shares, lambda kind, n: judged(running, KINDS[kind](random.Random(f"{seed}-{kind}-{n}"))), log)
-            return [line for line in running.log.read_text().splitlines() if '"level": "error"' in line]
+            tally = fuzz(shares, seed, lambda kind, rng: judged(running, KINDS[kind](rng)))
+            tally.faults += [line for line in running.log.read_text().splitlines() if '"level": "error"' in line]
+            return tally
         finally:
             running.process.terminate()
             running.process.wait(timeout=60)
 
 
-def main() -> None:
-    """Fuzz, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=3000, help="requests, in equal shares for each kind")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", type=Path, help="where counts are appended, and where to go on from")
-    given = parser.parse_args()
-    log = Log(given.log, given.seed)
-    errors = fuzz_service(given.count, given.seed, log)
-    print(log.table())
-    print(*log.faults[:50], *errors[:20], sep="\n")
-    raise SystemExit(1 if errors or log.faults else 0)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", run, count=3000)

@@ -17,7 +17,6 @@ all others      faults: another exception, a crash, a hang, more than 1 GB
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -32,8 +31,7 @@ from typing import Any
 
 import numpy as np
 from fuzz_damage import edited
-from fuzz_judge import FAULTS, Judge, Limits, Verdict
-from fuzz_log import Log, fuzz
+from fuzz_judge import FAULTS, Judge, Limits, Tally, Verdict, fuzz, main
 
 from joulecast.errors import JoulecastError, ZooError
 
@@ -273,15 +271,13 @@ def read(folder: Path) -> str:
 Judged = Callable[[Path], Verdict]
 
 
-def fuzz_entries(entries: Sequence[Path], shares: Mapping[str, int], seed: int, judge: Judged, log: Log) -> None:
-    """Judge as many mutations of each kind as its share says, of the entries in turn.
+def fuzz_entries(entries: Sequence[Path], shares: Mapping[str, int], seed: int, judge: Judged) -> Tally:
+    """Judge as many mutations of each kind as its share says, of one of the entries each.
 
     Args:
         entries: Folders of whole entries.
         shares: Kind of mutation -> how many.
-        seed: Of chance.
         judge: Loads a folder.
-        log: Where counts go.
     """
     contents = [{path.name: path.read_bytes() for path in entry.iterdir()} for entry in entries]
     expected = []
@@ -292,9 +288,8 @@ def fuzz_entries(entries: Sequence[Path], shares: Mapping[str, int], seed: int, 
         expected.append(verdict.said)
     with tempfile.TemporaryDirectory() as scratch:
 
-        def judged(kind: str, number: int) -> Verdict:
-            rng = random.Random(f"{seed}-{kind}-{number}")
-            mine = number % len(entries)
+        def judged(kind: str, rng: random.Random) -> Verdict:
+            mine = rng.randrange(len(entries))
             mutation = KINDS[kind](contents[mine], rng.choice(contents), rng)
             folder = Path(scratch) / "entry"
             written(mutation, folder)
@@ -308,26 +303,18 @@ def fuzz_entries(entries: Sequence[Path], shares: Mapping[str, int], seed: int, 
                 return Verdict("harmless, else", "")
             return Verdict("unnoticed", f"of {entries[mine].name}: damage that went unnoticed")
 
-        fuzz(shares, judged, log, faults=ZOO_FAULTS)
+        return fuzz(shares, seed, judged, faults=ZOO_FAULTS)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("entries", nargs="*", type=Path, help="folders of entries; all of zoo/ if left out")
-    parser.add_argument("--count", type=int, default=2000, help="mutations, in equal shares for each kind")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", type=Path, help="where counts are appended, and where to go on from")
-    given = parser.parse_args()
-    entries = given.entries or sorted(manifest.parent for manifest in (ROOT / "zoo").glob("*/*/manifest.json"))
-    judge, log = Judge(read, LIMITS), Log(given.log, given.seed)
+def run(names: Sequence[str], count: int, seed: int) -> Tally:
+    """Fuzz the entries in these folders, or all of zoo/."""
+    entries = [*map(Path, names)] or sorted(path.parent for path in (ROOT / "zoo").glob(f"*/*/{MANIFEST}"))
+    judge = Judge(read, LIMITS)
     try:
-        fuzz_entries(entries, dict.fromkeys(KINDS, -(-given.count // len(KINDS))), given.seed, judge, log)
+        return fuzz_entries(entries, dict.fromkeys(KINDS, -(-count // len(KINDS))), seed, judge)
     finally:
         judge.stop()
-    print(log.table(ZOO_OUTCOMES))
-    print(*log.faults[:50], f"most memory of one: {judge.most_bytes / 1e9:.2f} GB", sep="\n")
-    raise SystemExit(1 if log.faults else 0)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", run, what="folders of entries; all of zoo/ if left out", count=2000, outcomes=ZOO_OUTCOMES)

@@ -38,6 +38,18 @@ push(Path(sys.argv[1]), *sys.argv[2:])
 """
 
 
+def killed(command: list[str], seconds: float) -> bool:
+    """Whether a program ran for these seconds from its first line of output on, and was killed then."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()  # its imports are done
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return True
+    return False
+
+
 def pushes(times: int) -> None:
     """Kill pushes of shipped entries under new names, and in place of an entry with other bytes."""
     from joulecast.system.resources import shipped
@@ -52,13 +64,7 @@ def pushes(times: int) -> None:
             name, entry = rng.choice(["a30/first", f"a30/n{number}"]), entries[number % len(entries)]
             before = set(index_of(open_source(str(zoo))))
             command = [sys.executable, "-c", PUSH, str(entry), name, str(zoo)]
-            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-                process.stdout.readline()  # its imports are done
-                try:
-                    process.wait(rng.uniform(0.0, 0.1))
-                except subprocess.TimeoutExpired:
-                    cut_off += 1
-                    process.kill()
+            cut_off += killed(command, rng.uniform(0.0, 0.1))
             try:
                 found = index_of(open_source(str(zoo)))
                 lost += len(before - set(found))
@@ -107,13 +113,7 @@ def trainings(times: int) -> int:
         (entry,) = (path.parent for path in zoo.glob("*/*/manifest.json"))
         lost = cut_off = 0
         for _ in range(times):
-            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-                process.stdout.readline()  # it writes
-                try:
-                    process.wait(rng.uniform(0.0, 0.01))
-                except subprocess.TimeoutExpired:
-                    cut_off += 1
-                    process.kill()
+            cut_off += killed(command, rng.uniform(0.0, 0.01))
             try:
                 StoredEntry.of(entry)
             except JoulecastError as error:
