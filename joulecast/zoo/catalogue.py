@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
-from ..predictors.fallback import FallbackPredictor
 from ..predictors.networks.prepared import NetworkPredictor
+from ..predictors.predictor import OperationPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped
 from .entries.entry import Background, Loaded, load_any, load_background
@@ -19,14 +19,13 @@ from .entries.files import MANIFEST, NAME
 from .store import pulled, pulled_folder
 
 if TYPE_CHECKING:
-    from ..predictors.contract import PredictsOperations
+    from ..predictors.contract import Shared
     from ..predictors.cpu.network import CpuNetworkPredictor
     from ..predictors.model.learned import OneModel
-    from ..predictors.predictor import OperationPredictor
     from .entries.any_gpu_entry import AnyGpuEntry
 
-DEFAULT_PREDICTOR = "blend"
-"""The predictor of a GPU that has its own, unless the caller names another. Where a GPU has no such entry, "forest"."""
+DEFAULT_PREDICTOR = "forest"
+"""The recipe of what a measured chip adds, unless the caller names another."""
 
 ANY_GPU = "any-gpu/boosting"
 """The entry for GPUs without a predictor of their own."""
@@ -51,7 +50,7 @@ def entries(zoo: Path | None = None) -> list[str]:
     return sorted(f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in zoo.glob(f"*/*/{MANIFEST}"))
 
 
-def _own(device: Device, mode: str, predictors: Sequence[str] = (DEFAULT_PREDICTOR, "forest")) -> tuple[str, ...]:
+def _own(device: Device, mode: str, predictors: Sequence[str] = (DEFAULT_PREDICTOR,)) -> tuple[str, ...]:
     """Names of the entries that were trained on measurements of a device itself, the preferred one first.
 
     A board that a user describes in a file has the entries of the board of the catalogue that has its figures.
@@ -147,7 +146,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
         own = found.operations
         if (own.gpu.board, own.mode) != (gpu.board, mode):
             raise _for_another(found.name, own.gpu, own.mode, gpu, mode)
-        return _on_board(found, gpu, with_fallback=predictor is None)
+        return _of_chip(found, gpu)
     # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
     from ..predictors.cpu.network import CpuNetworkPredictor
     from .entries.any_gpu_entry import AnyGpuEntry
@@ -196,7 +195,12 @@ def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: 
 # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
 @lru_cache(maxsize=_MOST_PREDICTORS)
 def _on_gpu(entry: AnyGpuEntry, kernels: OneModel | None, gpu: GPU, mode: str) -> NetworkPredictor:
-    return replace(entry, kernels=kernels).on(gpu, mode)
+    return _with_kernels(entry, kernels).on(gpu, mode)
+
+
+@lru_cache(maxsize=4)
+def _with_kernels(entry: AnyGpuEntry, kernels: OneModel | None) -> AnyGpuEntry:
+    return replace(entry, kernels=kernels)
 
 
 def find_kernels() -> OneModel | None:
@@ -216,22 +220,37 @@ def _loaded_kernels(folder: Path, stamp: int) -> OneModel:
     return load_kernels(folder).kernels
 
 
+# The same object each time, as in `_on_gpu`.
 @lru_cache(maxsize=16)
-def _on_board(found: NetworkPredictor, gpu: GPU, *, with_fallback: bool) -> NetworkPredictor:
-    """The predictor of a board for the same board under another name, with that for any GPU where it knows nothing."""
-    # Entries of one GPU hold no other form.
-    own = replace(cast("OperationPredictor", found.operations), gpu=gpu)
-    if not with_fallback or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
-        return found if found.operations.gpu == gpu else replace(found, operations=own)
-
-    def fallback() -> NetworkPredictor:
-        return find_predictor(gpu, own.mode, ANY_GPU)
-
-    def forward() -> PredictsOperations:
-        return find_predictor(gpu, "inference").operations
-
+def _of_chip(found: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
+    """What loops of a GPU add to what all GPUs share; the GPU may be the same board under another name."""
+    mode = found.operations.mode
+    parts = {mode: found}
+    if mode == "training":
+        # Forwards limit what training takes, and are parts of it where a backward computes them again.
+        folder = next(filter(None, map(_stored, _own(gpu, "inference"))), None)
+        parts |= {} if folder is None else {"inference": _own_entry(folder)}
+    measured = {of_mode: cast(OperationPredictor, part.operations).chips[of_mode] for of_mode, part in parts.items()}
+    chips = {of_mode: replace(chip, gpu=gpu) for of_mode, chip in measured.items()}
     return replace(
         found,
-        operations=FallbackPredictor(own, lambda: fallback().operations, forward if own.mode == "training" else None),
-        find_fallback=fallback,
+        operations=OperationPredictor(gpu, mode, _shared_by_all, chips),
+        find_shared=lambda: find_predictor(gpu, mode, ANY_GPU),
     )
+
+
+def _own_entry(folder: Path) -> NetworkPredictor:
+    found = _load(folder)
+    if not isinstance(found, NetworkPredictor):
+        raise ZooError("the entry of a GPU is of another form", given=str(folder), hint="train it anew")
+    return found
+
+
+def _shared_by_all() -> Shared:
+    """What all GPUs share, for what was not measured on one; physics alone where the zoo has no such entry."""
+    from ..predictors.model.shared import nothing_shared
+    from .entries.any_gpu_entry import AnyGpuEntry
+
+    folder = _stored(ANY_GPU)
+    found = None if folder is None else _load(folder)
+    return _with_kernels(found, find_kernels()).shared if isinstance(found, AnyGpuEntry) else nothing_shared()

@@ -84,7 +84,8 @@ def _sentences(stored: StoredEntry) -> dict[str, Any]:
     if stored.predictor == CPU_PREDICTOR:
         return {"splits": one_gpu.CPU_SPLITS}  # Its limits depend on the measurements, which an entry does not hold.
     entry = cast(NetworkPredictor, read_entry(stored.where)[0])
-    limits = limits_of(cast(OperationPredictor, entry.operations), entry.host)
+    (chip,) = cast(OperationPredictor, entry.operations).chips.values()
+    limits = limits_of(chip, entry.host)
     return {"splits": one_gpu.SPLITS, "limits": limits}
 
 

@@ -21,7 +21,7 @@ from ...operations.operation import MODES
 from ...operations.operation_list import OperationList
 from ..contract import Networks, launch_s
 from ..measured.rows import DeviceRow, rows_by_gpu
-from ..model.predictor import AnyGpuPredictor
+from ..model.shared import SharedByAll
 from ..networks.composition import HostModel, composed, counts_of
 from ..networks.parts import as_parts
 from ..operation_predictions import OperationPredictions
@@ -72,7 +72,7 @@ def read_networks(
 
 
 def _parts(base: Attentive, gpu: GPU, m: NetworkMeasurement, network: Network) -> _Parts:
-    predictor = AnyGpuPredictor(gpu, m.mode, base)
+    predictor = SharedByAll(base).on(gpu, m.mode)
     return counts_of(network), as_parts(network, predictor.predict(network.operations, m.clock_mhz), gpu)
 
 
