@@ -14,12 +14,11 @@ from __future__ import annotations
 import argparse
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from compared import LEGEND, LEVEL, Compared, table, write
 from mlenergy import PROMPTS, REQUESTS, Run, runs
 
 from joulecast.generation.generate import answer, server_of
@@ -27,21 +26,37 @@ from joulecast.generation.prediction import GenerationPrediction
 from joulecast.generation.serving import Lengths, Load
 
 REPORT = Path(__file__).with_name("serving") / "ENERGY.md"
+LEVEL = 0.9
 HOST_BOUND = 1.8
 """A run that takes longer than predicted by this factor waited for its host: its power shows it, too."""
 
 _QUANTITIES = ("time", "power", "energy")
 
 
-def waits(each: Compared) -> bool:
-    """Whether a run waited for its host."""
-    return -each.logs["time"] > math.log(HOST_BOUND)
+@dataclass(frozen=True)
+class Outcome:
+    """A run with its prediction.
 
+    Args:
+        run: The run.
+        logs: Quantity -> log ratio of predicted over measured.
+        within: Quantity -> whether the measured value lies in the interval.
+    """
 
-def batch_group(run: Run) -> str:
-    """The range that its batch lies in."""
-    batch = run.number("avg_batch_size")
-    return next((f"up to {most:3d}" for most in (16, 64, 256) if batch <= most + 0.5), "over 256")
+    run: Run
+    logs: dict[str, float]
+    within: dict[str, bool]
+
+    @property
+    def waits(self) -> bool:
+        """Whether the run waited for its host."""
+        return -self.logs["time"] > math.log(HOST_BOUND)
+
+    @property
+    def batch_group(self) -> str:
+        """The range that its batch lies in."""
+        batch = self.run.number("avg_batch_size")
+        return next((f"up to {most}" for most in (16, 64, 256) if batch <= most + 0.5), "over 256")
 
 
 @dataclass(frozen=True)
@@ -99,56 +114,77 @@ def predicted(run: Run) -> GenerationPrediction:
     return answer(replace(server, deployment=replace(server.deployment, total_load=load)), asked, prompt, output)
 
 
-def outcomes(folder: Path, *, seen_only: bool = False) -> Iterator[Compared]:
+def outcomes(folder: Path, *, seen_only: bool = False) -> Iterator[Outcome]:
     """Compare the runs with their predictions."""
     for run in runs(folder, seen_only=seen_only):
         found = predicted(run)
         interval = found.interval(LEVEL)
         if interval is None:
             raise SystemExit(f"no errors of kernels are known for {found.gpu}")
-        token_s = 1 / found.tokens_per_s
-        low, high = (token_s * end / found.time_per_output_token_s for end in interval.time_per_output_token_s)
-        values = {
-            "time": (token_s, 1 / run.number("output_throughput_tokens_per_sec")),
-            "power": (found.power_w, run.number("avg_power_watts")),
-            "energy": (found.energy_per_token_j, run.number("energy_per_token_joules")),
+        measured = {
+            "time": 1 / run.number("output_throughput_tokens_per_sec"),
+            "power": run.number("avg_power_watts"),
+            "energy": run.number("energy_per_token_joules"),
         }
-        bounds = {"time": (low, high), "power": interval.power_w, "energy": interval.energy_per_token_j}
-        yield Compared.of(run, values, bounds)
+        value = {"time": 1 / found.tokens_per_s, "power": found.power_w, "energy": found.energy_per_token_j}
+        low, high = (each / found.time_per_output_token_s for each in interval.time_per_output_token_s)
+        bounds = {
+            "time": (low * value["time"], high * value["time"]),
+            "power": interval.power_w,
+            "energy": interval.energy_per_token_j,
+        }
+        logs = {name: math.log(value[name] / measured[name]) for name in _QUANTITIES}
+        within = {name: bounds[name][0] <= measured[name] <= bounds[name][1] for name in _QUANTITIES}
+        yield Outcome(run, logs, within)
 
 
-def report(found: Sequence[Compared]) -> list[str]:
-    """The lines of the page."""
-    waiting = sum(map(waits, found))
-    rest = [each for each in found if not waits(each)]
-    worst = max(found, key=lambda each: abs(each.logs["energy"]))
-    batch = f"batch {worst.run.number('avg_batch_size'):.0f} on {worst.run['gpus']} {worst.run.gpu}"
-    return [
-        "vLLM 0.11.1 with asynchronous scheduling, chats and gpqa.",
-        LEGEND,
+def _cell(some: Sequence[Outcome], quantity: str) -> str:
+    logs = np.array([each.logs[quantity] for each in some])
+    errors = 100 * np.abs(np.expm1(logs))
+    inside = np.mean([each.within[quantity] for each in some])
+    return f"{errors.mean():.1f}, {np.median(errors):.1f}, {100 * np.expm1(logs.mean()):+.1f} %, {100 * inside:.0f} %"
+
+
+def _table(title: str, found: Sequence[Outcome], key: Callable[[Outcome], str]) -> list[str]:
+    lines = [f"| {title} | runs | {' | '.join(_QUANTITIES)} |", "| --- | --- | --- | --- | --- |"]
+    for name in sorted(set(map(key, found))):
+        some = [each for each in found if key(each) == name]
+        lines.append(f"| {name} | {len(some)} | {' | '.join(_cell(some, each) for each in _QUANTITIES)} |")
+    return [*lines, f"| all | {len(found)} | {' | '.join(_cell(found, each) for each in _QUANTITIES)} |", ""]
+
+
+def report(found: Sequence[Outcome]) -> str:
+    """The page."""
+    waiting = [each for each in found if each.waits]
+    lines = [
+        "# Joules of served models, against ML.ENERGY's runs",
+        "",
+        "Made by `python benchmarks/serving_energy.py`; do not edit. vLLM 0.11.1 with asynchronous scheduling, chats",
+        "and gpqa. Cells: mean and median absolute error in %, bias (geometric mean), share within the 90 % interval.",
         "",
         "All requests were sent at once; the caches hold what a simulation of the measured window says, and",
         "prompts that were sent before, as many are with over 256 sequences, are taken to be in the prefix cache.",
         "Where the time is right, so is the power: on B200, models of one GPU waited for their host in part.",
         "Constants of sampling were fitted to Llama 3.1 8B, Qwen3 14B and GPT-OSS 20B, those of energy to all",
         "models but Nemotron; one that is left out is 9 % off in joules in the mean, where its time is right.",
-        f"{waiting} runs took more than {HOST_BOUND} times as long as predicted: they waited for their host.",
+        f"{len(waiting)} runs took more than {HOST_BOUND} times as long as predicted: they waited for their host.",
         "",
         "## Without runs that waited for their host",
         "",
-        *table("GPU", rest, lambda each: each.run.gpu, _QUANTITIES),
-        *table("GPU and model", rest, _gpu_and_model, _QUANTITIES),
-        *table("GPU and task", rest, lambda each: f"{each.run.gpu}, {each.run['task']}", _QUANTITIES),
-        *table("GPU and batch", rest, lambda each: f"{each.run.gpu}, {batch_group(each.run)}", _QUANTITIES),
-        "## All runs",
-        "",
-        *table("GPU", found, lambda each: each.run.gpu, _QUANTITIES),
-        f"Worst joules: {worst.run['model']}, {worst.run['task']}, {batch}, {worst.error('energy')}.",
     ]
-
-
-def _gpu_and_model(each: Compared) -> str:
-    return f"{each.run.gpu}, {each.run.model}"
+    rest = [each for each in found if not each.waits]
+    lines += _table("GPU", rest, lambda each: each.run.gpu)
+    lines += _table("GPU and model", rest, lambda each: f"{each.run.gpu}, {each.run.model}")
+    lines += _table("GPU and task", rest, lambda each: f"{each.run.gpu}, {each.run['task']}")
+    lines += _table("GPU and batch", rest, lambda each: f"{each.run.gpu}, {each.batch_group}")
+    lines += ["## All runs", "", *_table("GPU", found, lambda each: each.run.gpu)]
+    worst = max(found, key=lambda each: abs(each.logs["energy"]))
+    lines += [
+        f"Worst joules: {worst.run['model']}, {worst.run['task']}, batch {worst.run.number('avg_batch_size'):.0f} on "
+        f"{worst.run['gpus']} {worst.run.gpu}, {100 * math.expm1(worst.logs['energy']):+.0f} %.",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -158,14 +194,15 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="print each run")
     arguments = parser.parse_args()
     found = list(outcomes(arguments.data, seen_only=arguments.seen))
-    for each in found if arguments.each else ():
-        errors = ", ".join(f"{name} {each.error(name)}" for name in each.logs)
-        run = each.run
-        print(run["task"], run.gpu, run["gpus"], run.model, run["avg_batch_size"], errors)
+    if arguments.each:
+        for each in found:
+            logs = ", ".join(f"{name} {100 * math.expm1(log):+.0f} %" for name, log in each.logs.items())
+            run = each.run
+            print(run["task"], run.gpu, run["gpus"], run.model, run["avg_batch_size"], logs)
     if arguments.seen:
-        print(*table("GPU and model", found, _gpu_and_model, _QUANTITIES), sep="\n")
+        print("\n".join(_table("GPU and model", found, lambda each: f"{each.run.gpu}, {each.run.model}")))
     else:
-        write(REPORT, "Joules of served models, against ML.ENERGY's runs", "serving_energy.py", report(found))
+        REPORT.write_text(report(found), encoding="utf-8")
 
 
 if __name__ == "__main__":
