@@ -12,22 +12,18 @@ grows by more than 1 GB. If there are any, the script ends with exit code 1.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import socket
 import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from fuzz_damage import ODD, damaged, edited
 from fuzz_judge import Limits, Tally, Verdict, fuzz, main
-from service import resident_mb
+from service import resident_mb, service
 
 LIMITS = Limits()
 RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 3, "module_paths": ["a.relu"]}
@@ -228,33 +224,6 @@ _MAKERS = (json_values, json_bytes, paths, headers, whole, validation_bombs, wor
 KINDS = {f"service: {make.__name__}": make for make in _MAKERS}
 
 
-class Running(NamedTuple):
-    """A running service."""
-
-    process: subprocess.Popen[bytes]
-    port: int
-    log: Path
-
-
-def started(folder: Path) -> Running:
-    """Start a service with its log in a folder, and return when it is ready."""
-    log = folder / "log.jsonl"
-    command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--body-seconds", "2"]
-    command += ["--max-seconds", "16"]  # less than what counts as too slow
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    while '"event": "ready"' not in log.read_text() or not (port := _port(log)):
-        if process.poll() is not None:
-            raise SystemExit(f"the service ended: {log.read_text()}")
-        time.sleep(0.1)
-    return Running(process, port, log)
-
-
-def _port(log: Path) -> int:
-    found = re.search(r"http://127.0.0.1:(\d+)", log.read_text())
-    return int(found[1]) if found else 0
-
-
 def answered(port: int, sent: bytes) -> bytes:
     """The bytes of the answer; those received so far if the service closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=LIMITS.seconds) as connection:
@@ -274,31 +243,38 @@ def _is_whole(sent: bytes, received: bytes) -> bool:
     return bool(end) and (sent.startswith(b"HEAD") or length is None or len(body) >= int(length[1]))
 
 
-def judged(running: Running, sent: bytes) -> Verdict:
-    """The verdict on a request. A slow request is sent a second time, because the machine may have been busy."""
-    verdict = _judged(running, sent)
-    return _judged(running, sent) if verdict.outcome == "too slow" else verdict
+Asked = Callable[[bytes], Verdict]
 
 
-def _judged(running: Running, sent: bytes) -> Verdict:
-    before_mb, started_s = resident_mb(running.process.pid), time.monotonic()
-    try:
-        received = answered(running.port, sent)
-    except TimeoutError:
-        return Verdict("too slow", repr(sent[:300]))
-    if running.process.poll() is not None:
-        return Verdict("signal", f"the service ended with {running.process.returncode} after {sent[:300]!r}")
-    if (resident_mb(running.process.pid) - before_mb) * 2**20 > LIMITS.growth_bytes:
-        return Verdict("too much memory", repr(sent[:300]))
-    if time.monotonic() - started_s > LIMITS.seconds:
-        return Verdict("too slow", repr(sent[:300]))
-    status = re.match(rb"HTTP/1\.1 (\d{3})", received)
-    if status is None:
-        return Verdict("refused", "closed")
-    code = int(status[1])
-    if code >= 500:
-        return Verdict("raw error", f"{code} for {sent[:300]!r}: {received[-500:]!r}")
-    return Verdict("read" if code < 400 else "refused", str(code))
+def judge(process: subprocess.Popen[str], port: int) -> Asked:
+    """The judge of a service: what becomes of a request, in words."""
+
+    def once(sent: bytes) -> Verdict:
+        before_mb, started_s = resident_mb(process.pid), time.monotonic()
+        try:
+            received = answered(port, sent)
+        except TimeoutError:
+            return Verdict("too slow", repr(sent[:300]))
+        if process.poll() is not None:
+            return Verdict("signal", f"the service ended with {process.returncode} after {sent[:300]!r}")
+        if (resident_mb(process.pid) - before_mb) * 2**20 > LIMITS.growth_bytes:
+            return Verdict("too much memory", repr(sent[:300]))
+        if time.monotonic() - started_s > LIMITS.seconds:
+            return Verdict("too slow", repr(sent[:300]))
+        status = re.match(rb"HTTP/1\.1 (\d{3})", received)
+        if status is None:
+            return Verdict("refused", "closed")
+        code = int(status[1])
+        if code >= 500:
+            return Verdict("raw error", f"{code} for {sent[:300]!r}: {received[-500:]!r}")
+        return Verdict("read" if code < 400 else "refused", str(code))
+
+    def asked(sent: bytes) -> Verdict:
+        # A slow request is sent a second time, because the machine may have been busy.
+        verdict = once(sent)
+        return once(sent) if verdict.outcome == "too slow" else verdict
+
+    return asked
 
 
 def run(names: Sequence[str], count: int, seed: int) -> Tally:
@@ -307,20 +283,17 @@ def run(names: Sequence[str], count: int, seed: int) -> Tally:
     Raises:
         RuntimeError: A question that nobody damaged is not answered.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        running = started(Path(scratch))
-        try:
-            for path, question in QUESTIONS:
-                verdict = judged(running, request("POST", path, json.dumps(question).encode()))
-                if verdict.outcome != "read":
-                    raise RuntimeError(f"a good question is not answered: {path} {question}: {verdict}")
-            shares = dict.fromkeys(KINDS, -(-count // len(KINDS)))
-            tally = fuzz(shares, seed, lambda kind, rng: judged(running, KINDS[kind](rng)))
-            tally.faults += [line for line in running.log.read_text().splitlines() if '"level": "error"' in line]
-            return tally
-        finally:
-            running.process.terminate()
-            running.process.wait(timeout=60)
+    # A question may take less time than what counts as too slow.
+    with service("--body-seconds", "2", "--max-seconds", "16") as (process, port, log):
+        asked = judge(process, port)
+        for path, question in QUESTIONS:
+            verdict = asked(request("POST", path, json.dumps(question).encode()))
+            if verdict.outcome != "read":
+                raise RuntimeError(f"a good question is not answered: {path} {question}: {verdict}")
+        shares = dict.fromkeys(KINDS, -(-count // len(KINDS)))
+        tally = fuzz(shares, seed, lambda kind, rng: asked(KINDS[kind](rng)))
+        tally.faults += [line for line in log if '"level": "error"' in line]
+        return tally
 
 
 if __name__ == "__main__":
