@@ -22,10 +22,9 @@ from typing import Any
 from urllib.parse import quote
 
 from fuzz_damage import ODD, damaged, edited
-from fuzz_judge import Limits, Tally, Verdict, fuzz, main
+from fuzz_judge import GROWTH_BYTES, SECONDS, Tally, Verdict, fuzz, main
 from service import resident_mb, service
 
-LIMITS = Limits()
 RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 3, "module_paths": ["a.relu"]}
 LINEAR = {"kind": "linear", "input_shapes": [[8, 64]], "attributes": {"out_features": 32, "bias": True}}
 CONV = {"kind": "conv2d", "input_shapes": [[2, 3, 32, 32]], "attributes": {"out_channels": 8, "kernel_size": [3, 3]}}
@@ -226,7 +225,7 @@ KINDS = {f"service: {make.__name__}": make for make in _MAKERS}
 
 def answered(port: int, sent: bytes) -> bytes:
     """The bytes of the answer; those received so far if the service closes the connection."""
-    with socket.create_connection(("127.0.0.1", port), timeout=LIMITS.seconds) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
         received = b""
         try:
             connection.sendall(sent)
@@ -257,9 +256,9 @@ def judge(process: subprocess.Popen[str], port: int) -> Asked:
             return Verdict("too slow", repr(sent[:300]))
         if process.poll() is not None:
             return Verdict("signal", f"the service ended with {process.returncode} after {sent[:300]!r}")
-        if (resident_mb(process.pid) - before_mb) * 2**20 > LIMITS.growth_bytes:
+        if (resident_mb(process.pid) - before_mb) * 2**20 > GROWTH_BYTES:
             return Verdict("too much memory", repr(sent[:300]))
-        if time.monotonic() - started_s > LIMITS.seconds:
+        if time.monotonic() - started_s > SECONDS:
             return Verdict("too slow", repr(sent[:300]))
         status = re.match(rb"HTTP/1\.1 (\d{3})", received)
         if status is None:
