@@ -1,4 +1,4 @@
-"""Zoo entries from folders, zip files, HTTP and S3 into the cache, and back."""
+"""Zoo entries from folders, HTTP and S3 into the cache, and back."""
 
 import contextlib
 import functools
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from processes import started
-from zoo_places import Bucket, QuietHandler, serving, zipped
+from zoo_places import Bucket, QuietHandler, serving
 
 import joulecast
 from conftest import ENTRY_NAME as NAME
@@ -58,22 +58,11 @@ def without_index(entry, tmp_path):
     return tmp_path / "trained"
 
 
-PLACES = [f"{what}{how}" for how in ("", " without index") for what in ("folder", "zip", "zip of a folder")]
-
-
-@pytest.fixture(params=[*PLACES, "web", "s3"])
+@pytest.fixture(params=["folder", "folder without index", "web", "s3"])
 def source(request, folder, small_entry, tmp_path):
     match request.param:
         case "folder without index":
             return str(without_index(small_entry, tmp_path))
-        case "zip":
-            return str(zipped(folder, tmp_path / "zoo.zip"))
-        case "zip of a folder":
-            return str(zipped(folder, tmp_path / "zoo.zip", "top/"))
-        case "zip without index":
-            return str(zipped(without_index(small_entry, tmp_path), tmp_path / "zoo.zip"))
-        case "zip of a folder without index":
-            return str(zipped(without_index(small_entry, tmp_path), tmp_path / "zoo.zip", "top/"))
         case "web":
             return request.getfixturevalue("web")
         case "s3":

@@ -1,21 +1,11 @@
-"""Places that keep zoo entries, for tests: a zip file, a web server and a bucket of S3."""
+"""Places that keep zoo entries, for tests: a web server and a bucket of S3."""
 
 import contextlib
 import hashlib
 import http.server
 import itertools
 import threading
-import zipfile
-from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
-
-
-def zipped(folder: Path, target: Path, top: str = "") -> Path:
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                file.write(path, top + str(path.relative_to(folder)))
-    return target
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):

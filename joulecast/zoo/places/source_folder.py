@@ -45,7 +45,7 @@ class Source:
         raise self._read_only()
 
     def _read_only(self) -> InputError:
-        hint = "push to a folder or to S3; a zip file and a web server have the files of such a folder"
+        hint = "push to a folder or to S3; a web server serves the files of such a folder"
         return InputError(f"{self.kind} is read only", given=self.where, hint=hint)
 
 
@@ -132,7 +132,7 @@ class FolderSource(Source):
     def _refuse_unless_there(self) -> None:
         if not self.folder.is_dir():
             raise InputError(
-                "there is no such folder", given=self.where, allowed="a folder, a .zip file, https:// or s3://"
+                "there is no such folder", given=self.where, allowed="a folder (unzip an archive), https:// or s3://"
             )
 
 

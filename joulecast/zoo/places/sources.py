@@ -1,4 +1,4 @@
-"""Places of zoo entries: a folder, a zip file, an HTTP(S) or S3 location. The cache of pulled entries is a folder, too.
+"""Places of zoo entries: a folder, an HTTP(S) or S3 location. The cache of pulled entries is a folder, too.
 
 All of them have the same layout: `index.json` says where the files of each entry are, and has the sha256 of its
 manifest. A place is not trusted: names, sizes and digests are checked before a file is used. A folder of entries
@@ -60,7 +60,7 @@ class Row:
 
 
 def open_source(where: str) -> Source:
-    """Open the place at an address: a folder, a .zip file, http://, https:// or s3://.
+    """Open the place at an address: a folder, http://, https:// or s3://.
 
     Raises InputError: the address has another form. Raises MissingDependencyError: the address is in S3, and boto3 is
     not installed.
@@ -84,12 +84,8 @@ def open_source(where: str) -> Source:
         raise InputError(
             "this is not the address of a zoo",
             given=where,
-            allowed="a folder, a .zip file, https://, http://, s3://, or models:/NAME@ALIAS of an MLflow registry",
+            allowed="a folder, https://, http://, s3://, or models:/NAME@ALIAS of an MLflow registry",
         )
-    if where.endswith(".zip"):
-        from .source_zip import ZipSource
-
-        return ZipSource(Path(where))
     return FolderSource(shipped("zoo") if where == "package" else Path(where))
 
 
