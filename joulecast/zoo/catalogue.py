@@ -73,11 +73,11 @@ def _folder(device: Device, mode: str, predictor: str | Path | None) -> Path:
         return _named(name) or entry_folder(name if "/" in name else next(iter(_own(device, mode, (name,))), name))
     defaults = (*_own(device, mode), *([ANY_GPU] if isinstance(device, GPU) else []))
     for name in defaults:
-        if found := _stored(name):
-            return found
-    known = entries()
-    trained = sorted({g.aliases[0] for g in gpus().values() if any(e.startswith(f"{g.slug}/") for e in known)})
-    cpus = sorted({entry.partition("/")[0] for entry in (*known, *pulled()) if entry.startswith(CPU_FOLDERS)})
+        if folder := _stored(name):
+            return folder
+    names = entries()
+    trained = sorted({g.aliases[0] for g in gpus().values() if any(e.startswith(f"{g.slug}/") for e in names)})
+    cpus = sorted({entry.partition("/")[0] for entry in (*names, *pulled()) if entry.startswith(CPU_FOLDERS)})
     raise ZooError(
         f"no predictor for {mode} on {device.name}",
         given=defaults[0],
@@ -106,11 +106,11 @@ def entry_folder(name: str) -> Path:
 
     Raises UnknownNameError: there is none. Raises ZooError: what was pulled under this name is damaged.
     """
-    found = _named(name) or _stored(name)
-    if found is None:
+    folder = _named(name) or _stored(name)
+    if folder is None:
         hint = "the folder of an entry or models:/NAME@ALIAS is allowed, too; `joulecast zoo pull` fetches others"
         raise unknown_name("predictor", name, {*entries(), *pulled()}, hint=hint)
-    return found
+    return folder
 
 
 def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = None) -> Background:
@@ -141,22 +141,22 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
             over a shipped entry of the same name.
     """
     gpu = find_gpu(gpu)
-    found = _load(_folder(gpu, mode, predictor))
-    if isinstance(found, NetworkPredictor):
-        own = found.operations
+    entry = _load(_folder(gpu, mode, predictor))
+    if isinstance(entry, NetworkPredictor):
+        own = entry.operations
         if (own.gpu.board, own.mode) != (gpu.board, mode):
-            raise _for_another(found.name, own.gpu, own.mode, gpu, mode)
-        return _of_chip(found, gpu)
+            raise _for_another(entry.name, own.gpu, own.mode, gpu, mode)
+        return _of_chip(entry, gpu)
     # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
     from ..predictors.cpu.network import CpuNetworkPredictor
     from .entries.any_gpu_entry import AnyGpuEntry
 
-    if isinstance(found, AnyGpuEntry):
-        return _on_gpu(found, find_kernels(), gpu, mode)
-    if isinstance(found, CpuNetworkPredictor):
-        raise _for_another(found.name, found.operations.cpu, found.operations.mode, gpu, mode)
+    if isinstance(entry, AnyGpuEntry):
+        return _on_gpu(entry, find_kernels(), gpu, mode)
+    if isinstance(entry, CpuNetworkPredictor):
+        raise _for_another(entry.name, entry.operations.cpu, entry.operations.mode, gpu, mode)
     raise InputError(
-        f"{found.name} predicts device times of kernels only, not networks",
+        f"{entry.name} predicts device times of kernels only, not networks",
         given=str(predictor),
         allowed=f"a predictor of networks, such as {ANY_GPU}, which uses these device times",
     )
@@ -173,15 +173,15 @@ def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None)
     """
     from ..predictors.cpu.network import CpuNetworkPredictor
 
-    found = _load(_folder(cpu, mode, predictor))
-    if not isinstance(found, CpuNetworkPredictor):
+    entry = _load(_folder(cpu, mode, predictor))
+    if not isinstance(entry, CpuNetworkPredictor):
         raise InputError(
-            f"{found.name} predicts GPUs", given=cpu.name, allowed=f"an entry of {cpu.slug}", hint="omit the predictor"
+            f"{entry.name} predicts GPUs", given=cpu.name, allowed=f"an entry of {cpu.slug}", hint="omit the predictor"
         )
-    own = found.operations
+    own = entry.operations
     if (own.cpu.slug, own.mode) != (cpu.slug, mode):
-        raise _for_another(found.name, own.cpu, own.mode, cpu, mode)
-    return found
+        raise _for_another(entry.name, own.cpu, own.mode, cpu, mode)
+    return entry
 
 
 def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: str) -> InputError:
@@ -222,10 +222,10 @@ def _loaded_kernels(folder: Path, stamp: int) -> OneModel:
 
 # The same object each time, as in `_on_gpu`.
 @lru_cache(maxsize=16)
-def _of_chip(found: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
+def _of_chip(entry: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
     """What loops of a GPU add to what all GPUs share; the GPU may be the same board under another name."""
-    mode = found.operations.mode
-    parts = {mode: found}
+    mode = entry.operations.mode
+    parts = {mode: entry}
     if mode == "training":
         # Forwards limit what training takes, and are parts of it where a backward computes them again.
         folder = next(filter(None, map(_stored, _own(gpu, "inference"))), None)
@@ -233,17 +233,17 @@ def _of_chip(found: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
     measured = {of_mode: cast(OperationPredictor, part.operations).chips[of_mode] for of_mode, part in parts.items()}
     chips = {of_mode: replace(chip, gpu=gpu) for of_mode, chip in measured.items()}
     return replace(
-        found,
+        entry,
         operations=OperationPredictor(gpu, mode, _shared_by_all, chips),
         find_shared=lambda: find_predictor(gpu, mode, ANY_GPU),
     )
 
 
 def _own_entry(folder: Path) -> NetworkPredictor:
-    found = _load(folder)
-    if not isinstance(found, NetworkPredictor):
+    entry = _load(folder)
+    if not isinstance(entry, NetworkPredictor):
         raise ZooError("the entry of a GPU is of another form", given=str(folder), hint="train it anew")
-    return found
+    return entry
 
 
 def _shared_by_all() -> Shared:
@@ -252,5 +252,5 @@ def _shared_by_all() -> Shared:
     from .entries.any_gpu_entry import AnyGpuEntry
 
     folder = _stored(ANY_GPU)
-    found = None if folder is None else _load(folder)
-    return _with_kernels(found, find_kernels()).shared if isinstance(found, AnyGpuEntry) else nothing_shared()
+    entry = None if folder is None else _load(folder)
+    return _with_kernels(entry, find_kernels()).shared if isinstance(entry, AnyGpuEntry) else nothing_shared()

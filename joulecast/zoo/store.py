@@ -80,8 +80,8 @@ def admit(entry: StoredEntry, name: str, source: str, *, replace: bool = False) 
     Args:
         replace: Whether it may take the name of an entry that ships with joulecast.
     """
-    known, cache = pulled(), _cache()
-    if ships(name) and not replace and name not in known:
+    there, cache = pulled(), _cache()
+    if ships(name) and not replace and name not in there:
         raise ZooError(
             "an entry of this name ships with joulecast",
             given=f"{name} from {source}",
@@ -89,7 +89,7 @@ def admit(entry: StoredEntry, name: str, source: str, *, replace: bool = False) 
         )
     if not name.startswith(REGISTERED):
         _refuse_other_name(name, name_of(entry.card.get("name")))
-    if entry.sha256 not in {row.manifest_sha256 for row in known.values()}:
+    if entry.sha256 not in {row.manifest_sha256 for row in there.values()}:
         with cache.writing(), tempfile.TemporaryDirectory() as scratch:
             _verify_apart(put_in_place(Path(scratch) / "entry", entry.files))
     return cache.folder / put(cache, name, entry, source)
@@ -118,12 +118,12 @@ def _refuse_other_name(name: str, own: str) -> None:
 
 def forget(name: str) -> None:
     """Remove an entry from the cache. Raises ZooError: nothing was pulled under this name."""
-    known = pulled()
-    if name not in known:
+    entries = pulled()
+    if name not in entries:
         raise ZooError(
             "no entry was pulled under this name",
             given=name,
-            allowed=", ".join(sorted(known)) or "none was pulled",
+            allowed=", ".join(sorted(entries)) or "none was pulled",
             hint="entries that ship with joulecast cannot be removed",
         )
     remove(_cache(), name)

@@ -93,14 +93,14 @@ def _step(operations: tuple[Operation, ...], is_half: bool, search: _Search, sam
     for i in range(len(first.input_shapes)):
         dimensions = []
         for values in zip(*(operation.input_shapes[i] for operation in operations), strict=True):
-            found = search.find(values)
-            if found is None:
+            dimension = search.find(values)
+            if dimension is None:
                 raise ExtractionError(
                     f"no product or sum gives a dimension of {first.kind}",
                     given=f"{values} at {_at(samples)}",
                     hint="this regime gets no template, and torch answers for it",
                 )
-            dimensions.append(found)
+            dimensions.append(dimension)
         shapes.append(tuple(dimensions))
     return Step(first.kind, tuple(shapes), tuple(sorted(first.written_attributes.items())), is_half)
 
@@ -137,10 +137,10 @@ class _Search:
         return self._take(values)
 
     def _take(self, values: Values) -> Dimension:
-        known = self._known[values]
-        if isinstance(known, Symbol):
-            self._known[values] = known = self._new(known)
-        return known
+        dimension = self._known[values]
+        if isinstance(dimension, Symbol):
+            self._known[values] = dimension = self._new(dimension)
+        return dimension
 
     def _new(self, definition: Symbol) -> Dimension:
         self.symbols.append(definition)
@@ -148,15 +148,15 @@ class _Search:
 
     def _products_and_sums(self, values: Values) -> Iterator[Symbol]:
         """All symbols with these values, from simple to complex."""
-        known = list(self._known)
-        for x in known:
+        columns = list(self._known)
+        for x in columns:
             if factor := _factor(x, values):
                 yield Symbol("product", (factor, self._take(x)))
-        for x in known:
+        for x in columns:
             rest = tuple(v - a for a, v in zip(x, values, strict=True))
             if rest in self._known:
                 yield Symbol("sum", (self._take(x), self._take(rest)))
-        for x, y in itertools.combinations_with_replacement(known, 2):
+        for x, y in itertools.combinations_with_replacement(columns, 2):
             if factor := _factor(tuple(a * b for a, b in zip(x, y, strict=True)), values):
                 yield Symbol("product", (factor, self._take(x), self._take(y)))
 
@@ -309,14 +309,14 @@ class Maker:
         inputs = Inputs.of({main: item} if main else item)
         # In inference there are no additions of gradients, so one depth shows all.
         modules = [self._module] if whole or not self._short else self._short[: 1 + (mode == "training")]
-        found = [each for module in modules if (each := self._traced(module, inputs, job)) is not None]
-        if not found:
+        traces = [each for module in modules if (each := self._traced(module, inputs, job)) is not None]
+        if not traces:
             return None
-        if len(found) < len(modules) or any(each[1] != found[0][1] for each in found):
+        if len(traces) < len(modules) or any(each[1] != traces[0][1] for each in traces):
             raise ExtractionError("layers differ", given=self.name, hint="trace all layers of this model")
-        calls, dropped = found[0]
+        calls, dropped = traces[0]
         if self._stack is not None and not whole:
-            calls = self._stack.deepened(*(each[0] for each in found))
+            calls = self._stack.deepened(*(each[0] for each in traces))
         operations = tuple((operation, path) for (operation, _), path in calls)
         return Sample(sizes, operations, dropped, tuple(half for (_, half), _ in calls))
 

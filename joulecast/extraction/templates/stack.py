@@ -19,8 +19,8 @@ _LAYER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 @cache
 def _split(path: str) -> tuple[str, int, str] | None:
     """What stands before the first number of a path, the number, and what stands after it; None without a number."""
-    found = _LAYER.search(path)
-    return (path[: found.start()], int(found[0]), path[found.end() :]) if found else None
+    number = _LAYER.search(path)
+    return (path[: number.start()], int(number[0]), path[number.end() :]) if number else None
 
 
 def _shifted(calls: Sequence[Call], by: int) -> list[Call]:

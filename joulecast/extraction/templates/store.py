@@ -104,8 +104,8 @@ class ModelTemplates(NamedTuple):
         key = f"{mode} cached" if cached else mode
         if precision not in HALF_PRECISIONS:
             return self.settings.get(key)
-        known = (self.settings.get(name) for name in (key, *(f"{key} {half}" for half in HALF_PRECISIONS)))
-        return next((setting for setting in known if setting is not None and precision in setting.halves), None)
+        settings = (self.settings.get(name) for name in (key, *(f"{key} {half}" for half in HALF_PRECISIONS)))
+        return next((setting for setting in settings if setting is not None and precision in setting.halves), None)
 
     @property
     def outdated(self) -> str | None:
@@ -244,12 +244,12 @@ def _templated(name: str, request: Request) -> Network | None:
     setting = model.setting(request.mode, request.precision, cached=length is not None)
     if sizes is None or setting is None:
         return None
-    known = sizes if length is None else (*sizes, length)
-    regime = next((regime for regime in setting.regimes if regime.holds(known)), None)
-    if regime is None or not model.limits.allow(known):
+    regime_sizes = sizes if length is None else (*sizes, length)
+    regime = next((regime for regime in setting.regimes if regime.holds(regime_sizes)), None)
+    if regime is None or not model.limits.allow(regime_sizes):
         return None
     template = model.templates[regime.template]
-    calls = template.operations(known, request.mode, request.precision)
+    calls = template.operations(regime_sizes, request.mode, request.precision)
     values = dict(zip(model.size_names, sizes, strict=True))
     named = {
         title: tuple(n if isinstance(n, int) else values[n] for n in shape) for title, shape in model.inputs.items()

@@ -45,7 +45,7 @@ class AnyGpuEntry:
 
     def on(self, gpu: GPU, mode: str) -> NetworkPredictor:
         """The predictor of a GPU and mode."""
-        found = NetworkPredictor(
+        predictor = NetworkPredictor(
             name=self.name,
             operations=self.shared.on(gpu, mode),
             host=self.hosts[mode],
@@ -53,7 +53,7 @@ class AnyGpuEntry:
             half_errors=self._half_errors(gpu, mode),
             any_gpu=True,
         )
-        return found.under(EAGER)
+        return predictor.under(EAGER)
 
     def _half_errors(self, gpu: GPU, mode: str) -> NetworkCalibration | None:
         """Errors on networks in half precision; None where kernels do not predict these."""
@@ -70,11 +70,11 @@ class AnyGpuEntry:
 
 def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> dict[str, Any]:
     """The golden prediction: GPU -> operations, and what they are predicted to cost on it."""
-    found = {}
+    by_gpu = {}
     for gpu, operations in golden.items():
         predictions = SharedByAll(learned).on(find_gpu(gpu), operations[0].mode).predict(operations)
-        found[gpu] = golden_of(operations, predictions, "device_time_s", "power_w")
-    return found
+        by_gpu[gpu] = golden_of(operations, predictions, "device_time_s", "power_w")
+    return by_gpu
 
 
 def save_any_gpu(

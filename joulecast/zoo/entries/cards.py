@@ -187,14 +187,14 @@ def measured_gpus(zoo: Path | None = None) -> Mapping[str, Measured]:
 
 @lru_cache(maxsize=4)
 def _measured(stamped: tuple[tuple[Path, int], ...]) -> Mapping[str, Measured]:
-    found: dict[str, Measured] = {}
+    by_gpu: dict[str, Measured] = {}
     for folder, _ in stamped:
         of_entry: dict[str, Measured] = {}
         for gpu, measured in _of_card(StoredEntry.of(folder).card):
             of_entry[gpu] = of_entry.get(gpu, Measured()) + measured
         for gpu, measured in of_entry.items():
-            found[gpu] = found.get(gpu, Measured()) | measured
-    return found
+            by_gpu[gpu] = by_gpu.get(gpu, Measured()) | measured
+    return by_gpu
 
 
 def _of_card(card: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:

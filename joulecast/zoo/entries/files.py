@@ -169,16 +169,16 @@ class StoredEntry(Mapping[str, bytes]):
         Raises ZooError: the entry is missing, damaged, changed, or of another format.
         """
 
-        def found(name: str, most_bytes: int) -> bytes:
+        def required(name: str, most_bytes: int) -> bytes:
             data = file(name, most_bytes)
             if data is None:
                 raise damaged_entry("a file of this zoo entry is missing", f"{where}/{name}")
             return data
 
-        files = {MANIFEST: found(MANIFEST, _MOST_JSON_BYTES)}
+        files = {MANIFEST: required(MANIFEST, _MOST_JSON_BYTES)}
         manifest = read_manifest(files[MANIFEST], where)
         for name, fact in manifest["files"].items():
-            files[name] = found(name, min(fact["size_bytes"], _MOST_FILE_BYTES))
+            files[name] = required(name, min(fact["size_bytes"], _MOST_FILE_BYTES))
             if _fact(files[name]) != {"sha256": fact["sha256"], "size_bytes": fact["size_bytes"]}:
                 raise damaged_entry("a file of this zoo entry was changed", f"{where}/{name}")
         return cls(where, manifest, files)

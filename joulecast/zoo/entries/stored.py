@@ -75,8 +75,8 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
 
 def golden_of(operations: Iterable[Operation], predicted: Any, *columns: str) -> dict[str, Any]:
     """A golden prediction: operations, and columns of what is predicted of them."""
-    found = {name: getattr(predicted, name).tolist() for name in columns}
-    return {"operations": [operation.to_dict() for operation in operations], **found}
+    costs = {name: getattr(predicted, name).tolist() for name in columns}
+    return {"operations": [operation.to_dict() for operation in operations], **costs}
 
 
 def smoke_test(predictor: NetworkPredictor | CpuNetworkPredictor, operations: Sequence[Operation]) -> None:

@@ -69,16 +69,16 @@ class FolderSource(Source):
     def read(self, path: str, most_bytes: int) -> bytes | None:
         """See `Source.read`."""
         self._refuse_unless_there()
-        found = self.folder
+        file = self.folder
         for part in checked_path(path).parts:
-            found = found / part
-            if found.is_symlink():
+            file = file / part
+            if file.is_symlink():
                 raise ZooError(
                     "a path in a zoo is a link, which is not followed",
-                    given=str(found),
+                    given=str(file),
                     hint="copy the file that it points to in its place",
                 )
-        return read_plain(found, most_bytes) if found.exists() else None
+        return read_plain(file, most_bytes) if file.exists() else None
 
     def names(self) -> list[str]:
         """See `Source.names`."""
@@ -87,8 +87,8 @@ class FolderSource(Source):
 
     def files(self, folder: str) -> list[str]:
         """See `Source.files`."""
-        found = (self.folder / checked_path(folder)).rglob("*")
-        return sorted(path.relative_to(self.folder).as_posix() for path in found if not path.is_dir())
+        inside = (self.folder / checked_path(folder)).rglob("*")
+        return sorted(path.relative_to(self.folder).as_posix() for path in inside if not path.is_dir())
 
     def write(self, path: str, data: bytes) -> None:
         """See `Source.write`."""

@@ -47,8 +47,8 @@ class S3Source(Source):
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
         """See `Source.read`."""
-        found = self._object(path, most_bytes)
-        return None if found is None else within_size(found[0], path, most_bytes)
+        read = self._object(path, most_bytes)
+        return None if read is None else within_size(read[0], path, most_bytes)
 
     def names(self) -> list[str]:
         """See `Source.names`."""
@@ -73,8 +73,8 @@ class S3Source(Source):
         In a store without conditional writes (HTTP headers If-Match and If-None-Match), the last writer wins.
         """
         for _ in range(_MOST_TRIES):
-            found = self._object(path, None)
-            data, condition = (None, {"IfNoneMatch": "*"}) if found is None else (found[0], {"IfMatch": found[1]})
+            before = self._object(path, None)
+            data, condition = (None, {"IfNoneMatch": "*"}) if before is None else (before[0], {"IfMatch": before[1]})
             changed = change(data)
             try:
                 self._ask(self._client.put_object, path, Body=changed, **condition)
@@ -94,8 +94,8 @@ class S3Source(Source):
         """An object, or one byte more of it than `most_bytes`, and its version; None where there is none."""
 
         def get(**where: str) -> tuple[bytes, str]:
-            found = self._client.get_object(**where)
-            return found["Body"].read(None if most_bytes is None else most_bytes + 1), found.get("ETag", "")
+            answer = self._client.get_object(**where)
+            return answer["Body"].read(None if most_bytes is None else most_bytes + 1), answer.get("ETag", "")
 
         try:
             return self._ask(get, path)
@@ -109,8 +109,8 @@ class S3Source(Source):
 
         def keys() -> list[str]:
             pages = self._client.get_paginator("list_objects_v2")
-            found = pages.paginate(Bucket=self._bucket, Prefix=self._prefix + below)
-            listed = (each["Key"] for page in found for each in page.get("Contents", ()))
+            listings = pages.paginate(Bucket=self._bucket, Prefix=self._prefix + below)
+            listed = (each["Key"] for page in listings for each in page.get("Contents", ()))
             return [key.removeprefix(self._prefix) for key in islice(listed, _MOST_KEYS)]
 
         with self._failing():
