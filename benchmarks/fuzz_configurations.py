@@ -159,13 +159,13 @@ def read(path: Path) -> str:
         watched = [named, *(named.glob("*") if named.is_dir() else ())]
         for each in watched:
             os.utime(each, (0, 1))  # any access sets the first of these, unless the file system keeps none
-        found = outcome(path)
+        now = outcome(path)
         if marker.exists():
             raise BreachError("code was run")
         if any(each.stat().st_atime > 0 for each in watched):
-            raise BreachError(f"{state} was opened: {found[:200]}")
-        if found != first:
-            raise BreachError(f"{state} makes a difference: {first[:200]} / {found[:200]}")
+            raise BreachError(f"{state} was opened: {now[:200]}")
+        if now != first:
+            raise BreachError(f"{state} makes a difference: {first[:200]} / {now[:200]}")
     if "operations" in first:
         return first
     from joulecast.errors import InputError

@@ -338,12 +338,12 @@ def read(case: tuple[str, Path]) -> str | None:
 
 def made(kinds: Iterable[str], folder: Path) -> Made:
     """Make a valid file of each kind, each in a folder below this one."""
-    found = {}
+    paths = {}
     for kind in kinds:
         mine = folder / kind
         mine.mkdir(parents=True)
-        found[kind] = KINDS[kind][0](mine)
-    return found
+        paths[kind] = KINDS[kind][0](mine)
+    return paths
 
 
 def index_of(path: Path) -> bytes | None:

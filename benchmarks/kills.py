@@ -66,9 +66,9 @@ def pushes(times: int) -> None:
             command = [sys.executable, "-c", PUSH, str(entry), name, str(zoo)]
             cut_off += killed(command, rng.uniform(0.0, 0.1))
             try:
-                found = index_of(open_source(str(zoo)))
-                lost += len(before - set(found))
-                for each in found:
+                entries_there = index_of(open_source(str(zoo)))
+                lost += len(before - set(entries_there))
+                for each in entries_there:
                     fetch(open_source(str(zoo)), each)
             except JoulecastError as error:
                 unreadable += 1
@@ -144,9 +144,9 @@ def recordings(times: int) -> None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             try:
-                found = read_recording(out)
+                recording = read_recording(out)
                 lost += not out.read_bytes().startswith(on_disk)
-                samples += len(found.samples["ram"])
+                samples += len(recording.samples["ram"])
             except JoulecastError as error:
                 unreadable += 1
                 print(error)
@@ -255,10 +255,10 @@ def calibrations(times: int) -> int:
             number += 1
             while not out.exists():
                 killed += killed_after(out, rng.uniform(0.0, 0.7 * whole_s))
-                found = measured(out)
-                lost += len(before - set(found))
-                twice += len(found) - len(set(found))
-                before = set(found)
+                journalled = measured(out)
+                lost += len(before - set(journalled))
+                twice += len(journalled) - len(set(journalled))
+                before = set(journalled)
             lost += sum(modes.values()) - len(before)
             killed += killed_after(out, rng.uniform(0.0, 0.3 * whole_s))  # while it writes its file again, or before
             try:

@@ -36,13 +36,13 @@ def loads() -> None:
     for name, code in LOADS.items():
         with Meter(("cpu", "ram", "gpu"), title=name) as meter:
             subprocess.run([sys.executable, "-c", code.format(seconds=SECONDS)], check=True)
-        found = meter.result()
-        for device in found.devices:
+        metering = meter.result()
+        for device in metering.devices:
             row = (device.device.name, f"{device.energy_j:.2f} J", f"{device.mean_w:.2f} W", device.device.method)
-            print(f"| {name} | {found.duration_s:.2f} s | {' | '.join(row)} |")
-        if not found.devices:
-            print(f"| {name} | {found.duration_s:.2f} s | none | - | - | - |")
-        notes |= dict.fromkeys(found.notes)
+            print(f"| {name} | {metering.duration_s:.2f} s | {' | '.join(row)} |")
+        if not metering.devices:
+            print(f"| {name} | {metering.duration_s:.2f} s | none | - | - | - |")
+        notes |= dict.fromkeys(metering.notes)
     print("\n" + "\n".join(f"- {note}" for note in notes))
 
 
@@ -62,9 +62,9 @@ def overhead() -> None:
                 pass
         window_s = (time.process_time() - start_s) / WINDOWS
     start_s = time.perf_counter()
-    found = meter.result().tree().at("step")
+    step = meter.result().tree().at("step")
     print(f"sampler at 10 Hz: {100 * share:.2f} % of a core, at most {resident / 1024:.0f} MB")
-    print(f"a window: {1e6 * window_s:.1f} us; {found.calls:g} of them read in {time.perf_counter() - start_s:.2f} s")
+    print(f"a window: {1e6 * window_s:.1f} us; {step.calls:g} of them read in {time.perf_counter() - start_s:.2f} s")
 
 
 def _cpu_s(process: int) -> float:

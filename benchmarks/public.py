@@ -137,23 +137,23 @@ def as_published(case: Published, folder: Path) -> Network:
 
 def outcomes(cases: Iterable[Published], predictors: Sequence[str], folder: Path) -> list[Compared]:
     """Predict all cases; the predictors take the places of quantities."""
-    found = []
+    compared = []
     for case in cases:
         network = as_published(case, folder)
         predicted = {p: 1e3 * joulecast.predict(network, gpu=case.gpu, predictor=p).time_s for p in predictors}
-        found.append(Compared.of(case, {name: (ms, case.step_ms) for name, ms in predicted.items()}))
+        compared.append(Compared.of(case, {name: (ms, case.step_ms) for name, ms in predicted.items()}))
         print(f"{case.group}: {case.network} {case.step_ms:.0f} ms,", *(f"{ms:.0f}" for ms in predicted.values()))
-    return found
+    return compared
 
 
-def section(title: str, found: Sequence[Compared], predictors: Sequence[str]) -> list[str]:
+def section(title: str, compared: Sequence[Compared], predictors: Sequence[str]) -> list[str]:
     """Errors of a step's time, and the networks that the first predictor is farthest off."""
-    if not found:
+    if not compared:
         return []
-    worst = sorted(found, key=lambda each: -abs(each.logs[predictors[0]]))[:WORST]
+    worst = sorted(compared, key=lambda each: -abs(each.logs[predictors[0]]))[:WORST]
     lines = [f"## {title}", "", LEGEND, ""]
-    lines += table("measured", found, lambda each: each.run.group, predictors)
-    first_layout = [each for each in found if not each.run.channels_last]
+    lines += table("measured", compared, lambda each: each.run.group, predictors)
+    first_layout = [each for each in compared if not each.run.channels_last]
     lines += table("family", first_layout, lambda each: f"{each.run.family}, {each.run.mode}", predictors)
     lines += [f"The {len(worst)} that {predictors[0]} is farthest off:", ""]
     columns = " | ".join(predictors)
@@ -171,12 +171,12 @@ def main() -> None:
     parser.add_argument("--networks", type=Path, default=Path("build/public"))
     arguments = parser.parse_args()
     predictors = arguments.predictor or PREDICTORS
-    found = outcomes((c for c in published() if c.is_first or not arguments.first), predictors, arguments.networks)
-    names = {each.run.network for each in found}
-    lines = [f"{len(found)} published times of {len(names)} networks.", ""]
+    compared = outcomes((c for c in published() if c.is_first or not arguments.first), predictors, arguments.networks)
+    names = {each.run.network for each in compared}
+    lines = [f"{len(compared)} published times of {len(names)} networks.", ""]
     lines += [(HERE / "notes.md").read_text(encoding="utf-8").strip(), ""]
-    lines += section("Networks that were looked at", [each for each in found if each.run.is_first], predictors)
-    lines += section("Networks held back", [each for each in found if not each.run.is_first], predictors)
+    lines += section("Networks that were looked at", [each for each in compared if each.run.is_first], predictors)
+    lines += section("Networks held back", [each for each in compared if not each.run.is_first], predictors)
     write(HERE / "REPORT.md", "Networks and GPUs that no predictor has seen", "public.py", lines)
 
 

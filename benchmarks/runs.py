@@ -75,7 +75,7 @@ class Row(NamedTuple):
 
 def rows(path: Path) -> list[Row]:
     """All rows with nothing suspect."""
-    found = []
+    rows_read = []
     for row in rows_of(path):
         sizes = (int(row[name]) for name in ("hidden", "heads", "layers", "vocabulary", "sequence", "micro_batch"))
         again = row["activation_checkpointing"] == "True"
@@ -86,8 +86,8 @@ def rows(path: Path) -> list[Row]:
             recompute="full" if again else "none",
         )
         autocast = row["precision"].startswith("amp")
-        found.append(Row(row["model"], row["gpu"], *sizes, autocast, layout, float(row["step_s"])))
-    return found
+        rows_read.append(Row(row["model"], row["gpu"], *sizes, autocast, layout, float(row["step_s"])))
+    return rows_read
 
 
 def _mpt(hidden: int, heads: int, layers: int, vocabulary: int, sequence: int, *, head: bool) -> Any:

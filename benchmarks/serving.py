@@ -84,15 +84,15 @@ class Run:
 
 def outcome(run: Run) -> Compared:
     """Compare a run with its prediction."""
-    found = run.predicted()
-    interval = found.interval(LEVEL)
+    predicted = run.predicted()
+    interval = predicted.interval(LEVEL)
     if interval is None:
-        raise SystemExit(f"no errors of kernels are known for {found.gpu}")
-    row, token_s = run.row, found.time_per_output_token_s
+        raise SystemExit(f"no errors of kernels are known for {predicted.gpu}")
+    row, token_s = run.row, predicted.time_per_output_token_s
     if row["latency_s"]:
-        time = found.batch * found.output_tokens / found.tokens_per_s, float(row["latency_s"])
+        time = predicted.batch * predicted.output_tokens / predicted.tokens_per_s, float(row["latency_s"])
     elif row["tokens_per_s"]:
-        time = 1 / found.tokens_per_s, 1 / float(row["tokens_per_s"])
+        time = 1 / predicted.tokens_per_s, 1 / float(row["tokens_per_s"])
     else:
         time = token_s, 1e-3 * float(row["token_ms"])
     # An interval of the time per token holds, relative to it, for a batch's latency and the throughput as well.
@@ -101,19 +101,19 @@ def outcome(run: Run) -> Compared:
     if row["power_w"]:
         watts = float(row["power_w"])
         slower = time[0] / time[1]
-        joules = found.energy_per_token_j / (slower * found.power_w / watts)
-        values |= {"power": (found.power_w, watts), "energy": (found.energy_per_token_j, joules)}
+        joules = predicted.energy_per_token_j / (slower * predicted.power_w / watts)
+        values |= {"power": (predicted.power_w, watts), "energy": (predicted.energy_per_token_j, joules)}
         intervals |= {"power": interval.power_w, "energy": interval.energy_per_token_j}
     return Compared.of(run, values, intervals)
 
 
 def whole_bench(folder: Path) -> list[Compared]:
     """All runs of LLM-Inference-Bench that fit, of engines and models that are known, without suspect ones."""
-    found = []
+    compared = []
     for row in rows_of(folder / "runs.csv"):
         if row["model"] not in _MODELS or row["engine"] not in _ENGINES:
             continue
-        known = {
+        served = {
             **dict.fromkeys(("cache", "tokens_per_s", "token_ms", "power_w"), ""),
             **row,
             "source": "llm-inference-bench",
@@ -125,13 +125,13 @@ def whole_bench(folder: Path) -> list[Compared]:
             "prompt": row["input"],
         }
         try:
-            found.append(outcome(Run(known)))
+            compared.append(outcome(Run(served)))
         except JoulecastError:  # It does not fit into the memory.
             continue
-    return found
+    return compared
 
 
-def _bench_section(found: Sequence[Compared]) -> list[str]:
+def _bench_section(compared: Sequence[Compared]) -> list[str]:
     def name(each: Compared) -> str:
         row = each.run.row
         return f"{row['engine']}, {row['gpus']} {row['gpu']}, {row['model']}"
@@ -139,24 +139,24 @@ def _bench_section(found: Sequence[Compared]) -> list[str]:
     return [
         "## All runs of LLM-Inference-Bench",
         "",
-        f"{len(found)} runs with 1 to 64 sequences of 128 to 2048 tokens in and out. Nothing was adjusted to them but",
-        "what is said above. Mixtral in TensorRT-LLM takes less time than reading all of its experts takes: all of its",
+        f"{len(compared)} runs with 1 to 64 sequences of 128 to 2048 tokens in and out. Nothing was adjusted to them",
+        "but what is said above. Mixtral in TensorRT-LLM takes less time than reading all of its experts takes: all of its",
         "sequences must have chosen the same ones.",
         "",
-        *table("engine, GPUs and model", found, name),
+        *table("engine, GPUs and model", compared, name),
     ]
 
 
-def report(found: Sequence[Compared]) -> list[str]:
+def report(compared: Sequence[Compared]) -> list[str]:
     """The lines of the page."""
     lines = [
-        f"{len(found)} runs, listed in `runs.csv`.",
+        f"{len(compared)} runs, listed in `runs.csv`.",
         "",
         (HERE / "notes.md").read_text(encoding="utf-8").strip(),
         "",
     ]
     for title, first in (("Runs that were looked at", True), ("Runs held back", False)):
-        half = [each for each in found if each.run.is_first == first]
+        half = [each for each in compared if each.run.is_first == first]
         if not half:
             continue
         lines += [f"## {title}", "", LEGEND, ""]
@@ -181,15 +181,15 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="print each run")
     parser.add_argument("--data", type=Path, default=Path("../shared/data/llminferencebench2024"))
     arguments = parser.parse_args()
-    found = [outcome(run) for run in runs() if run.is_first or not arguments.first]
-    for each in found if arguments.each else ():
+    compared = [outcome(run) for run in runs() if run.is_first or not arguments.first]
+    for each in compared if arguments.each else ():
         errors = ", ".join(f"{name} {each.error(name)}" for name in each.logs)
         columns = ("source", "engine", "gpu", "model", "batch", "prompt", "output")
         print(*(each.run.row[name] for name in columns), errors)
     if arguments.first:
-        print(*table("engine and GPU", found, _engine_and_gpu, _QUANTITIES), sep="\n")
+        print(*table("engine and GPU", compared, _engine_and_gpu, _QUANTITIES), sep="\n")
     else:
-        lines = [*report(found), *_bench_section(whole_bench(arguments.data))]
+        lines = [*report(compared), *_bench_section(whole_bench(arguments.data))]
         write(HERE / "REPORT.md", "Served language models, against published runs", "serving.py", lines)
 
 

@@ -74,8 +74,8 @@ print(re.search(r"VmHWM:\s+(\d+)", pathlib.Path("/proc/self/status").read_text()
 
 def unique_operations(count: int, seed: int = 0) -> list[Operation]:
     """Convolutions, linear layers, products, relus and batch norms of random sizes, all of them different."""
-    draw, found = random.Random(seed), {}
-    while len(found) < count:
+    draw, operations = random.Random(seed), {}
+    while len(operations) < count:
         batch, channels, side = draw.choice([1, 2, 4, 8, 16, 32, 64]), draw.randint(3, 1024), draw.randint(4, 112)
         out = draw.randint(8, 1024)
         image = (batch, channels, side, side)
@@ -87,8 +87,8 @@ def unique_operations(count: int, seed: int = 0) -> list[Operation]:
             Operation("relu", [image]),
             Operation("batch_norm", [image]),
         ):
-            found[operation] = None
-    return list(found)[:count]
+            operations[operation] = None
+    return list(operations)[:count]
 
 
 def batch_per_s(count: int = 20_000) -> tuple[float, float, float]:

@@ -84,10 +84,10 @@ def compare(name: str) -> list[tuple[str, int, int, list[str]]]:
 def spans(setting: store.Setting, names: tuple[str, ...]) -> str:
     """The sizes that a setting covers."""
     columns = zip(*(regime.ranges for regime in setting.regimes), strict=True)
-    found = [sorted(set(column)) for column in columns]
+    spans_of = [sorted(set(column)) for column in columns]
     return ", ".join(
         f"{name} {ranges[0][0]}" + (f" to {ranges[-1][1]}" if ranges[-1][1] > ranges[0][0] else "")
-        for name, ranges in zip([*names, "cache"], found, strict=False)
+        for name, ranges in zip([*names, "cache"], spans_of, strict=False)
     )
 
 
