@@ -131,7 +131,7 @@ def whole_bench(folder: Path) -> list[Compared]:
     return compared
 
 
-def _bench_section(compared: Sequence[Compared]) -> list[str]:
+def _bench_section(some: Sequence[Compared]) -> list[str]:
     def name(each: Compared) -> str:
         row = each.run.row
         return f"{row['engine']}, {row['gpus']} {row['gpu']}, {row['model']}"
@@ -139,11 +139,11 @@ def _bench_section(compared: Sequence[Compared]) -> list[str]:
     return [
         "## All runs of LLM-Inference-Bench",
         "",
-        f"{len(compared)} runs with 1 to 64 sequences of 128 to 2048 tokens in and out. Nothing was adjusted to them",
-        "but what is said above. Mixtral in TensorRT-LLM takes less time than reading all of its experts takes: all of its",
+        f"{len(some)} runs with 1 to 64 sequences of 128 to 2048 tokens in and out. Nothing was adjusted to them but",
+        "what is said above. Mixtral in TensorRT-LLM takes less time than reading all of its experts takes: all of its",
         "sequences must have chosen the same ones.",
         "",
-        *table("engine, GPUs and model", compared, name),
+        *table("engine, GPUs and model", some, name),
     ]
 
 
