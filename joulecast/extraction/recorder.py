@@ -115,7 +115,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # A module that is created during the forward has no name, so its operators count for its caller.
         self._stack.append((self._names.get(id(module), outer_path), inside or whole is not None))
         if whole is not None and (converted := whole(module, inputs)) is not None:
-            needed = "all" if self.gradients is None else self.gradients.of("", {"input": inputs[0]})
+            needed = "all" if self.gradients is None else self.gradients.computed("", {"input": inputs[0]})
             self._record(converted, inputs[0].dtype, needed)
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
@@ -155,7 +155,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
         bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
-        needed = "all" if self.gradients is None else self.gradients.of(plain, bound)
+        needed = "all" if self.gradients is None else self.gradients.computed(plain, bound)
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
             self._record(("copy", [tuple(first.shape)], {}), first.dtype, needed)
         if plain == name and plain in COPIES_INPUT:
