@@ -6,6 +6,7 @@ small file may unpack to any size, and a sparse one may be larger than the disk,
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
@@ -91,25 +92,14 @@ def pieces(path: Path, most_bytes: int, what: str) -> Iterator[bytes]:
         try:
             start = file.read(len(_GZIP))
             file.seek(0)
-            for piece in _unpacked(file) if start == _GZIP else iter(lambda: file.read(_PIECE_BYTES), b""):
+            content = gzip.GzipFile(fileobj=file) if start == _GZIP else file
+            while piece := content.read(_PIECE_BYTES):
                 read_bytes += len(piece)
                 if read_bytes > most_bytes:
                     raise too_large(what, path, f"up to {most_bytes:,} bytes, unpacked")
                 yield piece
         except (OSError, EOFError, zlib.error) as error:
             raise unreadable(f"{what} cannot be read", path, error) from error
-
-
-def _unpacked(file: BinaryIO) -> Iterator[bytes]:
-    left, unpacker = b"", zlib.decompressobj(wbits=31)
-    while left or (left := file.read(_PIECE_BYTES)):
-        if unpacker.eof:  # several files of gzip one after the other, which are allowed
-            unpacker = zlib.decompressobj(wbits=31)
-        if piece := unpacker.decompress(left, _PIECE_BYTES):
-            yield piece
-        left = unpacker.unconsumed_tail or unpacker.unused_data
-    if not unpacker.eof:
-        raise EOFError("the compressed data end too early")
 
 
 def lines(path: Path, most_bytes: int, most_line_bytes: int, what: str) -> Iterator[bytes]:
