@@ -13,7 +13,10 @@ import numpy as np
 from joulecast.operations.network import Network
 
 LEVEL = 0.9
-LEGEND = "Cells: mean, median and worst absolute error, bias (geometric mean), share within the 90 % interval."
+LEGEND = (
+    "Cells: mean, median and worst absolute error, bias (geometric mean), and where one is stated, "
+    "share within the 90 % interval."
+)
 
 
 class Compared(NamedTuple):
