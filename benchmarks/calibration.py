@@ -59,7 +59,7 @@ Predictors = Mapping[str, PredictsOperations]
 
 def errors(predictors: Predictors, rows: Sequence[Measurement]) -> dict[str, np.ndarray]:
     """Quantity -> absolute relative errors of operations. Time is that of the device where it was measured."""
-    by_quantity: dict[str, list[np.ndarray]] = {name: [] for name in QUANTITIES}
+    found: dict[str, list[np.ndarray]] = {name: [] for name in QUANTITIES}
     for mode, predictor in predictors.items():
         mine = [each for each in rows if each.operation.mode == mode]
         if not mine:
@@ -77,8 +77,8 @@ def errors(predictors: Predictors, rows: Sequence[Measurement]) -> dict[str, np.
         for name, ratio in zip(
             QUANTITIES, (predicted_s / time_s, p.power_w / watts, p.energy_j / (watts * loop)), strict=True
         ):
-            by_quantity[name].append(np.abs(ratio - 1))
-    return {name: np.concatenate(parts) for name, parts in by_quantity.items()}
+            found[name].append(np.abs(ratio - 1))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def cell(before: np.ndarray, after: np.ndarray) -> str:
@@ -103,7 +103,7 @@ def row(name: str, predictors: Predictors, measured: Dataset, test: Sequence[Mea
 
 def _within(predictors: Predictors, rows: Sequence[Measurement]) -> float:
     """Share of measured times within the 90 % interval."""
-    held = []
+    found = []
     for mode, predictor in predictors.items():
         mine = [each for each in rows if each.operation.mode == mode]
         if not mine:
@@ -116,8 +116,8 @@ def _within(predictors: Predictors, rows: Sequence[Measurement]) -> float:
         device = np.array([each.device_time_s or np.nan for each in mine], dtype=float)
         loop = np.array([each.time_s for each in mine])
         ratio = np.where(np.isnan(device), p.time_s / loop, p.device_time_s / device)
-        held.append(np.abs(np.log(ratio)) <= half)
-    return float(np.concatenate(held).mean())
+        found.append(np.abs(np.log(ratio)) <= half)
+    return float(np.concatenate(found).mean())
 
 
 def simulated() -> Iterator[str]:
@@ -154,15 +154,15 @@ def _split(rows: Sequence[Measurement], count: int) -> tuple[list[Measurement], 
 def _llama_layers(data: Path, gpu: GPU) -> list[Measurement]:
     """Linear layers of Llama 3.1 8B in bf16, as LLMServingSim measured them."""
     columns = read_columns(data / "llmservingsim2026" / "layers.parquet", ("table", "layer", "tokens", "time_us"))
-    layers = []
+    found = []
     for table, layer, tokens, microseconds in zip(*columns.values(), strict=True):
         if table == "dense" and layer in LINEAR:
             features, out = LINEAR[layer]
             given = {"out_features": out, "bias": False}
             operation = Operation("linear", [(int(tokens), features)], given, precision="bf16")
             second = float(microseconds) * 1e-6
-            layers.append(Measurement(operation, second, None, None, device_time_s=second))
-    return layers
+            found.append(Measurement(operation, second, None, None, device_time_s=second))
+    return found
 
 
 def _without(chip: str, datasets: Sequence[Dataset]) -> ResidualModel:
@@ -203,8 +203,8 @@ def real(data: Path) -> Iterator[tuple[str, list[str]]]:
             predictors = {mode: SharedByAll(learned).on(gpu, mode) for mode in modes}
         for count in SIZES:
             measured, test = _split(rows, count)
-            line, profile = row(name, predictors, _as_dataset(gpu, measured), test)
-            tables[name in SEEN].append(line)
+            found, profile = row(name, predictors, _as_dataset(gpu, measured), test)
+            tables[name in SEEN].append(found)
             if dataset is not None and dataset.networks and gpu.is_nvidia:
                 networks += _networks(name, predictors, dataset, profile, count)
     yield "Chips that were looked at when it was decided which factors a profile has", tables[True]
@@ -218,7 +218,7 @@ def _as_dataset(gpu: GPU, rows: Sequence[Measurement]) -> Dataset:
 
 def _networks(name: str, predictors: Predictors, dataset: Dataset, profile: BoardProfile, count: int) -> Iterator[str]:
     """Errors on whole networks of the chip, of which no measurement was used."""
-    by_label: dict[str, list[np.ndarray]] = {}
+    found: dict[str, list[np.ndarray]] = {}
     for label, known in (("before", None), ("after", profile)):
         for m in dataset.networks:
             try:
@@ -228,8 +228,8 @@ def _networks(name: str, predictors: Predictors, dataset: Dataset, profile: Boar
             own = NetworkPredictor("", predictors[m.mode], HostModel.prior(m.mode))
             p = own.under(Execution(profile=known)).predict(network)
             pairs = ((p.time_s, m.time_s), (p.power_w, m.power_w), (p.energy_j, m.energy_j))
-            by_label.setdefault(label, []).append(np.array([abs(a / b - 1) for a, b in pairs]))
-    old, new = (np.array(by_label[label]) for label in ("before", "after"))
+            found.setdefault(label, []).append(np.array([abs(a / b - 1) for a, b in pairs]))
+    old, new = (np.array(found[label]) for label in ("before", "after"))
     cells = " | ".join(cell(old[:, place], new[:, place]) for place in range(len(QUANTITIES)))
     yield f"| {name}, {len(old)} measurements of networks | {count} | {cells} |"
 
