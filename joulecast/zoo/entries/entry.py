@@ -1,4 +1,7 @@
-"""Loading an entry of any form, which its manifest names; and entries of what loops of one GPU add."""
+"""Loads entries of any form, which their manifest names; writes those of a measured GPU.
+
+Such an entry has what the loops that were measured on a GPU add to what all GPUs share.
+"""
 
 from __future__ import annotations
 
