@@ -1,7 +1,7 @@
 """Makes the templates of a model: traces it in every regime, fits templates, and checks them at other sizes.
 
 A regime in which a template differs from a trace at any checked size is left out. For such sizes, torch is used.
-Of language models, few layers are traced, which stand for all (template.py); one trace of each setting has all layers.
+Of language models, few layers are traced, which stand for all (stack.py); one trace of each setting has all layers.
 """
 
 from __future__ import annotations
