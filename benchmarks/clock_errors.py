@@ -23,14 +23,14 @@ LEAST_OCTAVES = 0.15
 
 def main() -> None:
     errors = json.loads(CARD.read_text())["network_errors"]
-    found = defaultdict(list)
+    by_network = defaultdict(list)
     for label, error in errors.get("nothing", errors).items():
         match = re.fullmatch(r"(.*A100.*) at (\d+) MHz", label)
         if match:
             time, energy = np.log1p(error["time"]), np.log1p(error["energy"])
-            found[match[1]].append((int(match[2]), time, energy))
+            by_network[match[1]].append((int(match[2]), time, energy))
     added = defaultdict(list)
-    for points in found.values():
+    for points in by_network.values():
         *lower, (top, top_time, top_energy) = sorted(points)
         for clock, time, energy in lower:
             octaves = np.log2(top / clock)

@@ -81,7 +81,7 @@ def left_out(datasets: Sequence[Dataset], networks: Networks) -> Iterator[Row]:
         hosts = fit_hosts(SharedByAll(without), others)
         for gpu, m, network in (n for n in mine if n[1].network == name):
             predictor = NetworkPredictor("left out", SharedByAll(without).on(gpu, m.mode), hosts[m.mode])
-            found = predictor.predict(network, m.clock_mhz)
+            predicted = predictor.predict(network, m.clock_mhz)
             yield Row(
                 name,
                 m.precision,
@@ -89,8 +89,8 @@ def left_out(datasets: Sequence[Dataset], networks: Networks) -> Iterator[Row]:
                 m.clock_mhz or float(gpu.boost_clock_mhz),
                 m.time_s,
                 m.energy_j,
-                found.time_s,
-                found.energy_j,
+                predicted.time_s,
+                predicted.energy_j,
             )
 
 
@@ -122,13 +122,13 @@ def regrets(rows: Sequence[Row]) -> list[float]:
 
 def optima(datasets: Sequence[Dataset]) -> list[tuple[bool, bool]]:
     """Whether each of the A30's networks has its least energy at 900 MHz, and its least EDP at 1200 MHz."""
-    found = []
+    optima = []
     for gpu, m, network in networks_of(datasets):
         predictor = find_predictor(gpu, m.mode)
         at = [predictor.predict(network, clock) for clock in A30_CLOCKS_MHZ]
         least, best = min(at, key=lambda p: p.energy_j), min(at, key=lambda p: p.edp_js)
-        found.append((least.clock_mhz == 900, best.clock_mhz == 1200))
-    return found
+        optima.append((least.clock_mhz == 900, best.clock_mhz == 1200))
+    return optima
 
 
 def main() -> None:

@@ -185,10 +185,10 @@ def table(results: list[Result]) -> Iterator[str]:
     for library in (*LIBRARIES, "all"):
         for mode in MODES:
             mine = [r for r in results if library in (r.case.library, "all") and r.case.mode == mode]
-            known = [r for r in mine if r.network is not None]
-            covered = sum(not r.coverage for r in known)
-            flops, moved = (covered_share(known, what) for what in ("flops", "moved_bytes"))
-            yield f"| {library} | {mode} | {len(mine)} | {len(known)} | {covered} | {flops:.2%} | {moved:.2%} |"
+            extracted = [r for r in mine if r.network is not None]
+            covered = sum(not r.coverage for r in extracted)
+            flops, moved = (covered_share(extracted, what) for what in ("flops", "moved_bytes"))
+            yield f"| {library} | {mode} | {len(mine)} | {len(extracted)} | {covered} | {flops:.2%} | {moved:.2%} |"
     compared = [(r, r.counted_flops) for r in results if r.counted_flops]
     equal = sum(abs(r.product_flops / counted - 1) < 0.001 for r, counted in compared)
     yield f"\nFLOPs of products equal PyTorch's counter for {equal} of {len(compared)} models; the others:\n"

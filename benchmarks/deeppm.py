@@ -21,11 +21,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformer import Data
 
+from joulecast.datasets import load
+from joulecast.extraction import network_of
+from joulecast.hardware import find_gpu
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts, log_ratios, power_log_ratios
-from joulecast.predictors.measured.rows import DeviceRow
+from joulecast.predictors.measured.rows import DeviceRow, device_rows
+from joulecast.predictors.measured.splits import fold_of
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import TransformerRecipe
@@ -142,6 +145,30 @@ def attention(learned: Attentive, rows: Sequence[DeviceRow], operations: int = 8
     return np.round(scores.softmax(-1).mean(0).numpy(), 5).tolist()
 
 
+class Data:
+    """All datasets below a folder, with the device times and the networks of all."""
+
+    def __init__(self, folder: Path) -> None:
+        self.datasets = [load(path.parent) for path in sorted(folder.rglob("card.json"))]
+        self.rows = [row for dataset in self.datasets for row in device_rows(dataset)]
+        self.networks: Networks = [
+            (
+                find_gpu(dataset.card.gpu),
+                m,
+                m.operations or network_of(m.network, m.input_shape, mode=m.mode, precision=m.precision),
+            )
+            for dataset in self.datasets
+            for m in dataset.networks
+            if m.usable
+        ]
+
+    def fold(self, held: int) -> tuple[list[DeviceRow], list[DeviceRow]]:
+        """Rows outside and inside of a fold; an operation is in one fold in all modes and precisions, on all GPUs."""
+        fold = fold_of({row.operation for row in self.rows}, 10, 0)
+        outside, inside = ([r for r in self.rows if (fold[r.operation] == held) is mine] for mine in (False, True))
+        return outside, inside
+
+
 def fit(data: Data, folds: tuple[Any, Any], variant: str, recipe: TransformerRecipe, sequences: int) -> dict[str, Any]:
     """Fit a variant to the first fold, and judge it on the second.
 
@@ -188,7 +215,7 @@ def main() -> None:
     parser.add_argument("--reduced", action="store_true", help="one seed, few rows: only to see that it runs")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
-    data = Data(arguments.data, 1)
+    data = Data(arguments.data)
     folds = data.fold(HELD_FOLD)
     sequences = 2 if arguments.reduced else SEQUENCES
     for name, (variants, size, of_each_length) in {

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from deeppm import HELD_FOLD, LENGTHS, REDUCED, SEQUENCES, SIZE, VARIANTS, summary
-from transformer import Data
+from deeppm import HELD_FOLD, LENGTHS, REDUCED, SEQUENCES, SIZE, VARIANTS, Data, summary
 
 from joulecast.predictors.measured.rows import DeviceRow
 from joulecast.predictors.recipes import TransformerRecipe
@@ -105,7 +104,7 @@ def main() -> None:
         parser.error(
             f"no datasets in {arguments.data}: make those of nicolai2025, neusight2025 and energaizer2026: `{makes}`"
         )
-    data = Data(arguments.data, 1)
+    data = Data(arguments.data)
     train, test = data.fold(HELD_FOLD)
     fits = {}
     for name in SHOWN:

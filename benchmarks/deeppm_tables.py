@@ -22,7 +22,7 @@ the standard encoder (A) loses 3 % in training loss and 5 % in accuracy, and an 
 Ours, on operations of GPUs: {train:,} of the device times of neusight2025 and nicolai2025 to learn from, {epochs} \
 passes, half of the steps over synthetic networks of twelve operations (the recipe that ships learns from 150,000 \
 times in 20 passes: a reduced size, so that every variant could be fitted with {seeds} seeds on one core, and errors \
-are larger than in benchmarks/transformer/REPORT.md); {test:,} times of operations that none of them saw to be judged \
+are larger than in the card of any-gpu/transformer); {test:,} times of operations that none of them saw to be judged \
 on. Every variant has four layers of width 32, learns the log ratio to the least time of physics, and is fitted to the \
 same rows in the same order. Cells: mean over seeds +- their standard deviation.
 

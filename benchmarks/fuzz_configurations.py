@@ -1,29 +1,21 @@
-"""Fuzzes configurations of transformers (config.json) that name code, files, kernels and other libraries.
-
-    python benchmarks/fuzz_configurations.py                                    # 500 cases
-    python benchmarks/fuzz_configurations.py --count 6000 --seed 12 --log build/configurations.jsonl
+"""Configurations of transformers (config.json) that name code, files, kernels and other libraries, for fuzz_files.py.
 
 Each case is a good configuration in which one to three fields, anywhere, name a path. It is read three times: while
 there is nothing at that path, a pickle that makes a file, or a folder with a configuration of timm. Faults are an
-exception that is no JoulecastError, code that was run, a path that was opened (its time of access says so), and an
-outcome that depends on what is at the path. If there are any, the script ends with exit code 1.
+exception that is no JoulecastError, code that was run, a path that was opened (its time of access says so, where the
+file system keeps it), and an outcome that depends on what is at the path.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import os
 import pickle
 import random
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
-
-from fuzz_judge import Judge, Verdict
-from fuzz_log import Log, fuzz
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
 TEXT = {**SIZES, "vocab_size": 99}
@@ -54,7 +46,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "dpt": {"model_type": "dpt", **VISION},
     "timm": TIMM,
 }
-PATH = "{the path}"
+PATH, NAMED = "{the path}", "named.pt"
 ATTACKS: tuple[dict[str, Any], ...] = (
     {**TIMM, "model_args": {"checkpoint_path": PATH}},
     {**TIMM, "architecture": f"local-dir:{PATH}"},
@@ -107,18 +99,19 @@ def hostile(path: str, rng: random.Random) -> Any:
     return rng.choice(forms)
 
 
-def case(path: str, rng: random.Random) -> dict[str, Any]:
-    """A configuration in which one to three fields name the path."""
+def damage(path: Path, rng: random.Random) -> None:
+    """Write a configuration in which one to three fields name another path."""
+    named = str(path.parent / NAMED)
     content = copy.deepcopy(rng.choice(list(GOOD.values())))
     if rng.random() < 0.3:
-        content = json.loads(json.dumps(rng.choice(ATTACKS)).replace(PATH, path))
+        content = json.loads(json.dumps(rng.choice(ATTACKS)).replace(PATH, named))
     for _ in range(rng.choice([1, 1, 2, 3])):
         node = content
         while (inner := [value for value in node.values() if isinstance(value, dict) and value]) and rng.random() < 0.5:
             node = rng.choice(inner)
         name = rng.choice(NAMES if rng.random() < 0.8 else list(node) or NAMES)
-        node[name] = hostile(path, rng)
-    return content
+        node[name] = hostile(named, rng)
+    path.write_text(json.dumps(content))
 
 
 class Evil:
@@ -152,7 +145,7 @@ def read(path: Path) -> str:
     Raises:
         BreachError: It ran code, or opened the path.
     """
-    named, marker = path.parent / "named.pt", path.parent / "code-was-run"
+    named, marker = path.parent / NAMED, path.parent / "code-was-run"
     if named.is_dir():  # left where this was read before, and too slowly
         shutil.rmtree(named)
     first = outcome(path)
@@ -166,67 +159,15 @@ def read(path: Path) -> str:
         watched = [named, *(named.glob("*") if named.is_dir() else ())]
         for each in watched:
             os.utime(each, (0, 1))  # any access sets the first of these, unless the file system keeps none
-        found = outcome(path)
+        now = outcome(path)
         if marker.exists():
             raise BreachError("code was run")
         if any(each.stat().st_atime > 0 for each in watched):
-            raise BreachError(f"{state} was opened: {found[:200]}")
-        if found != first:
-            raise BreachError(f"{state} makes a difference: {first[:200]} / {found[:200]}")
+            raise BreachError(f"{state} was opened: {now[:200]}")
+        if now != first:
+            raise BreachError(f"{state} makes a difference: {first[:200]} / {now[:200]}")
     if "operations" in first:
         return first
     from joulecast.errors import InputError
 
     raise InputError(first.splitlines()[0])
-
-
-def fuzz_configurations(count: int, seed: int, log: Log) -> None:
-    """Read a number of configurations, as many of each type.
-
-    Raises:
-        RuntimeError: The time of access of files is not kept here, so that nothing would be noticed.
-    """
-    judge = Judge(read)
-    with tempfile.TemporaryDirectory() as scratch:
-        probe = Path(scratch, "probe")
-        probe.write_text("x")
-        os.utime(probe, (0, 1))
-        probe.read_text()
-        if not probe.stat().st_atime:
-            raise RuntimeError("the file system of the temporary folder keeps no times of access")
-
-        def judged(kind: str, number: int) -> Verdict:
-            folder = Path(scratch, "case")
-            folder.mkdir()
-            content = case(str(folder / "named.pt"), random.Random(f"{seed}-{kind}-{number}"))
-            (folder / "config.json").write_text(json.dumps(content))
-            verdict = judge(folder / "config.json")
-            shutil.rmtree(folder)
-            return (
-                verdict
-                if verdict.outcome in ("read", "refused")
-                else Verdict(verdict.outcome, f"{verdict.said} {content}")
-            )
-
-        try:
-            fuzz({"hostile configuration": count}, judged, log)
-        finally:
-            judge.stop()
-
-
-def main() -> None:
-    """Fuzz, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", type=Path, help="where counts are appended, and where to go on from")
-    given = parser.parse_args()
-    log = Log(given.log, given.seed)
-    fuzz_configurations(given.count, given.seed, log)
-    print(log.table())
-    print(*log.faults[:50], sep="\n")
-    raise SystemExit(1 if log.faults else 0)
-
-
-if __name__ == "__main__":
-    main()

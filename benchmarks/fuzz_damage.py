@@ -7,11 +7,12 @@ import csv
 import hashlib
 import io
 import json
+import os
 import random
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,21 +77,71 @@ def toml_text(value: Any, name: str = "") -> str:
 
 
 def damage(path: Path, rng: random.Random) -> None:
-    """Damage a file, or a random file of a folder, in its bytes or in its values."""
+    """Damage a file in its bytes or in its values, or something in a folder."""
     if path.is_dir():
-        chosen = rng.choice(sorted(path.iterdir()))
-        damage(chosen, rng)
-        card = path / "card.json"
-        if chosen != card and card.exists() and rng.random() < 0.7:
-            content = json.loads(card.read_text())
-            content["files"][chosen.name]["sha256"] = hashlib.sha256(chosen.read_bytes()).hexdigest()
-            card.write_text(json.dumps(content))
-        return
-    knows = _KNOWN.get(path.suffix)
-    if knows is not None and rng.random() < 0.6:
+        _folder(path, rng)
+    elif (knows := _KNOWN.get(path.suffix)) is not None and rng.random() < 0.6:
         knows(path, rng)
     else:
         path.write_bytes(damaged(path.read_bytes(), rng))
+
+
+INDEXES = ("manifest.json", "card.json")
+"""The first of these that a folder has holds the digests of all its files."""
+
+
+def _folder(folder: Path, rng: random.Random) -> None:
+    """Damage a file, or put something else in its place; mostly as somebody would who knows the digests of an index."""
+    files = sorted(folder.iterdir())
+    chosen = rng.choice(files)
+    match rng.randrange(12):
+        case 0:
+            chosen.unlink()
+            return
+        case 1:
+            aside = chosen.rename(folder / "aside")
+            rng.choice([lambda: chosen.symlink_to(aside), lambda: os.mkfifo(chosen), chosen.mkdir])()
+            return
+        case 2:
+            chosen.write_bytes(rng.choice(files).read_bytes())
+        case 3:
+            chosen.write_bytes(rng.choice(BOMBS)())
+        case _:
+            damage(chosen, rng)
+    index = next((folder / name for name in INDEXES if (folder / name).exists()), chosen)
+    if chosen != index and rng.random() < 0.7:
+        content = json.loads(index.read_bytes())
+        data = chosen.read_bytes()
+        if fact := content["files"].get(chosen.name):
+            fact |= {"sha256": hashlib.sha256(data).hexdigest()}
+            fact |= {"size_bytes": len(data)} if "size_bytes" in fact else {}
+            index.write_text(json.dumps(content))
+
+
+BOMBS: tuple[Callable[[], bytes], ...] = (
+    lambda: zlib.compress(bytes(200 << 20), 1),
+    lambda: zlib.compress(b"[" * (4 << 20), 1),
+    lambda: b"[" * 2_000_000,
+    lambda: b'{"a":' * 500_000,
+    lambda: b"[" + b"{}," * 2_000_000 + b"0]",
+    lambda: b"9" * 3_000_000,
+    lambda: (2**63).to_bytes(8, "little") + b"{}",
+    lambda: b"",
+)
+"""Contents that take much memory or time if they are read carelessly."""
+
+
+def _packed(path: Path, rng: random.Random) -> None:
+    """Deflated data, of which the beginning has names and shapes; of arrays, a header in JSON."""
+    data = zlib.decompress(path.read_bytes())
+    length = int.from_bytes(data[:8], "little")
+    if ".safetensors" in path.suffixes and rng.random() < 0.5:
+        header = json.dumps(edited(json.loads(data[8 : 8 + length]), rng)).encode()
+        data = len(header).to_bytes(8, "little") + header + data[8 + length :]
+    else:
+        head = rng.choice([16, 200, 1000, len(data)])
+        data = damaged(data[:head], rng) + data[head:]
+    path.write_bytes(zlib.compress(data, 1))
 
 
 def _json(path: Path, rng: random.Random) -> None:
@@ -180,4 +231,5 @@ _KNOWN = {
     ".pt2": _pt2,
     ".csv": _csv,
     ".parquet": _parquet,
+    ".z": _packed,
 }

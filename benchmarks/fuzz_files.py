@@ -1,32 +1,34 @@
 """Fuzzes every kind of file that joulecast reads: damages it in thousands of ways, and expects that it is refused.
 
     python benchmarks/fuzz_files.py                                    # 5,000 cases over all kinds
-    python benchmarks/fuzz_files.py --count 50000 --seed 1 --log build/fuzz.jsonl onnx pt2
+    python benchmarks/fuzz_files.py --count 50000 --seed 1 onnx pt2
 
 Bytes are flipped, removed, repeated and inserted. Values of JSON, TOML, tables and the graphs of .pt2 files are
-replaced by wrong values, and digests are corrected. Zoo entries and requests to the service have their own scripts
-(fuzz_zoo.py and fuzz_service.py). There are two correct outcomes: the file is read, or a JoulecastError is raised.
-Other exceptions, signals, more than 1 GB and more than 20 s are faults. If there are any, the script ends with exit
-code 1. With a log, the same command continues where it was killed.
+replaced by wrong values; in datasets and zoo entries, files are also missing, links, pipes, bombs or those of others,
+and mostly the digests in their index are corrected. "configuration" names paths, see fuzz_configurations.py; requests
+to the service have a script of their own (fuzz_service.py). There are two correct outcomes: the file is read, or a
+JoulecastError is raised. Other exceptions, signals, more than 1 GB and more than 20 s are faults, and so is a folder
+that reads otherwise though its index is that of what it was: whoever may write an index may write any predictor, but
+its own digest is another, so places, the cache and the registry refuse it. Faults end the script with exit code 1.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import shutil
 import tempfile
-import time
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import fuzz_configurations
 import fuzz_sources
-from fuzz_damage import damage, toml_text
-from fuzz_judge import Judge, Verdict
-from fuzz_log import Log, fuzz
+from fuzz_damage import INDEXES, damage, toml_text
+from fuzz_judge import Judge, Tally, Verdict, fuzz, main
+
+from joulecast.operations.operation import digest_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -181,6 +183,10 @@ def make_counters(folder: Path) -> Path:
     return folder / "counters.csv"
 
 
+def make_entry(name: str, folder: Path) -> Path:
+    return Path(shutil.copytree(ROOT / "zoo" / name, folder / "entry"))
+
+
 def make_host(folder: Path) -> Path:
     from joulecast.hardware.host import write_profile
 
@@ -231,10 +237,43 @@ def read_source(source: str, path: Path) -> None:
         save(dataset, path.parent / "imported")
 
 
-def read_dataset(path: Path) -> None:
+def read_dataset(path: Path) -> str:
     from joulecast.datasets import load
 
-    load(path)
+    dataset = load(path)
+    return digest_of(repr((dataset.measurements, dataset.networks)))
+
+
+def read_entry(path: Path) -> str:
+    """The predictions of an entry, as a digest. A refused request, which any predictor may refuse, is an answer."""
+    from joulecast import Network, Operation
+    from joulecast.errors import JoulecastError
+    from joulecast.hardware import find_gpu
+    from joulecast.operations.operation_list import OperationList
+    from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
+    from joulecast.zoo.entries.entry import load_any
+    from joulecast.zoo.entries.kernels_entry import KernelsEntry
+
+    entry = load_any(path)
+    products = [Operation("linear", [(m, 4096)], {"out_features": 4096}, precision="bf16") for m in (1, 64, 4096)]
+    if isinstance(entry, KernelsEntry):
+        return str(entry.kernels.device_s(OperationList.of(products), find_gpu("H100 SXM")).tolist())
+    on_gpus = [(gpu, mode) for gpu in ("A30", "H100 SXM") for mode in ("inference", "training")]
+    shared = isinstance(entry, AnyGpuEntry)
+    said = []
+    for predictor in [entry.on(find_gpu(gpu), mode) for gpu, mode in on_gpus] if shared else [entry]:
+        mode, image = predictor.operations.mode, [(32, 64, 28, 28)]
+        kinds = {"relu": {}, "batch_norm": {}, "conv2d": {"out_channels": 64, "kernel_size": 3}}
+        operations = [Operation(kind, image, attributes, mode=mode) for kind, attributes in kinds.items()]
+        operations += [Operation("linear", [(n, 1024)], {"out_features": 1024}, mode=mode) for n in (1, 64, 4096)]
+        try:
+            predictions = predictor.operations.predict(operations)
+            network = predictor.predict(Network.of([(operation, 3) for operation in operations]))
+            said += [predictions.energy_j.tolist(), predictions.device_time_s.tolist()]
+            said += [network.time_s, network.energy_j, network.interval(0.5)]
+        except JoulecastError as error:
+            said.append(f"{type(error).__name__}: {error.what}")
+    return digest_of(repr(said))
 
 
 def read_recording(path: Path) -> None:
@@ -262,7 +301,11 @@ def read_host(path: Path) -> None:
     find_host(path)
 
 
-KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None]]] = {
+ENTRIES = ("a30/forest-inference", "a30/xgboost-inference", "cpu-amd-epyc/forest-inference")
+ENTRIES += ("any-gpu/boosting", "any-gpu/kernels", "any-gpu/transformer")
+"""Entries of the zoo, one of each form."""
+
+KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], str | None]]] = {
     "onnx": (make_onnx, read_model),
     "pt2": (make_pt2, read_model),
     "network": (make_network, read_model),
@@ -276,6 +319,8 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None]]] = {
     "trace": (make_trace, read_trace),
     "counters": (make_counters, read_counters),
     "host": (make_host, read_host),
+    "configuration": (make_config, fuzz_configurations.read),
+    **{name: (partial(make_entry, name), read_entry) for name in ENTRIES},
     **{source: (make, partial(read_source, source)) for source, make in fuzz_sources.SOURCES.items()},
 }
 """Kind of file -> function that makes a valid file, and function that reads it."""
@@ -285,69 +330,67 @@ Made = Mapping[str, Path]
 """Kind -> a valid file of this kind, each in its own folder."""
 
 
-def read(case: tuple[str, Path]) -> None:
+def read(case: tuple[str, Path]) -> str | None:
     """Read a file of a kind in the way of the command line."""
     kind, path = case
-    KINDS[kind][1](path)
+    return KINDS[kind][1](path)
 
 
 def made(kinds: Iterable[str], folder: Path) -> Made:
     """Make a valid file of each kind, each in a folder below this one."""
-    found = {}
+    paths = {}
     for kind in kinds:
         mine = folder / kind
         mine.mkdir(parents=True)
-        found[kind] = KINDS[kind][0](mine)
-    return found
+        paths[kind] = KINDS[kind][0](mine)
+    return paths
 
 
-def fuzz_files(shares: Mapping[str, int], seed: int, log: Log) -> None:
+def index_of(path: Path) -> bytes | None:
+    """The index of a folder, with the digests of its files; None for a file."""
+    index = next((path / name for name in INDEXES if (path / name).is_file()), None)
+    return None if index is None or index.is_symlink() else index.read_bytes()
+
+
+def fuzz_files(shares: Mapping[str, int], seed: int, judge: Callable[[tuple[str, Path]], Verdict]) -> Tally:
     """Damage and read as many files of each kind as its share says; what is good must be read first.
 
     Raises:
         RuntimeError: A file that nobody damaged is refused.
     """
-    judge = Judge(read)
     with tempfile.TemporaryDirectory() as scratch:
-        good = made(shares, Path(scratch) / "good")
+        good, said = made(shares, Path(scratch) / "good"), {}
+        for kind in shares:
+            copy = Path(shutil.copytree(good[kind].parent, Path(scratch) / "whole" / kind)) / good[kind].name
+            verdict = judge((kind, copy))
+            if verdict.outcome != "read":
+                raise RuntimeError(f"a good file of the kind {kind} is not read: {verdict}")
+            said[kind] = verdict.said
 
-        def judged(kind: str, number: int) -> Verdict:
-            rng = random.Random(f"{seed}-{kind}-{number}")
+        def judged(kind: str, rng: random.Random) -> Verdict:
             folder = Path(scratch) / "case"
             shutil.copytree(good[kind].parent, folder)
             path = folder / good[kind].relative_to(good[kind].parent)
-            damage(path, rng)
+            (fuzz_configurations.damage if kind == "configuration" else damage)(path, rng)
+            index = index_of(path)
             verdict = judge((kind, path))
             shutil.rmtree(folder)
+            same_index = index is not None and index == index_of(good[kind])
+            if same_index and verdict.outcome == "read" and verdict.said != said[kind]:
+                return Verdict("unnoticed", verdict.said)
             return verdict
 
-        try:
-            for kind in shares:
-                copy = Path(shutil.copytree(good[kind].parent, Path(scratch) / "whole" / kind)) / good[kind].name
-                if (verdict := judge((kind, copy))).outcome != "read":
-                    raise RuntimeError(f"a good file of the kind {kind} is not read: {verdict}")
-            fuzz(shares, judged, log)
-        finally:
-            judge.stop()
+        return fuzz(shares, seed, judged)
 
 
-def main() -> None:
-    """Fuzz, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)}; all if left out")
-    parser.add_argument("--count", type=int, default=5000, help="cases, in equal shares for each kind")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", type=Path, help="where counts are appended, and where to go on from")
-    given = parser.parse_args()
-    started_s = time.monotonic()
-    kinds = given.kinds or list(KINDS)
-    log = Log(given.log, given.seed)
-    fuzz_files(dict.fromkeys(kinds, -(-given.count // len(kinds))), given.seed, log)
-    print(log.table())
-    print(f"{time.monotonic() - started_s:.0f} s, seed {given.seed}")
-    print("\n".join(log.faults[:100]))
-    raise SystemExit(1 if log.faults else 0)
+def run(names: Sequence[str], count: int, seed: int) -> Tally:
+    """Fuzz files of these kinds, or of all."""
+    kinds, judge = names or list(KINDS), Judge(read)
+    try:
+        return fuzz_files(dict.fromkeys(kinds, -(-count // len(kinds))), seed, judge)
+    finally:
+        judge.stop()
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", run, what=f"of {', '.join(KINDS)}; all if left out", count=5000)

@@ -1,13 +1,15 @@
-"""Outcomes of reading hostile files in a separate process, whose end, memory and time are observed from outside."""
+"""Judges hostile files and requests: outcomes of reading in a separate process, observed from outside, and counts."""
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
-import resource
+import random
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +17,10 @@ from typing import Any, NamedTuple
 IMPORT_SECONDS = 100.0
 """Longest time for importing torch on a busy machine, when the first file needs it."""
 
-FAULTS = ("raw error", "signal", "too much memory", "too slow")
+FAULTS = ("raw error", "signal", "too much memory", "too slow", "unnoticed")
 OUTCOMES = ("read", "refused", "stopped", *FAULTS)
-"""stopped: refused, because the process that extracts it met its limit of 1 GB or 20 s."""
+"""stopped: refused, because the process that extracts it met its limit of 1 GB or 20 s. unnoticed: something else was
+read, though the index of digests is that of what it was."""
 
 
 class Verdict(NamedTuple):
@@ -27,19 +30,8 @@ class Verdict(NamedTuple):
     said: str
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits for reading one file.
-
-    Args:
-        seconds: Time, without that of importing libraries.
-        growth_bytes: Memory beside what the process had before.
-        address_bytes: Address space, beyond which the process is refused memory; None: not limited.
-    """
-
-    seconds: float = 20.0
-    growth_bytes: int = 1 << 30
-    address_bytes: int | None = None
+SECONDS, GROWTH_BYTES = 20.0, 1 << 30
+"""What reading one file may take: time, without that of importing libraries, and memory beside what was used before."""
 
 
 def verdict_of(error: BaseException) -> Verdict:
@@ -60,10 +52,8 @@ def _memory(what: str) -> int:
     return int(status.split(f"{what}:")[1].split()[0]) * 1024
 
 
-def _work(pipe: Connection, read: Callable[[Any], str], limits: Limits) -> None:
+def _work(pipe: Connection, read: Callable[[Any], str | None]) -> None:
     """Read cases from a pipe; answer with the verdict, the memory before, and the highest memory, in bytes."""
-    if limits.address_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (limits.address_bytes, limits.address_bytes))
     warnings.simplefilter("ignore")
     while True:
         case = pipe.recv()
@@ -81,11 +71,10 @@ class Judge:
 
     Args:
         read: Function of a module that a new process can import; takes what is judged, returns what it read.
-        limits: For each.
     """
 
-    def __init__(self, read: Callable[[Any], str | None], limits: Limits | None = None) -> None:
-        self._read, self._limits = read, limits or Limits()
+    def __init__(self, read: Callable[[Any], str | None]) -> None:
+        self._read = read
         self._process: Any = None
         self.most_bytes = 0
 
@@ -98,15 +87,15 @@ class Judge:
         if self._process is None:
             context = multiprocessing.get_context("spawn")
             self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_work, args=(theirs, self._read, self._limits))
+            self._process = context.Process(target=_work, args=(theirs, self._read))
             self._process.start()
             theirs.close()
         started_s = time.monotonic()
         try:
             self._pipe.send(case)
-            if not self._pipe.poll(self._limits.seconds + IMPORT_SECONDS):
+            if not self._pipe.poll(SECONDS + IMPORT_SECONDS):
                 self.stop()
-                return Verdict("too slow", f"hung for {self._limits.seconds + IMPORT_SECONDS:.0f} s")
+                return Verdict("too slow", f"hung for {SECONDS + IMPORT_SECONDS:.0f} s")
             verdict, before_bytes, most_bytes = self._pipe.recv()
         except (EOFError, ConnectionError):
             self._process.join()
@@ -115,9 +104,9 @@ class Judge:
         seconds = time.monotonic() - started_s
         grown = most_bytes - before_bytes
         self.most_bytes = max(self.most_bytes, grown)
-        if grown > self._limits.growth_bytes:
+        if grown > GROWTH_BYTES:
             return Verdict("too much memory", f"{grown / 1e9:.1f} GB")
-        if seconds > self._limits.seconds + 5:
+        if seconds > SECONDS + 5:
             return Verdict("too slow", f"{seconds:.0f} s")
         return verdict
 
@@ -127,3 +116,60 @@ class Judge:
             self._process.kill()
             self._process.join()
             self._process = None
+
+
+@dataclass
+class Tally:
+    """(kind, outcome) -> number of cases, and a line of text for every fault."""
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+    def table(self) -> str:
+        """The numbers of cases by kind and outcome, as a table in Markdown."""
+        kinds = list(dict.fromkeys(kind for kind, _ in self.counts))
+        rows = [["", "cases", *OUTCOMES], ["---", *["---:"] * (len(OUTCOMES) + 1)]]
+        for title, mine in [*((kind, [kind]) for kind in kinds), ("all", kinds)]:
+            numbers = [sum(self.counts[kind, outcome] for kind in mine) for outcome in OUTCOMES]
+            rows.append([title, *(f"{number:,}" for number in (sum(numbers), *numbers))])
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def fuzz(shares: Mapping[str, int], seed: int, judged: Callable[[str, random.Random], Verdict]) -> Tally:
+    """Make and judge as many cases of each kind as its share says, and list the faults."""
+    tally = Tally()
+    for number in range(max(shares.values())):
+        for kind in [kind for kind, share in shares.items() if number < share]:
+            outcome, said = judged(kind, random.Random(f"{seed}-{kind}-{number}"))
+            tally.counts[kind, outcome] += 1
+            if outcome in FAULTS:
+                tally.faults.append(f"{kind} #{number}: {outcome}: {said}")
+    return tally
+
+
+def main(
+    about: str,
+    run: Callable[[Sequence[str], int, int], Tally],
+    *,
+    what: str = "",
+    count: int,
+) -> None:
+    """Fuzz as the arguments say, print a table, and end with exit code 1 where there are faults.
+
+    Args:
+        about: What the script does.
+        run: Function of the names, the number of cases in all, and the seed.
+        what: What the names are; empty where there are none.
+        count: Cases if no number is given.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if what:
+        parser.add_argument("names", nargs="*", help=what)
+    parser.add_argument("--count", type=int, default=count, help="cases, in equal shares for each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    started_s = time.monotonic()
+    tally = run(given.names if what else (), given.count, given.seed)
+    print(tally.table())
+    print(f"{time.monotonic() - started_s:.0f} s, seed {given.seed}", *tally.faults[:100], sep="\n")
+    raise SystemExit(1 if tally.faults else 0)

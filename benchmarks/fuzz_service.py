@@ -1,7 +1,7 @@
 """Fuzzes the service: sends thousands of invalid requests, and checks that each is answered with a proper status.
 
     python benchmarks/fuzz_service.py                                   # 3,000 requests
-    python benchmarks/fuzz_service.py --count 10000 --log build/fuzz.jsonl
+    python benchmarks/fuzz_service.py --count 10000 --seed 1
 
 Starts `joulecast serve` on this machine. Each case is a valid request with changes in the values of its JSON, in its
 path and query, in its headers, or in any of its bytes. Correct outcomes are an answer, a refusal (4xx), or a closed
@@ -11,27 +11,20 @@ grows by more than 1 GB. If there are any, the script ends with exit code 1.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import random
 import re
 import socket
 import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from fuzz_damage import ODD, damaged, edited
-from fuzz_judge import Limits, Verdict
-from fuzz_log import Log, fuzz
-from service import resident_mb
+from fuzz_judge import GROWTH_BYTES, SECONDS, Tally, Verdict, fuzz, main
+from service import resident_mb, service
 
-LIMITS = Limits()
 RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 3, "module_paths": ["a.relu"]}
 LINEAR = {"kind": "linear", "input_shapes": [[8, 64]], "attributes": {"out_features": 32, "bias": True}}
 CONV = {"kind": "conv2d", "input_shapes": [[2, 3, 32, 32]], "attributes": {"out_channels": 8, "kernel_size": [3, 3]}}
@@ -226,36 +219,9 @@ _MAKERS = (json_values, json_bytes, paths, headers, whole, validation_bombs, wor
 KINDS = {f"service: {make.__name__}": make for make in _MAKERS}
 
 
-class Running(NamedTuple):
-    """A running service."""
-
-    process: subprocess.Popen[bytes]
-    port: int
-    log: Path
-
-
-def started(folder: Path) -> Running:
-    """Start a service with its log in a folder, and return when it is ready."""
-    log = folder / "log.jsonl"
-    command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--body-seconds", "2"]
-    command += ["--max-seconds", "16"]  # less than what counts as too slow
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    while '"event": "ready"' not in log.read_text() or not (port := _port(log)):
-        if process.poll() is not None:
-            raise SystemExit(f"the service ended: {log.read_text()}")
-        time.sleep(0.1)
-    return Running(process, port, log)
-
-
-def _port(log: Path) -> int:
-    found = re.search(r"http://127.0.0.1:(\d+)", log.read_text())
-    return int(found[1]) if found else 0
-
-
 def answered(port: int, sent: bytes) -> bytes:
     """The bytes of the answer; those received so far if the service closes the connection."""
-    with socket.create_connection(("127.0.0.1", port), timeout=LIMITS.seconds) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
         received = b""
         try:
             connection.sendall(sent)
@@ -272,67 +238,58 @@ def _is_whole(sent: bytes, received: bytes) -> bool:
     return bool(end) and (sent.startswith(b"HEAD") or length is None or len(body) >= int(length[1]))
 
 
-def judged(running: Running, sent: bytes) -> Verdict:
-    """The verdict on a request. A slow request is sent a second time, because the machine may have been busy."""
-    verdict = _judged(running, sent)
-    return _judged(running, sent) if verdict.outcome == "too slow" else verdict
+Asked = Callable[[bytes], Verdict]
 
 
-def _judged(running: Running, sent: bytes) -> Verdict:
-    before_mb, started_s = resident_mb(running.process.pid), time.monotonic()
-    try:
-        received = answered(running.port, sent)
-    except TimeoutError:
-        return Verdict("too slow", repr(sent[:300]))
-    if running.process.poll() is not None:
-        return Verdict("signal", f"the service ended with {running.process.returncode} after {sent[:300]!r}")
-    if (resident_mb(running.process.pid) - before_mb) * 2**20 > LIMITS.growth_bytes:
-        return Verdict("too much memory", repr(sent[:300]))
-    if time.monotonic() - started_s > LIMITS.seconds:
-        return Verdict("too slow", repr(sent[:300]))
-    status = re.match(rb"HTTP/1\.1 (\d{3})", received)
-    if status is None:
-        return Verdict("refused", "closed")
-    code = int(status[1])
-    if code >= 500:
-        return Verdict("raw error", f"{code} for {sent[:300]!r}: {received[-500:]!r}")
-    return Verdict("read" if code < 400 else "refused", str(code))
+def judge(process: subprocess.Popen[str], port: int) -> Asked:
+    """The judge of a service: what becomes of a request, in words."""
+
+    def once(sent: bytes) -> Verdict:
+        before_mb, started_s = resident_mb(process.pid), time.monotonic()
+        try:
+            received = answered(port, sent)
+        except TimeoutError:
+            return Verdict("too slow", repr(sent[:300]))
+        if process.poll() is not None:
+            return Verdict("signal", f"the service ended with {process.returncode} after {sent[:300]!r}")
+        if (resident_mb(process.pid) - before_mb) * 2**20 > GROWTH_BYTES:
+            return Verdict("too much memory", repr(sent[:300]))
+        if time.monotonic() - started_s > SECONDS:
+            return Verdict("too slow", repr(sent[:300]))
+        status = re.match(rb"HTTP/1\.1 (\d{3})", received)
+        if status is None:
+            return Verdict("refused", "closed")
+        code = int(status[1])
+        if code >= 500:
+            return Verdict("raw error", f"{code} for {sent[:300]!r}: {received[-500:]!r}")
+        return Verdict("read" if code < 400 else "refused", str(code))
+
+    def asked(sent: bytes) -> Verdict:
+        # A slow request is sent a second time, because the machine may have been busy.
+        verdict = once(sent)
+        return once(sent) if verdict.outcome == "too slow" else verdict
+
+    return asked
 
 
-def fuzz_service(count: int, seed: int, log: Log) -> list[str]:
-    """Send a number of requests to a service, equally many of each kind, and return the errors in its log.
+def run(names: Sequence[str], count: int, seed: int) -> Tally:
+    """Send a number of requests to a service, equally many of each kind; errors in its log are faults, too.
 
     Raises:
         RuntimeError: A question that nobody damaged is not answered.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        running = started(Path(scratch))
-        try:
-            for path, question in QUESTIONS:
-                verdict = judged(running, request("POST", path, json.dumps(question).encode()))
-                if verdict.outcome != "read":
-                    raise RuntimeError(f"a good question is not answered: {path} {question}: {verdict}")
-            shares = dict.fromkeys(KINDS, -(-count // len(KINDS)))
-            fuzz(shares, lambda kind, n: judged(running, KINDS[kind](random.Random(f"{seed}-{kind}-{n}"))), log)
-            return [line for line in running.log.read_text().splitlines() if '"level": "error"' in line]
-        finally:
-            running.process.terminate()
-            running.process.wait(timeout=60)
-
-
-def main() -> None:
-    """Fuzz, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=3000, help="requests, in equal shares for each kind")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", type=Path, help="where counts are appended, and where to go on from")
-    given = parser.parse_args()
-    log = Log(given.log, given.seed)
-    errors = fuzz_service(given.count, given.seed, log)
-    print(log.table())
-    print(*log.faults[:50], *errors[:20], sep="\n")
-    raise SystemExit(1 if errors or log.faults else 0)
+    # A question may take less time than what counts as too slow.
+    with service("--body-seconds", "2", "--max-seconds", "16") as (process, port, log):
+        asked = judge(process, port)
+        for path, question in QUESTIONS:
+            verdict = asked(request("POST", path, json.dumps(question).encode()))
+            if verdict.outcome != "read":
+                raise RuntimeError(f"a good question is not answered: {path} {question}: {verdict}")
+        shares = dict.fromkeys(KINDS, -(-count // len(KINDS)))
+        tally = fuzz(shares, seed, lambda kind, rng: asked(KINDS[kind](rng)))
+        tally.faults += [line for line in log if '"level": "error"' in line]
+        return tally
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", run, count=3000)

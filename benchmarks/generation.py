@@ -42,9 +42,9 @@ def layers(path: str) -> None:
                 continue
             predicted_s = kernels.device_s(_products(block.iloc[0], parts, tokens), find_gpu(like)).sum()
             errors.setdefault(tokens, []).append(predicted_s / measured_s.sum() - 1)
-        for tokens, found in errors.items():
-            mean, absolute = np.mean(found), np.mean(np.abs(found))
-            print(f"{gpu_name}  {tokens:6}  {len(found):6}  {100 * mean:+9.1f} %  {100 * absolute:16.1f} %")
+        for tokens, of_tokens in errors.items():
+            mean, absolute = np.mean(of_tokens), np.mean(np.abs(of_tokens))
+            print(f"{gpu_name}  {tokens:6}  {len(of_tokens):6}  {100 * mean:+9.1f} %  {100 * absolute:16.1f} %")
 
 
 def _products(row, parts: int, tokens: int) -> OperationList:  # type: ignore[no-untyped-def]
@@ -67,8 +67,10 @@ def speed() -> None:
     print(f"predict_generation: {1e3 * (time.process_time() - started) / 20:.0f} ms of CPU")
     batches, precisions = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), ("bf16", "fp8", "nvfp4")
     started = time.process_time()
-    found = best_generation("qwen3_8b", prompt_tokens=512, output_tokens=512, batches=batches, precisions=precisions)
-    print(f"best_generation: {time.process_time() - started:.1f} s of CPU for {len(found.rows)} ways")
+    batch_choices = best_generation(
+        "qwen3_8b", prompt_tokens=512, output_tokens=512, batches=batches, precisions=precisions
+    )
+    print(f"best_generation: {time.process_time() - started:.1f} s of CPU for {len(batch_choices.rows)} ways")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,7 @@
 
     python benchmarks/hostile_clients.py 8000 memory,bombs      # until it is stopped; for a service on this machine
 
-Each kind is one attack: memory (questions with megabytes of paths), unknown (models that must be traced, and leaving
-before the answer), slow (heads that never end, answers that nobody reads), methods (any text as a method), bombs
-(bodies of faults), work (the largest comparisons), trees (modules within hundreds of others), names (models that nobody
-has), shares (being another client in every request), configurations (files that name code and other files), pipelines
-(hundreds of requests behind each other on many connections), chunks (bodies in pieces of one byte).
+ATTACKS says what each kind does.
 """
 
 from __future__ import annotations
@@ -17,11 +13,40 @@ import itertools
 import json
 import random
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+Questions = Callable[[], Iterable[tuple[str, object]]]
+
+LINEAR = [
+    {"kind": "linear", "input_shapes": [[1 + n % 97, 1 + n]], "attributes": {"out_features": 1 + n % 89}}
+    for n in range(5000)
+]
+TOKEN = "a-token-for-everybody"  # noqa: S105  # of services that these clients attack
+_NAMED = {"model": "densenet121", "gpu": "A30"}
+_HEALTH = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n"
 
 
-async def _connection(port: int, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+class Attack(NamedTuple):
+    """What a hostile client sends.
+
+    Args:
+        does: In words.
+        sent: The requests of a connection, one after the other, from a source of chance.
+        connections: How many are open at a time.
+        leaves_s: Seconds after which it closes the connection without having read anything; None for reading the head
+            of the answer before.
+        reads_all: Whether it reads until the service closes the connection.
+        address: That it comes from; None for one of its own.
+    """
+
+    does: str
+    sent: Callable[[random.Random], Iterable[bytes]]
+    connections: int = 1
+    leaves_s: float | None = None
+    reads_all: bool = False
+    address: str | None = None
 
 
 def _post(path: str, question: object) -> bytes:
@@ -30,66 +55,35 @@ def _post(path: str, question: object) -> bytes:
     return f"{head}\r\n\r\n".encode() + body
 
 
-async def memory(port: int, address: str) -> None:
-    """Send requests of 3 MB, each with other module paths in its dropped work."""
+def _memory(rng: random.Random) -> Iterator[bytes]:
     for number in itertools.count():
         paths = [f"{number}.{i}.{'p' * 900}" for i in range(300)]
         dropped = [{"name": f"d{j}", "count": 1, "module_paths": paths, "reason": "r"} for j in range(10)]
         relu = {"kind": "relu", "input_shapes": [[32, 64]]}
-        reader, writer = await _connection(port, address)
-        writer.write(_post("predict", {"operations": [relu], "dropped": dropped, "gpu": "A30"}))
-        await reader.readuntil(b"\r\n\r\n")
-        writer.close()
+        yield _post("predict", {"operations": [relu], "dropped": dropped, "gpu": "A30"})
 
 
-async def unknown(port: int, address: str) -> None:
-    """Request three models per second that no template covers, and close the connection before the answer."""
-    rng = random.Random(address)
+def _unknown(rng: random.Random) -> Iterator[bytes]:
     while True:
-        _, writer = await _connection(port, address)
         shape = [rng.randint(1, 64), rng.randint(8, 500)]
-        writer.write(_post("predict", {"model": "plain_bert_base", "input_shape": shape, "gpu": "A30"}))
-        await asyncio.sleep(0.3)
-        writer.close()
+        yield _post("predict", {"model": "plain_bert_base", "input_shape": shape, "gpu": "A30"})
 
 
-async def slow(port: int, address: str) -> None:
-    """Open 200 connections, which send half a header after a valid request, or do not read a very large answer."""
-
-    async def one(number: int) -> None:
-        while True:
-            reader, writer = await _connection(port, address)
-            writer.write(b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n")
-            await reader.readuntil(b"}")
-            writer.write(b"GET /v1/hea" if number % 2 else b"GET /v1/gpus HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
-            reader._transport.pause_reading() if number % 2 == 0 else None  # type: ignore[attr-defined]
-            while not writer.transport.is_closing():
-                await asyncio.sleep(0.5)
-
-    async def forever(number: int) -> None:
-        while True:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await one(number)
-
-    await asyncio.gather(*map(forever, range(200)))
+def _names(rng: random.Random) -> Iterator[bytes]:
+    for traced in _unknown(rng):
+        name = f"no_such_model_{rng.random():.9f}".replace(".", "_")
+        nobody_has = _post("predict", {"model": name, "input_shape": [1, 8], "gpu": "A30"})
+        yield nobody_has if rng.random() < 0.7 else traced
 
 
-async def methods(port: int, address: str) -> None:
-    """Send a new method with every request."""
-    reader, writer = await _connection(port, address)
-    for number in itertools.count():
-        writer.write(f"M{number} /v1/predict HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-        await reader.readexactly(length)
-        await asyncio.sleep(0.01)
+def _slow(rng: random.Random) -> Iterator[bytes]:
+    gpus = b"GET /v1/gpus HTTP/1.1\r\nHost: x\r\n\r\n" * 200
+    yield _HEALTH + b"\r\n" + rng.choice([b"GET /v1/hea", gpus])
 
 
-LINEAR = [
-    {"kind": "linear", "input_shapes": [[1 + n % 97, 1 + n]], "attributes": {"out_features": 1 + n % 89}}
-    for n in range(5000)
-]
-TOKEN = "a-token-for-everybody"  # noqa: S105  # of services that these clients attack
+def _methods(rng: random.Random) -> Iterator[bytes]:
+    for number in itertools.count(rng.getrandbits(32)):
+        yield f"M{number} /v1/predict HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
 def _bombs() -> Iterator[tuple[str, object]]:
@@ -104,166 +98,126 @@ def _bombs() -> Iterator[tuple[str, object]]:
         yield "predict", {"operations": [{**LINEAR[0], "module_paths": [0] * (size // 3)}], "gpu": "A30"}
 
 
-def _repeated(port: int, address: str, questions: list[tuple[str, object]], connections: int) -> Awaitable[None]:
-    """Send questions one after the other over several connections, each as soon as the one before was answered."""
-    sent = [_post(path, question) for path, question in questions]
-
-    async def one(first: int) -> None:
-        for place in itertools.count(first):
-            reader, writer = await _connection(port, address)
-            writer.write(sent[place % len(sent)])
-            await reader.readuntil(b"\r\n\r\n")
-            writer.close()
-
-    async def forever(first: int) -> None:
-        while True:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                await one(first)
-            await asyncio.sleep(0.05)
-
-    return _all(forever(number) for number in range(connections))
+@cache
+def _posted(questions: Questions) -> list[bytes]:
+    return [_post(path, question) for path, question in questions()]
 
 
-async def _all(coroutines: Iterable[Awaitable[None]]) -> None:
-    await asyncio.gather(*coroutines)
+def _repeated(questions: Questions) -> Callable[[random.Random], Iterator[bytes]]:
+    """Send the same questions over and over, each connection from another one on."""
+
+    def sent(rng: random.Random) -> Iterator[bytes]:
+        requests = _posted(questions)
+        return itertools.islice(itertools.cycle(requests), rng.randrange(len(requests)), None)
+
+    return sent
 
 
-async def bombs(port: int, address: str) -> None:
-    """Send bodies in which everything is a fault."""
-    await _repeated(port, address, list(_bombs()), 4)
-
-
-async def work(port: int, address: str) -> None:
-    """Ask for the largest comparisons: what limits allow, and what they do not."""
+def _work() -> Iterator[tuple[str, object]]:
     clocks = [900 + 0.25 * n for n in range(1000)]
     job = {"operations": LINEAR, "gpus": ["A30"]}
-    sweeps = [
-        ("sweep", {**job, "clocks_mhz": clocks}),
-        ("sweep", {**job, "clocks_mhz": clocks, "precision": ["fp32", "tf32", "bf16", "fp16"]}),
-        ("best", {"model": "densenet121", "input_shape": [1, 3, 224, 224], "batch_sizes": list(range(1, 6))}),
-        *(("predict", {**_NAMED, "input_shape": [n, 3, 224, 224]}) for n in range(1, 200)),
-        ("predict_many", {"networks": [{"operations": LINEAR[n : n + 50]} for n in range(400)], "gpu": "A30"}),
-    ]
-    await _repeated(port, address, sweeps, 4)
+    yield "sweep", {**job, "clocks_mhz": clocks}
+    yield "sweep", {**job, "clocks_mhz": clocks, "precision": ["fp32", "tf32", "bf16", "fp16"]}
+    yield "best", {"model": "densenet121", "input_shape": [1, 3, 224, 224], "batch_sizes": list(range(1, 6))}
+    yield from (("predict", {**_NAMED, "input_shape": [n, 3, 224, 224]}) for n in range(1, 200))
+    yield "predict_many", {"networks": [{"operations": LINEAR[n : n + 50]} for n in range(400)], "gpu": "A30"}
 
 
-_NAMED = {"model": "densenet121", "gpu": "A30"}
-
-
-async def trees(port: int, address: str) -> None:
-    """Ask for trees of modules within hundreds of others, of far too many modules, and of as many as are allowed."""
+def _trees() -> Iterator[tuple[str, object]]:
     deep = [{**LINEAR[0], "module_paths": [".".join(["a"] * 499) + f".{n}" for n in range(3600)], "count": 3600}]
     wide = [{**LINEAR[n], "module_paths": [f"{n}.{m}" for m in range(9000)], "count": 9000} for n in range(40)]
     most = [{**LINEAR[n], "module_paths": [f"{n}.{m}" for m in range(125)], "count": 125} for n in range(40)]
-    asked = [{"operations": each, "gpu": "A30", "tree": True} for each in (deep, wide, most)]
-    await _repeated(port, address, [("predict", each) for each in asked], 4)
+    for operations in (deep, wide, most):
+        yield "predict", {"operations": operations, "gpu": "A30", "tree": True}
 
 
-async def names(port: int, address: str) -> None:
-    """Name models that nobody has, and models that must be traced, each in other words, as quickly as is answered."""
-    rng = random.Random(address)
-
-    async def one() -> None:
-        while True:
-            reader, writer = await _connection(port, address)
-            name = (
-                f"no_such_model_{rng.random():.9f}"[:90].replace(".", "_") if rng.random() < 0.7 else "plain_bert_base"
-            )
-            shape = [rng.randint(1, 64), rng.randint(8, 500)]
-            writer.write(_post("predict", {"model": name, "input_shape": shape, "gpu": "A30"}))
-            await reader.readuntil(b"\r\n\r\n")
-            writer.close()
-
-    await _all(one() for _ in range(16))
+def _shares(rng: random.Random) -> Iterator[bytes]:
+    while True:
+        spelled = "".join(rng.choice([letter.upper(), letter]) for letter in "bearer")
+        shape = [rng.randint(1, 4000), 3, 224, 224]
+        asked = _post("best", {"model": "resnet50", "input_shape": shape, "objective": "edp"})
+        others = ".".join(str(rng.randint(1, 254)) for _ in range(4))
+        lines = f"Authorization: {spelled}{' ' * rng.randint(1, 90)}{TOKEN}\r\nX-Forwarded-For: {others}\r\nHost: x"
+        yield asked.replace(b"Host: x", lines.encode(), 1)
 
 
-async def shares(port: int, address: str) -> None:
-    """Be another client in every request: by the spelling of a token, and by addresses that a proxy would forward.
-
-    They come from 127.0.0.1, as a proxy on the same machine would.
-    """
-    rng, address = random.Random(address), "127.0.0.1"
-
-    async def one() -> None:
-        while True:
-            reader, writer = await _connection(port, address)
-            spelled = "".join(rng.choice([letter.upper(), letter]) for letter in "bearer")
-            shape = [rng.randint(1, 4000), 3, 224, 224]
-            asked = _post("best", {"model": "resnet50", "input_shape": shape, "objective": "edp"})
-            others = ".".join(str(rng.randint(1, 254)) for _ in range(4))
-            lines = f"Authorization: {spelled}{' ' * rng.randint(1, 90)}{TOKEN}\r\nX-Forwarded-For: {others}\r\nHost: x"
-            writer.write(asked.replace(b"Host: x", lines.encode(), 1))
-            await reader.readuntil(b"\r\n\r\n")
-            writer.close()
-
-    await _all(one() for _ in range(24))
-
-
-async def configurations(port: int, address: str) -> None:
-    """Send configurations that name code, files and large models."""
+def _configurations() -> Iterator[tuple[str, object]]:
+    timm = {"model_type": "timm_wrapper", "architecture": "local-dir:/etc"}
     sizes = {"hidden_size": 8192, "intermediate_size": 32768, "num_hidden_layers": 500, "num_attention_heads": 64}
-    contents = [
-        {
-            "model_type": "timm_wrapper",
-            "architecture": "local-dir:/etc",
-            "model_args": {"checkpoint_path": "/etc/passwd"},
-        },
+    for content in (
+        {**timm, "model_args": {"checkpoint_path": "/etc/passwd"}},
         {"model_type": "llama", "attn_implementation": "kernels-community/flash-attn2"},
         {"model_type": "llama", **sizes},
-    ]
-    questions = [("extract/file?name=config.json&input_shape=1,8", each) for each in contents]
-    await _repeated(port, address, questions, 4)
+    ):
+        yield "extract/file?name=config.json&input_shape=1,8", content
 
 
-async def _poured(port: int, address: str, sent: bytes, connections: int) -> None:
-    """Send the same bytes over several connections, and again as soon as everything was answered or refused."""
+def _pipeline(rng: random.Random) -> Iterator[bytes]:
+    yield b"GET /v1/execution HTTP/1.1\r\nHost: x\r\n\r\n" * 1000 + _HEALTH + b"Connection: close\r\n\r\n"
 
-    async def forever() -> None:
-        while True:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                reader, writer = await _connection(port, address)
+
+def _chunks(rng: random.Random) -> Iterator[bytes]:
+    lines = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    yield lines + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 500_000 + b"0\r\n\r\n"
+
+
+ATTACKS: dict[str, Attack] = {
+    "memory": Attack("requests of 3 MB, each with other module paths in its dropped work", _memory),
+    "unknown": Attack("models that must be traced, three a second, without waiting", _unknown, leaves_s=0.3),
+    "slow": Attack(
+        "half a head after a valid request, or very large answers that nobody reads", _slow, 200, leaves_s=10.0
+    ),
+    "methods": Attack("a new method with every request", _methods),
+    "bombs": Attack("bodies in which everything is a fault", _repeated(_bombs), 4),
+    "work": Attack("the largest comparisons: what limits allow, and what they do not", _repeated(_work), 4),
+    "trees": Attack(
+        "modules within hundreds of others, far too many, and as many as are allowed", _repeated(_trees), 4
+    ),
+    "names": Attack("models that nobody has, and models that must be traced, as quickly as is answered", _names, 16),
+    # They come from where a proxy on the same machine would.
+    "shares": Attack(
+        "being another client in every request, by the spelling of a token and by forwarded addresses",
+        _shares,
+        24,
+        address="127.0.0.1",
+    ),
+    "configurations": Attack("configurations that name code, files and large models", _repeated(_configurations), 4),
+    "pipelines": Attack("a thousand requests behind each other on each connection", _pipeline, 50, reads_all=True),
+    "chunks": Attack("bodies in chunks of one byte", _chunks, 8, reads_all=True),
+}
+
+
+async def _connection(port: int, address: str, attack: Attack, rng: random.Random) -> None:
+    """Send the requests of one connection after the other until it is cancelled, and connect again if it is closed."""
+    while True:
+        for sent in attack.sent(rng):
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
                 writer.write(sent)
-                while await reader.read(1 << 16):
-                    pass
+                if attack.leaves_s is not None:
+                    await asyncio.sleep(attack.leaves_s)
+                elif attack.reads_all:
+                    while await reader.read(1 << 16):
+                        pass
+                else:
+                    await reader.readuntil(b"\r\n\r\n")
                 writer.close()
+                continue
             await asyncio.sleep(0.05)
 
-    await _all(forever() for _ in range(connections))
 
-
-async def pipelines(port: int, address: str) -> None:
-    """Send a thousand requests behind each other, over each of 50 connections."""
-    end = b"GET /v1/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    await _poured(port, address, b"GET /v1/execution HTTP/1.1\r\nHost: x\r\n\r\n" * 1000 + end, 50)
-
-
-async def chunks(port: int, address: str) -> None:
-    """Send bodies in chunks of one byte."""
-    lines = (
-        b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-    )
-    await _poured(port, address, lines + b"1\r\n \r\n" * 500_000 + b"0\r\n\r\n", 8)
-
-
-Attack = Callable[[int, str], Awaitable[None]]
-KINDS: tuple[Attack, ...] = (
-    *(memory, unknown, slow, methods, bombs, work, trees, names, shares, configurations, pipelines, chunks),
-)
-ATTACKS: dict[str, Attack] = {each.__name__: each for each in KINDS}
-
-
-async def attack(port: int, attacks: Iterable[Attack]) -> None:
-    """Run two clients of each kind until they are cancelled. A client whose connection is closed connects again."""
-
-    async def persistent(client: Attack, address: str) -> None:
-        while True:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                await client(port, address)
-            await asyncio.sleep(0.1)
-
+async def run(port: int, attacks: Iterable[Attack]) -> None:
+    """Run two clients of each kind until they are cancelled."""
     addresses = (f"127.0.1.{number}" for number in itertools.count(1))
-    await asyncio.gather(*(persistent(client, next(addresses)) for client in attacks for _ in range(2)))
+    clients = [(attack, attack.address or next(addresses)) for attack in attacks for _ in range(2)]
+    connections = [client for client in clients for _ in range(client[0].connections)]
+    await asyncio.gather(
+        *(
+            _connection(port, address, attack, random.Random(number))
+            for number, (attack, address) in enumerate(connections)
+        )
+    )
 
 
 if __name__ == "__main__":
-    asyncio.run(attack(int(sys.argv[1]), [ATTACKS[name] for name in sys.argv[2].split(",")]))
+    asyncio.run(run(int(sys.argv[1]), [ATTACKS[name] for name in sys.argv[2].split(",")]))

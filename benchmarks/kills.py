@@ -38,6 +38,18 @@ push(Path(sys.argv[1]), *sys.argv[2:])
 """
 
 
+def killed(command: list[str], seconds: float) -> bool:
+    """Whether a program ran for these seconds from its first line of output on, and was killed then."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()  # its imports are done
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return True
+    return False
+
+
 def pushes(times: int) -> None:
     """Kill pushes of shipped entries under new names, and in place of an entry with other bytes."""
     from joulecast.system.resources import shipped
@@ -52,17 +64,11 @@ def pushes(times: int) -> None:
             name, entry = rng.choice(["a30/first", f"a30/n{number}"]), entries[number % len(entries)]
             before = set(index_of(open_source(str(zoo))))
             command = [sys.executable, "-c", PUSH, str(entry), name, str(zoo)]
-            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-                process.stdout.readline()  # its imports are done
-                try:
-                    process.wait(rng.uniform(0.0, 0.1))
-                except subprocess.TimeoutExpired:
-                    cut_off += 1
-                    process.kill()
+            cut_off += killed(command, rng.uniform(0.0, 0.1))
             try:
-                found = index_of(open_source(str(zoo)))
-                lost += len(before - set(found))
-                for each in found:
+                entries_there = index_of(open_source(str(zoo)))
+                lost += len(before - set(entries_there))
+                for each in entries_there:
                     fetch(open_source(str(zoo)), each)
             except JoulecastError as error:
                 unreadable += 1
@@ -87,7 +93,7 @@ main()
 def trainings(times: int) -> int:
     """Kill `joulecast train` while it writes an entry over the one of the training before; how many were lost."""
     from joulecast.datasets import Card, Dataset, Measurement, save
-    from joulecast.zoo.entries.files import stored_files
+    from joulecast.zoo.entries.files import StoredEntry
 
     rng = random.Random(0)
     operations = [Operation("relu", [(n, 64)]) for n in range(1, 4000, 40)]
@@ -107,15 +113,9 @@ def trainings(times: int) -> int:
         (entry,) = (path.parent for path in zoo.glob("*/*/manifest.json"))
         lost = cut_off = 0
         for _ in range(times):
-            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-                process.stdout.readline()  # it writes
-                try:
-                    process.wait(rng.uniform(0.0, 0.01))
-                except subprocess.TimeoutExpired:
-                    cut_off += 1
-                    process.kill()
+            cut_off += killed(command, rng.uniform(0.0, 0.01))
             try:
-                stored_files(entry)
+                StoredEntry.of(entry)
             except JoulecastError as error:
                 lost += 1
                 print(error)
@@ -144,9 +144,9 @@ def recordings(times: int) -> None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             try:
-                found = read_recording(out)
+                recording = read_recording(out)
                 lost += not out.read_bytes().startswith(on_disk)
-                samples += len(found.samples["ram"])
+                samples += len(recording.samples["ram"])
             except JoulecastError as error:
                 unreadable += 1
                 print(error)
@@ -255,10 +255,10 @@ def calibrations(times: int) -> int:
             number += 1
             while not out.exists():
                 killed += killed_after(out, rng.uniform(0.0, 0.7 * whole_s))
-                found = measured(out)
-                lost += len(before - set(found))
-                twice += len(found) - len(set(found))
-                before = set(found)
+                journalled = measured(out)
+                lost += len(before - set(journalled))
+                twice += len(journalled) - len(set(journalled))
+                before = set(journalled)
             lost += sum(modes.values()) - len(before)
             killed += killed_after(out, rng.uniform(0.0, 0.3 * whole_s))  # while it writes its file again, or before
             try:

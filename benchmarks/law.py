@@ -152,12 +152,12 @@ def check_cases(laws: Iterable[tuple[str, CaseLaw]], subject: Subject, most: int
         most: Number of operations that the other laws are checked on; see `CaseLaw.share`.
         seed: Of the source of chance; each law has one of its own.
     """
-    found = {}
+    tallies = {}
     for name, law in laws:
-        tally = found[name] = Tally(law)
+        tally = tallies[name] = Tally(law)
         for case in islice(law.cases(random.Random(f"{name} {seed}"), subject), max(1, int(most * law.share))):
             tally.add(np.array([case.excess]), lambda place, case=case: case.what)  # type: ignore[misc]
-    return found
+    return tallies
 
 
 def differing(one: FloatArray, other: FloatArray) -> FloatArray:
@@ -166,5 +166,5 @@ def differing(one: FloatArray, other: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.exp(np.abs(np.log(np.abs(one)) - np.log(np.abs(other))))
     ratio = np.where(np.isfinite(ratio), ratio, np.inf)
-    found: FloatArray = np.where(same, 1.0, np.maximum(ratio, 1.0 + 1e-15)).max(axis=0)
-    return found
+    excess: FloatArray = np.where(same, 1.0, np.maximum(ratio, 1.0 + 1e-15)).max(axis=0)
+    return excess

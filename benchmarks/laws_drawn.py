@@ -61,7 +61,7 @@ class Batch:
         return OperationList(pair.one for pair in self.pairs)
 
     @cached_property
-    def found(self) -> OperationPredictions:
+    def faster(self) -> OperationPredictions:
         """What is predicted for them at the default clock."""
         return self.subject.operations(self.gpu, self.mode).predict(self.ones)
 
@@ -73,7 +73,7 @@ class Batch:
     @cached_property
     def costs(self) -> FloatArray:
         """Their costs at the default clock, shape (COSTS, operations)."""
-        return costs(self.found)
+        return costs(self.faster)
 
     @cached_property
     def costs_of_twice(self) -> FloatArray:
@@ -92,13 +92,13 @@ class Batch:
             change: Gives the variant of an operation, in any mode; None where there is none.
         """
         variants = [change(one) for one in self.ones]
-        found = np.full((len(COSTS), len(variants)), np.nan)
+        values = np.full((len(COSTS), len(variants)), np.nan)
         for mode in MODES:
             places = [place for place, each in enumerate(variants) if each is not None and each.mode == mode]
             if places:
                 some = [each for each in variants if each is not None and each.mode == mode]
-                found[:, places] = costs(self.subject.operations(self.gpu, mode).predict(some))
-        return found
+                values[:, places] = costs(self.subject.operations(self.gpu, mode).predict(some))
+        return values
 
 
 def costs(predictions: OperationPredictions) -> FloatArray:
@@ -150,16 +150,16 @@ def random_pairs(rng: random.Random, gpu: GPU, mode: str) -> Iterator[Pair]:
         # Rows of about the size at which a tensor outgrows the last cache.
         row = 1 + int(gpu.l2_bytes * rng.uniform(0.1, 1.0) / 4 / batch)
         state = rng.getstate()
-        found = []
+        pair = []
         for each in (batch, 2 * batch):
             rng.setstate(state)
             try:
                 shapes, attributes = _sizes(rng, kind, each, row)
-                found.append(Operation(kind, shapes, attributes, precision=precision, mode=mode))
+                pair.append(Operation(kind, shapes, attributes, precision=precision, mode=mode))
             except InputError:
                 break
-        if len(found) == 2 and found[1].bytes_read + found[1].bytes_written < _MOST_BYTES:
-            yield Pair(*found)
+        if len(pair) == 2 and pair[1].bytes_read + pair[1].bytes_written < _MOST_BYTES:
+            yield Pair(*pair)
 
 
 def _power_of_two(rng: random.Random, low: int, high: int) -> int:

@@ -77,8 +77,8 @@ def _compared(
         yield Case(excess, f"{name} of {', '.join(map(str, one.values()))}, and with {changed}")
 
 
-def _of(found: GenerationPrediction, name: str) -> float:
-    value: float = getattr(found, name)
+def _of(answer: GenerationPrediction, name: str) -> float:
+    value: float = getattr(answer, name)
     return value
 
 
@@ -122,11 +122,11 @@ def _latency(rng: random.Random, subject: Subject) -> Iterator[Case]:
     while True:
         asked = _drawn(rng)
         try:
-            found = predict_generation(**asked, predictor=subject.predictor)
+            answer = predict_generation(**asked, predictor=subject.predictor)
         except JoulecastError:
             continue
-        by_rate = found.batch * found.output_tokens / found.tokens_per_s
-        ratio = found.latency_s / by_rate
+        by_rate = answer.batch * answer.output_tokens / answer.tokens_per_s
+        ratio = answer.latency_s / by_rate
         yield Case(max(ratio, 1 / ratio), ", ".join(map(str, asked.values())))
 
 

@@ -82,10 +82,10 @@ def _many(rng: random.Random, subject: Subject) -> Iterator[Case]:
     while True:
         gpu, mode, precision, batch = _drawn(rng)
         networks = [_network(model, mode, precision, batch) for model in rng.choice(FAMILIES)]
-        found = predict_many(networks, gpu=gpu, mode=mode, predictor=subject.predictor)
+        forwards = predict_many(networks, gpu=gpu, mode=mode, predictor=subject.predictor)
         reverse = predict_many(networks[::-1], gpu=gpu, mode=mode, predictor=subject.predictor)
         alone = _totals(*(subject.predict(network, gpu) for network in networks))
-        among = np.array([found.time_s, found.energy_j])
+        among = np.array([forwards.time_s, forwards.energy_j])
         turned = np.array([reverse.time_s, reverse.energy_j])[:, ::-1]
         excess = np.maximum(differing(among, turned), differing(among, alone))
         what = f"{networks[0].name} and larger, batch {batch}, {precision}, {mode} on {gpu.name}"

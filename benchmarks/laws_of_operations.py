@@ -43,14 +43,14 @@ ANY_GPU = "any-gpu/boosting"
 
 def _over(value: FloatArray, least: FloatArray) -> FloatArray:
     """By what factor values are below what is required; NaN where either is not known or nothing is required."""
-    found: FloatArray = np.where(least > _LEAST, least / np.maximum(value, _LEAST), np.nan)
-    return np.where(np.isnan(value), np.nan, found)
+    factor: FloatArray = np.where(least > _LEAST, least / np.maximum(value, _LEAST), np.nan)
+    return np.where(np.isnan(value), np.nan, factor)
 
 
 def _worst(*excesses: FloatArray) -> FloatArray:
     with np.errstate(invalid="ignore"):
-        found: FloatArray = np.fmax.reduce(excesses)
-    return found
+        worst: FloatArray = np.fmax.reduce(excesses)
+    return worst
 
 
 def _floor(batch: Batch) -> FloatArray:
@@ -83,7 +83,7 @@ def _bandwidth(batch: Batch) -> FloatArray:
 
 
 def _power(batch: Batch) -> FloatArray:
-    return _worst(_power_of(batch.found, batch.gpu), _power_of(batch.slower, batch.gpu))
+    return _worst(_power_of(batch.faster, batch.gpu), _power_of(batch.slower, batch.gpu))
 
 
 def _power_of(p: OperationPredictions, gpu: GPU) -> FloatArray:
@@ -198,11 +198,11 @@ def no_worse(gpu: GPU) -> list[GPU]:
 
 
 def _siblings(batch: Batch) -> FloatArray:
-    found = np.full(len(batch.pairs), np.nan)
+    worst = np.full(len(batch.pairs), np.nan)
     for other in siblings(batch.gpu):
         better = costs(batch.subject.operations(other, batch.mode).predict(batch.ones))
-        found = _worst(found, _over(batch.costs[DEVICE], better[DEVICE]))
-    return found
+        worst = _worst(worst, _over(batch.costs[DEVICE], better[DEVICE]))
+    return worst
 
 
 def renamed(gpu: GPU) -> GPU:
@@ -220,11 +220,11 @@ def _name(batch: Batch) -> FloatArray:
 
 def _company(batch: Batch) -> FloatArray:
     predictor = batch.subject.operations(batch.gpu, batch.mode)
-    found = differing(batch.costs, costs(predictor.predict(batch.ones[::-1]))[:, ::-1])
+    excess = differing(batch.costs, costs(predictor.predict(batch.ones[::-1]))[:, ::-1])
     for place in range(0, len(batch.ones), _ALONE):
         alone = costs(predictor.predict(batch.ones[place : place + 1]))
-        found[place] = max(found[place], differing(batch.costs[:, place : place + 1], alone)[0])
-    return found
+        excess[place] = max(excess[place], differing(batch.costs[:, place : place + 1], alone)[0])
+    return excess
 
 
 OPERATION_LAWS: dict[str, OperationLaw] = {

@@ -71,9 +71,9 @@ def measure(count: int) -> None:
     joulecast.predict_many(table_of(10), "A30")
     before_mb, _ = memory_mb()
     start, busy = time.perf_counter(), time.process_time()
-    found = joulecast.predict_many(table, "A30")
+    predictions = joulecast.predict_many(table, "A30")
     wall_s, cpu_s = time.perf_counter() - start, time.process_time() - busy
-    assert len(found) == count  # noqa: S101  # (a benchmark of something else would be worth nothing)
+    assert len(predictions) == count  # noqa: S101  # (a benchmark of something else would be worth nothing)
     print(wall_s, cpu_s, memory_mb()[1] - before_mb)
 
 

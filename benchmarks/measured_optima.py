@@ -26,10 +26,10 @@ RULES = {"energy": 900 / 1440, "EDP": 1200 / 1440}
 LEAST_CLOCKS = 8
 
 
-def value(found: Any, quantity: str) -> float:
+def value(shown: Any, quantity: str) -> float:
     """Joules, or joules times seconds, of a measurement or a prediction."""
-    joules = found.energy_j if found.energy_j else found.known_power_w * found.time_s
-    return float(joules if quantity == "energy" else joules * found.time_s)
+    joules = shown.energy_j if shown.energy_j else shown.known_power_w * shown.time_s
+    return float(joules if quantity == "energy" else joules * shown.time_s)
 
 
 def main() -> None:
@@ -49,8 +49,8 @@ def main() -> None:
             by_clock = {clock: value(m, quantity) for clock, m in measured.items()}
             best = min(by_clock, key=by_clock.__getitem__)
             his = min(by_clock, key=lambda clock: abs(clock - rule * top))
-            found = {c: joulecast.predict(network, shape, GPU, clock=c, precision=precision) for c in by_clock}
-            ours = min(found, key=lambda clock: value(found[clock], quantity))
+            predicted = {c: joulecast.predict(network, shape, GPU, clock=c, precision=precision) for c in by_clock}
+            ours = min(predicted, key=lambda clock: value(predicted[clock], quantity))
             extra = {"rule": by_clock[his] / by_clock[best] - 1, "ours": by_clock[ours] / by_clock[best] - 1}
             for name, cost in extra.items():
                 costs[name].append(cost)

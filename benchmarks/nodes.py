@@ -118,8 +118,8 @@ def main() -> None:
         for name in sorted({key(each) for each in servers}):
             constants = fitted([each for each in servers if key(each) != name])
             mine = [each for each in servers if key(each) == name]
-            found = _terms(mine) @ constants + _of_boards(mine)
-            errors = 100 * (found / [each.wall_w for each in mine] - 1)
+            predicted = _terms(mine) @ constants + _of_boards(mine)
+            errors = 100 * (predicted / [each.wall_w for each in mine] - 1)
             by_system = {s.system: float(e) for s, e in zip(mine, errors, strict=True)}
             left_out.setdefault(what, []).extend(by_system.values())
             values = f"{constants[0]:.0f} W, {constants[1]:.0f} W"

@@ -15,12 +15,11 @@ cached in the folder --networks.
 from __future__ import annotations
 
 import argparse
-import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
+from compared import LEGEND, Compared, kept, rows_of, table, write
 
 import joulecast
 from joulecast.extraction.models import timm_models
@@ -85,8 +84,7 @@ class Published:
 
 def published() -> list[Published]:
     """All times, in the order of the file."""
-    lines = [line for line in (HERE / "timm.csv").read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    rows = list(csv.DictReader(lines))
+    rows = rows_of(HERE / "timm.csv")
     first = set(sorted({row["network"] for row in rows})[::2])
     return [
         Published(
@@ -105,11 +103,8 @@ def published() -> list[Published]:
     ]
 
 
-def extracted(case: Published, folder: Path) -> Network:
-    """A network under autocast in fp16, with weights and all casts; cached in a folder."""
-    path = folder / case.file_name
-    if path.is_file():
-        return Network.load(path)
+def extracted(case: Published) -> Network:
+    """A network under autocast in fp16, with weights and all casts."""
     layers = timm_models.import_timm().layers
     layers.set_fused_attn(case.fused_attention)
     layers.set_fast_norm(case.fast_norm)
@@ -131,91 +126,42 @@ def extracted(case: Published, folder: Path) -> Network:
     module = UnderAutocast(timm_models.build(case.network)).train(case.mode == "training")
     optimizer = "sgd" if case.mode == "training" else None
     shape = (case.batch, 3, case.image, case.image)
-    network = joulecast.extract(module, shape, mode=case.mode, optimizer=optimizer)
-    folder.mkdir(parents=True, exist_ok=True)
-    network.save(path)
-    return network
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A published time and its predictions, in milliseconds."""
-
-    case: Published
-    predicted_ms: Mapping[str, float]
-
-    def log_ratio(self, predictor: str) -> float:
-        """Ratio of predicted to published time."""
-        return float(np.log(self.predicted_ms[predictor] / self.case.step_ms))
+    return joulecast.extract(module, shape, mode=case.mode, optimizer=optimizer)
 
 
 def as_published(case: Published, folder: Path) -> Network:
     """The extracted network, with its tensors as they lay."""
-    return replace(extracted(case, folder), channels_last=case.channels_last)
+    network = kept(folder / case.file_name, lambda: extracted(case))
+    return replace(network, channels_last=case.channels_last)
 
 
-def outcomes(cases: Iterable[Published], predictors: Sequence[str], folder: Path) -> list[Outcome]:
-    """Predict all cases."""
-    found = []
+def outcomes(cases: Iterable[Published], predictors: Sequence[str], folder: Path) -> list[Compared]:
+    """Predict all cases; the predictors take the places of quantities."""
+    compared = []
     for case in cases:
         network = as_published(case, folder)
         predicted = {p: 1e3 * joulecast.predict(network, gpu=case.gpu, predictor=p).time_s for p in predictors}
-        found.append(Outcome(case, predicted))
+        compared.append(Compared.of(case, {name: (ms, case.step_ms) for name, ms in predicted.items()}))
         print(f"{case.group}: {case.network} {case.step_ms:.0f} ms,", *(f"{ms:.0f}" for ms in predicted.values()))
-    return found
+    return compared
 
 
-def _cells(some: Sequence[Outcome], predictors: Sequence[str]) -> str:
-    """Number of networks; for each predictor median and mean of the absolute error, and the bias."""
-    cells = [str(len(some))]
-    for predictor in predictors:
-        logs = np.array([o.log_ratio(predictor) for o in some])
-        errors = 100 * abs(np.expm1(logs))
-        cells.append(f"{np.median(errors):.0f} / {np.mean(errors):.0f} %, {100 * np.expm1(np.mean(logs)):+.0f} %")
-    return " | ".join(cells)
-
-
-def _table(found: Sequence[Outcome], predictors: Sequence[str], title: str, key: Callable[[Outcome], str]) -> list[str]:
-    lines = [f"| {title} | networks | {' | '.join(predictors)} |", "| --- | --- |" + " --- |" * len(predictors)]
-    for name in sorted({key(o) for o in found}):
-        lines.append(f"| {name} | {_cells([o for o in found if key(o) == name], predictors)} |")
-    return [*lines, f"| all | {_cells(found, predictors)} |", ""]
-
-
-def _section(title: str, found: Sequence[Outcome], predictors: Sequence[str]) -> list[str]:
-    if not found:
+def section(title: str, compared: Sequence[Compared], predictors: Sequence[str]) -> list[str]:
+    """Errors of a step's time, and the networks that the first predictor is farthest off."""
+    if not compared:
         return []
-    worst = sorted(found, key=lambda o: -abs(o.log_ratio(predictors[0])))[:WORST]
-    lines = [f"## {title}", "", "Median / mean absolute error of a step's time, and its bias (geometric mean).", ""]
-    lines += _table(found, predictors, "measured", lambda o: o.case.group)
-    first_layout = [o for o in found if not o.case.channels_last]
-    lines += _table(first_layout, predictors, "family", lambda o: f"{o.case.family}, {o.case.mode}")
+    worst = sorted(compared, key=lambda each: -abs(each.logs[predictors[0]]))[:WORST]
+    lines = [f"## {title}", "", LEGEND, ""]
+    lines += table("measured", compared, lambda each: each.run.group, predictors)
+    first_layout = [each for each in compared if not each.run.channels_last]
+    lines += table("family", first_layout, lambda each: f"{each.run.family}, {each.run.mode}", predictors)
     lines += [f"The {len(worst)} that {predictors[0]} is farthest off:", ""]
-    lines += [
-        f"| network | measured | ms | {' | '.join(predictors)} |",
-        "| --- | --- | --- |" + " --- |" * len(predictors),
-    ]
-    for o in worst:
-        ratios = " | ".join(f"{100 * np.expm1(o.log_ratio(p)):+.0f} %" for p in predictors)
-        lines.append(f"| {o.case.network} | {o.case.group} | {o.case.step_ms:.0f} | {ratios} |")
+    columns = " | ".join(predictors)
+    lines += [f"| network | measured | ms | {columns} |", "| --- | --- | --- |" + " --- |" * len(predictors)]
+    for each in worst:
+        errors = " | ".join(each.error(predictor) for predictor in predictors)
+        lines.append(f"| {each.run.network} | {each.run.group} | {each.run.step_ms:.0f} | {errors} |")
     return [*lines, ""]
-
-
-def report(found: Sequence[Outcome], predictors: Sequence[str]) -> str:
-    """The report as Markdown."""
-    remarks = (HERE / "notes.md").read_text(encoding="utf-8").strip()
-    names = {o.case.network for o in found}
-    lines = [
-        "# Networks and GPUs that no predictor has seen",
-        "",
-        f"Made by `python benchmarks/public.py`; do not edit. {len(found)} published times of {len(names)} networks.",
-        "",
-        remarks,
-        "",
-    ]
-    lines += _section("Networks that were looked at", [o for o in found if o.case.is_first], predictors)
-    lines += _section("Networks held back", [o for o in found if not o.case.is_first], predictors)
-    return "\n".join(lines)
 
 
 def main() -> None:
@@ -225,8 +171,13 @@ def main() -> None:
     parser.add_argument("--networks", type=Path, default=Path("build/public"))
     arguments = parser.parse_args()
     predictors = arguments.predictor or PREDICTORS
-    found = outcomes((c for c in published() if c.is_first or not arguments.first), predictors, arguments.networks)
-    (HERE / "REPORT.md").write_text(report(found, predictors), encoding="utf-8")
+    compared = outcomes((c for c in published() if c.is_first or not arguments.first), predictors, arguments.networks)
+    names = {each.run.network for each in compared}
+    lines = [f"{len(compared)} published times of {len(names)} networks.", ""]
+    lines += [(HERE / "notes.md").read_text(encoding="utf-8").strip(), ""]
+    lines += section("Networks that were looked at", [each for each in compared if each.run.is_first], predictors)
+    lines += section("Networks held back", [each for each in compared if not each.run.is_first], predictors)
+    write(HERE / "REPORT.md", "Networks and GPUs that no predictor has seen", "public.py", lines)
 
 
 if __name__ == "__main__":

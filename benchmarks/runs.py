@@ -8,13 +8,11 @@ Without --first and --steps, writes benchmarks/training/RUNS.md; takes five minu
 from __future__ import annotations
 
 import argparse
-import csv
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
+from compared import LEGEND, LEVEL, Compared, rows_of, table, write
 
 from joulecast.extraction import Job, network_of_job
 from joulecast.hardware import find_gpu
@@ -25,11 +23,7 @@ LOOKED_AT = ("mpt-350m", "mpt-7b")
 _NETWORK = 200e9
 """Bytes per second of a node's adapters: RoCE with 1600 Gbit/s."""
 _REPORT = Path(__file__).with_name("training") / "RUNS.md"
-_NOTES = """# Whole steps of training MPT on 8 to 128 A100
-
-Made by `python benchmarks/runs.py FILE`; do not edit.
-
-**What was measured.** MosaicML published the throughput of pre-training MPT on 8 to 128 A100
+_NOTES = """**What was measured.** MosaicML published the throughput of pre-training MPT on 8 to 128 A100
 (github.com/mosaicml/llm-foundry, scripts/train/benchmarking), with FSDP's FULL_SHARD.
 
 **What is predicted.** Whole steps as `joulecast.predict_run` computes them: micro-batches with forward, backward, loss
@@ -77,10 +71,8 @@ class Row(NamedTuple):
 
 def rows(path: Path) -> list[Row]:
     """All rows with nothing suspect."""
-    with path.open(encoding="utf-8") as file:
-        listed = [row for row in csv.DictReader(file) if not row["suspect"]]
-    found = []
-    for row in listed:
+    rows_read = []
+    for row in rows_of(path):
         sizes = (int(row[name]) for name in ("hidden", "heads", "layers", "vocabulary", "sequence", "micro_batch"))
         again = row["activation_checkpointing"] == "True"
         layout = Layout(
@@ -90,8 +82,8 @@ def rows(path: Path) -> list[Row]:
             recompute="full" if again else "none",
         )
         autocast = row["precision"].startswith("amp")
-        found.append(Row(row["model"], row["gpu"], *sizes, autocast, layout, float(row["step_s"])))
-    return found
+        rows_read.append(Row(row["model"], row["gpu"], *sizes, autocast, layout, float(row["step_s"])))
+    return rows_read
 
 
 def _mpt(hidden: int, heads: int, layers: int, vocabulary: int, sequence: int, *, head: bool) -> Any:
@@ -134,30 +126,12 @@ def _mpt(hidden: int, heads: int, layers: int, vocabulary: int, sequence: int, *
     return Model()
 
 
-def _table(title: str, found: Sequence[tuple[Row, Step]], key: Callable[[Row], str]) -> Iterable[str]:
-    yield f"| {title} | steps | mean error | median, worst | bias | in the 90 % interval |"
-    yield "| --- | --- | --- | --- | --- | --- |"
-    for name, some in [
-        *((k, [p for p in found if key(p[0]) == k]) for k in sorted({key(p[0]) for p in found})),
-        ("all", found),
-    ]:
-        ratios = np.array([step.whole.time_s / row.step_s for row, step in some])
-        errors = 100 * abs(ratios - 1)
-        inside = sum(map(_within, some))
-        yield (
-            f"| {name} | {len(some)} | {errors.mean():.1f} % | {np.median(errors):.1f}, {errors.max():.1f} % "
-            f"| {100 * (ratios.mean() - 1):+.1f} % | {inside} |"
-        )
-
-
-def _within(pair: tuple[Row, Step]) -> bool:
-    row, step = pair
-    around = step.micro.interval(0.9)
-    if around is None:
-        return False
-    ratio = row.step_s / step.whole.time_s
-    low, high = (end / step.micro.time_s for end in around.time_s)
-    return low <= ratio <= high
+def compared(row: Row, step: Step) -> Compared:
+    """A row with its prediction, and the interval of a micro-batch around it."""
+    around = step.micro.interval(LEVEL)
+    scale = step.whole.time_s / step.micro.time_s
+    bounds = None if around is None else {"time": (scale * around.time_s[0], scale * around.time_s[1])}
+    return Compared.of(row, {"time": (step.whole.time_s, row.step_s)}, bounds)
 
 
 def main() -> None:
@@ -167,27 +141,24 @@ def main() -> None:
     parser.add_argument("--steps", action="store_true", help="print every row")
     arguments = parser.parse_args()
     asked = [row for row in rows(arguments.file) if row.model in LOOKED_AT or not arguments.first]
-    found = [(row, row.predicted()) for row in asked]
-    for row, step in found if arguments.steps else []:
+    steps = [(row, row.predicted()) for row in asked]
+    for row, step in steps if arguments.steps else []:
         parts = ", ".join(f"{name} {100 * cost.time_s / step.whole.time_s:.0f} %" for name, cost in step.parts.items())
         memory = f"{step.memory.total_bytes / 2**30:.0f} of {find_gpu(row.gpu).memory_bytes / 2**30:.0f} GiB"
-        name = f"{row.model} {row.layout.gpus} GPUs, {row.layout.accumulation} x {row.batch} x "
-        name += str(row.sequence)
-        print(
-            f"{name:42s} {row.step_s:8.2f} s, {100 * (step.whole.time_s / row.step_s - 1):+4.0f} %, {memory}: {parts}"
-        )
-    lines = []
+        name = f"{row.model} {row.layout.gpus} GPUs, {row.layout.accumulation} x {row.batch} x {row.sequence}"
+        print(f"{name:42s} {row.step_s:8.2f} s, {compared(row, step).error()}, {memory}: {parts}")
+    lines = [_NOTES, LEGEND, ""]
     for title, half in (("Models that were looked at", True), ("Models held back", False)):
-        some = [(row, step) for row, step in found if (row.model in LOOKED_AT) is half]
+        some = [compared(row, step) for row, step in steps if (row.model in LOOKED_AT) is half]
         if some:
-            lines += [f"\n## {title}\n", *_table("model", some, lambda row: row.model), ""]
-            lines += [*_table("GPUs", some, lambda row: f"{row.layout.gpus:3d}"), ""]
-            lines += [*_table("tokens", some, lambda row: f"{row.sequence:6d}"), ""]
-            lines += _table("precision", some, lambda row: "autocast" if row.autocast else "bf16")
+            lines += [f"## {title}", "", *table("model", some, lambda each: each.run.model)]
+            lines += table("GPUs", some, lambda each: f"{each.run.layout.gpus:3d}")
+            lines += table("tokens", some, lambda each: f"{each.run.sequence:6d}")
+            lines += table("precision", some, lambda each: "autocast" if each.run.autocast else "bf16")
     if arguments.first or arguments.steps:
-        print(*lines, sep="\n")
+        print(*lines[3:], sep="\n")
     else:
-        _REPORT.write_text("\n".join([_NOTES.strip(), *lines, ""]), encoding="utf-8")
+        write(_REPORT, "Whole steps of training MPT on 8 to 128 A100", "runs.py FILE", lines)
 
 
 if __name__ == "__main__":

@@ -120,11 +120,11 @@ def trained() -> Iterator[Score]:
     """Training steps that NVIDIA published, as benchmarks/training/REPORT.md has them."""
     path = HERE / "training" / "REPORT.md"
     commit = commit_of(path)
-    for found in _ROW.finditer(path.read_text(encoding="utf-8")):
-        measured, predicted = float(found["ms"]), float(found[6])
+    for row in _ROW.finditer(path.read_text(encoding="utf-8")):
+        measured, predicted = float(row["ms"]), float(row[6])
         logs = {"time": math.log(predicted / measured)}
-        task = f"{found['network']} {found['precision']}, training"
-        yield Score("NVIDIA", f"1x {_short(found['gpu'])}", task, 1e-3 * measured, logs, {}, commit)
+        task = f"{row['network']} {row['precision']}, training"
+        yield Score("NVIDIA", f"1x {_short(row['gpu'])}", task, 1e-3 * measured, logs, {}, commit)
 
 
 def left_out() -> Iterator[Score]:
@@ -132,11 +132,11 @@ def left_out() -> Iterator[Score]:
     card = json.loads(CARD.read_text(encoding="utf-8"))
     commit = card["provenance"]["git_commit"][:8]
     for name, logs in card["network_errors"]["nothing"].items():
-        found = _NETWORK.match(name)
-        if found:
-            source = "nicolai2025" if "A30" in found["gpu"] else "energaizer2026"
-            task = f"{found['network']} {found['precision']}, {found['mode']}"
-            yield Score(f"{source}, chip left out", f"1x {_short(found['gpu'])}", task, None, logs, {}, commit)
+        network = _NETWORK.match(name)
+        if network:
+            source = "nicolai2025" if "A30" in network["gpu"] else "energaizer2026"
+            task = f"{network['network']} {network['precision']}, {network['mode']}"
+            yield Score(f"{source}, chip left out", f"1x {_short(network['gpu'])}", task, None, logs, {}, commit)
 
 
 def _errors(some: list[Score], quantity: str) -> dict[str, float] | None:

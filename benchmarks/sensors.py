@@ -26,8 +26,8 @@ def main() -> None:
             for seed in SEEDS:
                 for load_w in LOADS_W:
                     samples, true_w = simulate(sensor, load_w, duration_s, seed=seed)
-                    found = estimate(samples, BEFORE_S, BEFORE_S + duration_s)
-                    values = (found.power_w, found.integrated_w, found.naive_w)
+                    estimated = estimate(samples, BEFORE_S, BEFORE_S + duration_s)
+                    values = (estimated.power_w, estimated.integrated_w, estimated.naive_w)
                     for kind, value in zip(errors, values, strict=True):
                         errors[kind].append(100 * (value / true_w - 1))
             cells = [f"{statistics.median(v):+.2f} %, {max(v, key=abs):+.2f} %" for v in errors.values()]

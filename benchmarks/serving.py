@@ -13,19 +13,17 @@ a minute.
 from __future__ import annotations
 
 import argparse
-import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+from compared import LEGEND, LEVEL, Compared, rows_of, table, write
 
 from joulecast import predict_generation
 from joulecast.errors import JoulecastError
 from joulecast.generation.prediction import GenerationPrediction
 
 HERE = Path(__file__).with_name("serving")
-LEVEL = 0.9
 _MOST_SEQUENCES = 2048  # What trtllm-bench runs at most, unless it is told otherwise.
 _QUANTITIES = ("time", "power", "energy")
 _MODELS = {
@@ -84,76 +82,38 @@ class Run:
         )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A run with its prediction: log ratios of predicted over published values, and whether these lie in the interval.
-
-    Args:
-        run: The run.
-        logs: Quantity -> log ratio, for the quantities that were published.
-        within: Quantity -> whether the published value lies in the interval.
-    """
-
-    run: Run
-    logs: dict[str, float]
-    within: dict[str, bool]
-
-
-def outcome(run: Run) -> Outcome:
+def outcome(run: Run) -> Compared:
     """Compare a run with its prediction."""
-    found = run.predicted()
-    interval = found.interval(LEVEL)
+    predicted = run.predicted()
+    interval = predicted.interval(LEVEL)
     if interval is None:
-        raise SystemExit(f"no errors of kernels are known for {found.gpu}")
-    low_s, high_s = interval.time_per_output_token_s
-    # An interval of the time per token holds, relative to it, for a batch's latency and the throughput as well.
-    slower, quicker = high_s / found.time_per_output_token_s, low_s / found.time_per_output_token_s
-    row = run.row
+        raise SystemExit(f"no errors of kernels are known for {predicted.gpu}")
+    row, token_s = run.row, predicted.time_per_output_token_s
     if row["latency_s"]:
-        log = np.log(found.batch * found.output_tokens / found.tokens_per_s / float(row["latency_s"]))
+        time = predicted.batch * predicted.output_tokens / predicted.tokens_per_s, float(row["latency_s"])
     elif row["tokens_per_s"]:
-        log = np.log(float(row["tokens_per_s"]) / found.tokens_per_s)
+        time = 1 / predicted.tokens_per_s, 1 / float(row["tokens_per_s"])
     else:
-        log = np.log(1e3 * found.time_per_output_token_s / float(row["token_ms"]))
-    logs = {"time": float(log)}
-    within = {"time": bool(quicker <= np.exp(-log) <= slower)}
+        time = token_s, 1e-3 * float(row["token_ms"])
+    # An interval of the time per token holds, relative to it, for a batch's latency and the throughput as well.
+    low, high = (end / token_s * time[0] for end in interval.time_per_output_token_s)
+    values, intervals = {"time": time}, {"time": (low, high)}
     if row["power_w"]:
         watts = float(row["power_w"])
-        logs["power"] = float(np.log(found.power_w / watts))
-        within["power"] = interval.power_w[0] <= watts <= interval.power_w[1]
-        logs["energy"] = logs["time"] + logs["power"]
-        joules = found.energy_per_token_j / np.exp(logs["energy"])
-        within["energy"] = bool(interval.energy_per_token_j[0] <= joules <= interval.energy_per_token_j[1])
-    return Outcome(run, logs, within)
+        slower = time[0] / time[1]
+        joules = predicted.energy_per_token_j / (slower * predicted.power_w / watts)
+        values |= {"power": (predicted.power_w, watts), "energy": (predicted.energy_per_token_j, joules)}
+        intervals |= {"power": interval.power_w, "energy": interval.energy_per_token_j}
+    return Compared.of(run, values, intervals)
 
 
-def _cell(some: Sequence[Outcome], quantity: str) -> str:
-    logs = np.array([each.logs[quantity] for each in some if quantity in each.logs])
-    if not len(logs):
-        return ""
-    errors = 100 * np.abs(np.expm1(logs))
-    inside = np.mean([each.within[quantity] for each in some if quantity in each.within])
-    return f"{errors.mean():.1f} %, {100 * np.expm1(logs.mean()):+.1f} %, {100 * inside:.0f} %"
-
-
-def _table(title: str, found: Sequence[Outcome], key: Callable[[Outcome], str]) -> list[str]:
-    lines = [f"| {title} | runs | {' | '.join(_QUANTITIES)} |", "| --- | --- | --- | --- | --- |"]
-    for name in dict.fromkeys(map(key, found)):
-        some = [each for each in found if key(each) == name]
-        lines.append(f"| {name} | {len(some)} | {' | '.join(_cell(some, q) for q in _QUANTITIES)} |")
-    lines.append(f"| all | {len(found)} | {' | '.join(_cell(found, q) for q in _QUANTITIES)} |")
-    return [*lines, ""]
-
-
-def whole_bench(folder: Path) -> list[Outcome]:
+def whole_bench(folder: Path) -> list[Compared]:
     """All runs of LLM-Inference-Bench that fit, of engines and models that are known, without suspect ones."""
-    with (folder / "runs.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if not row["suspect"]]
-    found = []
-    for row in rows:
+    compared = []
+    for row in rows_of(folder / "runs.csv"):
         if row["model"] not in _MODELS or row["engine"] not in _ENGINES:
             continue
-        known = {
+        served = {
             **dict.fromkeys(("cache", "tokens_per_s", "token_ms", "power_w"), ""),
             **row,
             "source": "llm-inference-bench",
@@ -165,53 +125,54 @@ def whole_bench(folder: Path) -> list[Outcome]:
             "prompt": row["input"],
         }
         try:
-            found.append(outcome(Run(known)))
+            compared.append(outcome(Run(served)))
         except JoulecastError:  # It does not fit into the memory.
             continue
-    return found
+    return compared
 
 
-def _bench_section(found: Sequence[Outcome]) -> list[str]:
-    def name(each: Outcome) -> str:
+def _bench_section(some: Sequence[Compared]) -> list[str]:
+    def name(each: Compared) -> str:
         row = each.run.row
         return f"{row['engine']}, {row['gpus']} {row['gpu']}, {row['model']}"
 
     return [
         "## All runs of LLM-Inference-Bench",
         "",
-        f"{len(found)} runs with 1 to 64 sequences of 128 to 2048 tokens in and out. Nothing was adjusted to them but",
+        f"{len(some)} runs with 1 to 64 sequences of 128 to 2048 tokens in and out. Nothing was adjusted to them but",
         "what is said above. Mixtral in TensorRT-LLM takes less time than reading all of its experts takes: all of its",
         "sequences must have chosen the same ones.",
         "",
-        *_table("engine, GPUs and model", found, name),
+        *table("engine, GPUs and model", some, name),
     ]
 
 
-def report(found: Sequence[Outcome]) -> str:
-    """The page."""
+def report(compared: Sequence[Compared]) -> list[str]:
+    """The lines of the page."""
     lines = [
-        "# Served language models, against published runs",
-        "",
-        f"Made by `python benchmarks/serving.py`; do not edit. {len(found)} runs, listed in `runs.csv`.",
+        f"{len(compared)} runs, listed in `runs.csv`.",
         "",
         (HERE / "notes.md").read_text(encoding="utf-8").strip(),
         "",
     ]
     for title, first in (("Runs that were looked at", True), ("Runs held back", False)):
-        half = [each for each in found if each.run.is_first == first]
+        half = [each for each in compared if each.run.is_first == first]
         if not half:
             continue
-        lines += [f"## {title}", "", "Mean absolute error, bias (geometric mean), share within the 90 % interval.", ""]
-        lines += _table("source", half, lambda each: each.run.row["source"])
-        lines += _table("engine and GPU", half, lambda each: f"{each.run.row['engine']}, {each.run.row['gpu']}")
-        lines += _table("batch", half, lambda each: each.run.batch_group)
-    return "\n".join(lines)
+        lines += [f"## {title}", "", LEGEND, ""]
+        lines += table("source", half, lambda each: each.run.row["source"], _QUANTITIES)
+        lines += table("engine and GPU", half, _engine_and_gpu, _QUANTITIES)
+        lines += table("batch", half, lambda each: each.run.batch_group, _QUANTITIES)
+    return lines
+
+
+def _engine_and_gpu(each: Compared) -> str:
+    return f"{each.run.row['engine']}, {each.run.row['gpu']}"
 
 
 def runs() -> list[Run]:
     """All runs, in the order of the file."""
-    text = (HERE / "runs.csv").read_text(encoding="utf-8").splitlines()
-    return [Run(row) for row in csv.DictReader(line for line in text if not line.startswith("#"))]
+    return [Run(row) for row in rows_of(HERE / "runs.csv")]
 
 
 def main() -> None:
@@ -220,19 +181,16 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="print each run")
     parser.add_argument("--data", type=Path, default=Path("../shared/data/llminferencebench2024"))
     arguments = parser.parse_args()
-    found = [outcome(run) for run in runs() if run.is_first or not arguments.first]
-    if arguments.each:
-        for each in found:
-            row = each.run.row
-            logs = ", ".join(f"{name} {100 * np.expm1(log):+.0f} %" for name, log in each.logs.items())
-            print(*(row[name] for name in ("source", "engine", "gpu", "model", "batch", "prompt", "output")), logs)
+    compared = [outcome(run) for run in runs() if run.is_first or not arguments.first]
+    for each in compared if arguments.each else ():
+        errors = ", ".join(f"{name} {each.error(name)}" for name in each.logs)
+        columns = ("source", "engine", "gpu", "model", "batch", "prompt", "output")
+        print(*(each.run.row[name] for name in columns), errors)
     if arguments.first:
-        print(
-            "\n".join(_table("engine and GPU", found, lambda each: f"{each.run.row['engine']}, {each.run.row['gpu']}"))
-        )
+        print(*table("engine and GPU", compared, _engine_and_gpu, _QUANTITIES), sep="\n")
     else:
-        page = [report(found), *_bench_section(whole_bench(arguments.data))]
-        (HERE / "REPORT.md").write_text("\n".join(page), encoding="utf-8")
+        lines = [*report(compared), *_bench_section(whole_bench(arguments.data))]
+        write(HERE / "REPORT.md", "Served language models, against published runs", "serving.py", lines)
 
 
 if __name__ == "__main__":

@@ -23,11 +23,11 @@ DAY = "2026-11-23T10:00:00+00:00"
 
 def operations(mode: str = "inference") -> list[Operation]:
     """Products and convolutions that compute, and point-wise operations that move bytes, of many sizes."""
-    found = []
+    of_all_sizes = []
     for rows, features in ((256, 1024), (1024, 1024), (2048, 4096), (4096, 1024), (4096, 4096), (8192, 2048)):
         for precision in ("fp32", "bf16"):
             given = {"precision": precision, "mode": mode}
-            found += [
+            of_all_sizes += [
                 Operation("linear", [(rows, features)], {"out_features": features}, **given),
                 Operation("linear", [(rows, features)], {"out_features": 4 * features}, **given),
                 Operation("gelu", [(rows, 4 * features)], **given),
@@ -37,9 +37,9 @@ def operations(mode: str = "inference") -> list[Operation]:
     for channels, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
         conv = {"out_channels": channels, "kernel_size": 3, "padding": 1, "bias": False}
         for batch in (32, 128):
-            found.append(Operation("conv2d", [(batch, channels, size, size)], conv, precision="fp32", mode=mode))
-            found.append(Operation("relu", [(batch, channels, size, size)], mode=mode))
-    return found
+            of_all_sizes.append(Operation("conv2d", [(batch, channels, size, size)], conv, precision="fp32", mode=mode))
+            of_all_sizes.append(Operation("relu", [(batch, channels, size, size)], mode=mode))
+    return of_all_sizes
 
 
 def measured(predictor, asked: Sequence[Operation], gpu: GPU, seed: int = 0, clock_mhz: float | None = None) -> Dataset:
@@ -53,16 +53,16 @@ def measured(predictor, asked: Sequence[Operation], gpu: GPU, seed: int = 0, clo
         clock_mhz: The highest clock of the board; None for the GPU's default.
     """
     draw = np.random.default_rng(seed)
-    found = predictor.predict(asked, clock_mhz)
-    parts, held = found.work.parts, found.work.clock_mhz / found.held_clock_mhz
+    predicted = predictor.predict(asked, clock_mhz)
+    parts, held = predicted.work.parts, predicted.work.clock_mhz / predicted.held_clock_mhz
     product = np.array([each.row.family in ("matmul", "convolution") for each in asked])
     on_clock, memory = held**3 * (parts.compute_s**3 + parts.cache_s**3), parts.memory_s**3
     slowed = on_clock * np.where(product, SLOW_PRODUCTS**-3, 1.0) + memory * BANDWIDTH**-3
     noise = np.exp(NOISE * draw.standard_normal((2, len(asked))))
-    device_s = found.device_time_s * np.cbrt(slowed / (on_clock + memory)) * noise[0]
-    loop_s = (device_s**4 + (LAUNCH * found.host_time_s) ** 4) ** 0.25
-    static_w = np.array([static_power_w(gpu, mhz) for mhz in found.held_clock_mhz.tolist()])
-    power_w = static_w + MORE_STATIC_W + found.dynamic_energy_j / loop_s
+    device_s = predicted.device_time_s * np.cbrt(slowed / (on_clock + memory)) * noise[0]
+    loop_s = (device_s**4 + (LAUNCH * predicted.host_time_s) ** 4) ** 0.25
+    static_w = np.array([static_power_w(gpu, mhz) for mhz in predicted.held_clock_mhz.tolist()])
+    power_w = static_w + MORE_STATIC_W + predicted.dynamic_energy_j / loop_s
     power_w = np.minimum(power_w * noise[1], gpu.power_limit_w)
     rows = [
         Measurement(operation, t, w, t * w, device_time_s=d, clock_mhz=clock_mhz, started=DAY, method="simulated")

@@ -15,9 +15,9 @@ import sys
 import tempfile
 import time
 import unittest.mock
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from many import BLOCKS, candidates, table_of
@@ -55,24 +55,14 @@ NOTES = """\
 Cold commands run with byte code, as after an installation by pip; both of a pair do.
 
 A predictor of one GPU stores what it has computed of each operation, because the candidates of a search and the
-networks of a service share most of theirs. What bounds operations that are new to it: two forests of 64 trees (about
-2.5 us an operation, in ONNX Runtime) and two Gaussian processes over 969 measured operations (about 6 us, nearly all
-of it matrix products, square roots and exponentials). A million a second on two cores would leave 2 us. Operations
-that are new to the process take 6 to 7 us more on one core: Python hashes each, puts its sizes into a row and makes its
-digest. FLOPs and bytes are computed from these rows, for all operations together that differ in sizes alone.
-
-A perceptron that imitates forests and processes was tried, and not adopted: 54 inputs, twice 192 ReLUs, trained on
-130,000 labelled operations of 70 networks and of random sizes. On operations of eight networks that it had not seen,
-its times differ from the blend's by 0.4 % in the median and by 2.5 % or more in a tenth of cases; power by 0.2 and 1
-%. It takes 0.9 us instead of 6.5, and physics take 2.5 us beside it. So operations that are new to a predictor would
-be predicted three times quicker, and those that are new to a process 1.6 times. Each fold of each validation would have
-to imitate its own blend, minutes of one core each.
+networks of a service share most of theirs. Operations that are new to the process take 6 to 7 us more on one core:
+Python hashes each, puts its sizes into a row and makes its digest. FLOPs and bytes are computed from these rows, for
+all operations together that differ in sizes alone.
 
 No other tool stands beside these numbers. nn-Meter 2.0 installs from PyPI, but downloads its predictors from GitHub
 when it is first used, as pickles, and they are of phones' processors; NeuSight is not on PyPI, and its predictors are
 files of its repository. Neither can be run from packages alone.
 """
-
 
 # Not ru_maxrss, which starts with the value of the parent process.
 BEST_PEAK = r"""
@@ -84,8 +74,8 @@ print(re.search(r"VmHWM:\s+(\d+)", pathlib.Path("/proc/self/status").read_text()
 
 def unique_operations(count: int, seed: int = 0) -> list[Operation]:
     """Convolutions, linear layers, products, relus and batch norms of random sizes, all of them different."""
-    draw, found = random.Random(seed), {}
-    while len(found) < count:
+    draw, operations = random.Random(seed), {}
+    while len(operations) < count:
         batch, channels, side = draw.choice([1, 2, 4, 8, 16, 32, 64]), draw.randint(3, 1024), draw.randint(4, 112)
         out = draw.randint(8, 1024)
         image = (batch, channels, side, side)
@@ -97,13 +87,13 @@ def unique_operations(count: int, seed: int = 0) -> list[Operation]:
             Operation("relu", [image]),
             Operation("batch_norm", [image]),
         ):
-            found[operation] = None
-    return list(found)[:count]
+            operations[operation] = None
+    return list(operations)[:count]
 
 
 def batch_per_s(count: int = 20_000) -> tuple[float, float, float]:
     """Operations (time and power) per second of wall time: predicted before, by another predictor only, and never."""
-    operations, predictor = unique_operations(count), find_predictor("A30", "inference").operations.own
+    operations, predictor = unique_operations(count), find_predictor("A30", "inference").operations
     predictor.predict(operations[:1000])  # starts ONNX Runtime
     never_s, new_s, again_s = [], [], []
     for _ in range(7):
@@ -135,113 +125,84 @@ def _with_byte_code() -> dict[str, str]:
 
 def warm_s(work: Callable[[], object], repeats: int = WARM_REPEATS) -> float:
     work()
-    times = []
-    for _ in range(repeats):
-        times.append(took_s(work))
-    return statistics.median(times)
+    return statistics.median(took_s(work) for _ in range(repeats))
 
 
-def main() -> None:
-    shape = (32, 3, 224, 224)
-    network = joulecast.extract("resnet50", shape)
+def printed_mb(program: str) -> str:
+    """The number of kB that a program prints, in MB."""
+    kilobytes = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    return f"{float(kilobytes) / 1024:.0f} MB"
+
+
+def rows() -> Iterator[tuple[str, str, str, str]]:
+    """What is measured, its time or size, the same against a reference, and the goal."""
     wall_s(PREDICT), wall_s(IMPORT_TORCH)
     pairs = [(wall_s(PREDICT), wall_s(IMPORT_TORCH)) for _ in range(COLD_REPEATS)]
     cold, torch = (statistics.median(column) for column in zip(*pairs, strict=True))
-    ratio = statistics.median(a / b for a, b in pairs)
-    predict = warm_s(lambda: joulecast.predict(network, None, "A30"))
-    both = ["default", "fp16"]
-    best = warm_s(lambda: joulecast.best("resnet50", shape, precision=both), 15)
-    best_peak = subprocess.run([sys.executable, "-c", BEST_PEAK], check=True, capture_output=True, text=True).stdout
-    named = warm_s(lambda: joulecast.predict("resnet50", shape, "A30"))
-    sides = itertools.count(100)
-    new_shape = warm_s(lambda: joulecast.predict("resnet50", (32, 3, next(sides), 225), "A30"))
-    new_best = warm_s(lambda: joulecast.best("resnet50", (32, 3, next(sides), 225), precision=both), 15)
-    listed, table = [[(operation, 1) for operation in each] for each in candidates(5_000)], table_of(5_000)
-    many_listed = warm_s(lambda: joulecast.predict_many(listed, "A30"), 3)
-    many_table = warm_s(lambda: joulecast.predict_many(table, "A30"), 3)
-    template = warm_s(lambda: joulecast.extract("resnet50", (32, 3, next(sides), 225)))
+    ratio = f"{statistics.median(a / b for a, b in pairs):.2f} x `import torch` ({torch:.2f} s)"
+    yield "cold `joulecast predict resnet50`, from its template", f"{cold:.2f} s", ratio, "< 0.3 x"
+
+    def ms(
+        what: str, goal_ms: int, work: Callable[[], object], repeats: int = WARM_REPEATS
+    ) -> tuple[str, str, str, str]:
+        return what, f"{1e3 * warm_s(work, repeats):.3g} ms", "", f"< {goal_ms} ms"
+
+    shape, both, sides = (32, 3, 224, 224), ["default", "fp16"], itertools.count(100)
+    network = joulecast.extract("resnet50", shape)
+    yield ms("ResNet-50 asked for again, from its operations", 1, lambda: joulecast.predict(network, None, "A30"))
+    yield ms("ResNet-50 asked for again, by name", 1, lambda: joulecast.predict("resnet50", shape, "A30"))
+    what = "ResNet-50 by name, at a shape that was not asked for before"
+    yield ms(what, 2, lambda: joulecast.predict("resnet50", (32, 3, next(sides), 225), "A30"))
+    what = f"best of {len(gpus())} GPUs x 40 clocks x 2 precisions for ResNet-50, asked for again"
+    yield ms(what, 50, lambda: joulecast.best("resnet50", shape, precision=both), 15)
+    what = "the same at a shape that was not asked for before"
+    yield ms(what, 150, lambda: joulecast.best("resnet50", (32, 3, next(sides), 225), precision=both), 15)
+    many = {
+        f"predict_many of 5,000 networks of {3 * BLOCKS} operations, as lists": [
+            [(operation, 1) for operation in each] for each in candidates(5_000)
+        ],
+        "the same as a table": table_of(5_000),
+    }
+    for what, networks in many.items():
+        seconds = warm_s(lambda networks=networks: joulecast.predict_many(networks, "A30"), 3)
+        yield what, f"{seconds:.2f} s", f"{5000 / seconds:,.0f} networks/s", "< 3 s"
+    yield "peak memory of a process that asks for the best of all GPUs", printed_mb(BEST_PEAK), "", "< 300 MB"
+    yield ms(
+        "warm answer of ResNet-50's template at a new shape",
+        5,
+        lambda: joulecast.extract("resnet50", (32, 3, next(sides), 225)),
+    )
     size_bytes = sum(path.stat().st_size for path in store.FOLDER.iterdir())
+    yield f"templates of all {len(store.names())} models in the package", f"{size_bytes / 1e6:.2f} MB", "", "< 3 MB"
     import_torchvision()
-    extract = warm_s(lambda: trace(build("resnet50"), shape), 15)
+    yield ms("warm extraction of ResNet-50, built and traced", 150, lambda: trace(build("resnet50"), shape), 15)
     with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, JOULECAST_CACHE=folder):
         remember(network, "resnet50", ["benchmark"], ["aten.linear"])
-        again = warm_s(lambda: recall("resnet50", ["benchmark"]))
+        yield ms("the same again, from the cache of extractions", 5, lambda: recall("resnet50", ["benchmark"]))
     # With another whitelist, neither templates nor the cache are used.
-    kept = frozenset(KINDS)
-    bert = warm_s(lambda: joulecast.extract("bert_base", (8, 128), whitelist=kept), 5)
-    llama = warm_s(lambda: joulecast.extract("llama2_7b", (1, 2048), whitelist=kept), 5)
-    step = warm_s(lambda: joulecast.extract("llama2_7b", (1, 1), cache_length=2048, whitelist=kept), 5)
+    extract = partial(joulecast.extract, whitelist=frozenset(KINDS))
+    yield ms("warm extraction of BERT-base, 8 x 128", 1500, lambda: extract("bert_base", (8, 128)), 5)
+    yield ms("warm extraction of Llama-2-7B, prefill of 2048", 1500, lambda: extract("llama2_7b", (1, 2048)), 5)
+    what = "warm extraction of Llama-2-7B, one token after 2048"
+    yield ms(what, 1500, lambda: extract("llama2_7b", (1, 1), cache_length=2048), 5)
     start = time.perf_counter()
     for name in model_names():
         trace(build(name), (1, 3, 299, 299) if name == "inception_v3" else (1, 3, 224, 224))
-    all_models = time.perf_counter() - start
-    peak = subprocess.run([sys.executable, "-c", PEAK], check=True, capture_output=True, text=True).stdout
-    rows = [
-        (
-            "cold `joulecast predict resnet50`, from its template",
-            f"{cold:.2f} s",
-            f"{ratio:.2f} x `import torch` ({torch:.2f} s)",
-            "< 0.3 x",
-        ),
-        ("ResNet-50 asked for again, from its operations", f"{1e3 * predict:.2f} ms", "", "< 1 ms"),
-        ("ResNet-50 asked for again, by name", f"{1e3 * named:.2f} ms", "", "< 1 ms"),
-        ("ResNet-50 by name, at a shape that was not asked for before", f"{1e3 * new_shape:.1f} ms", "", "< 2 ms"),
-        (
-            f"best of {len(gpus())} GPUs x 40 clocks x 2 precisions for ResNet-50, asked for again",
-            f"{1e3 * best:.0f} ms",
-            "",
-            "< 50 ms",
-        ),
-        ("the same at a shape that was not asked for before", f"{1e3 * new_best:.0f} ms", "", "< 150 ms"),
-        (
-            f"predict_many of 5,000 networks of {3 * BLOCKS} operations, as lists",
-            f"{many_listed:.2f} s",
-            f"{5000 / many_listed:,.0f} networks/s",
-            "< 3 s",
-        ),
-        ("the same as a table", f"{many_table:.2f} s", f"{5000 / many_table:,.0f} networks/s", "< 3 s"),
-        (
-            "peak memory of a process that asks for the best of all GPUs",
-            f"{float(best_peak) / 1024:.0f} MB",
-            "",
-            "< 300 MB",
-        ),
-        ("warm answer of ResNet-50's template at a new shape", f"{1e3 * template:.1f} ms", "", "< 5 ms"),
-        (f"templates of all {len(store.names())} models in the package", f"{size_bytes / 1e6:.2f} MB", "", "< 3 MB"),
-        ("warm extraction of ResNet-50, built and traced", f"{1e3 * extract:.0f} ms", "", "< 150 ms"),
-        ("the same again, from the cache of extractions", f"{1e3 * again:.1f} ms", "", "< 5 ms"),
-        ("warm extraction of BERT-base, 8 x 128", f"{1e3 * bert:.0f} ms", "", "< 1500 ms"),
-        ("warm extraction of Llama-2-7B, prefill of 2048", f"{1e3 * llama:.0f} ms", "", "< 1500 ms"),
-        ("warm extraction of Llama-2-7B, one token after 2048", f"{1e3 * step:.0f} ms", "", "< 1500 ms"),
-        ("extraction of all 80 classification models, built and traced", f"{all_models:.1f} s", "", "< 60 s"),
-        ("peak memory of a process that extracts these", f"{float(peak) / 1024:.0f} MB", "", "< 1 GB"),
-    ]
-    again_per_s, new_per_s, never_per_s = batch_per_s()
-    loads = {
-        name: warm_s(lambda name=name: load_any(shipped("zoo") / name), 9)
-        for name in ("a30/forest-inference", "any-gpu/boosting")
-    }
-    rows += [
-        (
-            f"operations predicted in a second, 20,000 unique ones that this predictor has seen, {cores()} cores",
-            f"{again_per_s:,.0f}",
-            "",
-            "1,000,000 on two cores",
-        ),
-        (
-            "the same by a predictor that has not seen them: regressors included",
-            f"{new_per_s:,.0f}",
-            "",
-            "1,000,000 on two cores",
-        ),
-        (
-            "the same where no predictor has seen them: their numbers and digests included",
-            f"{never_per_s:,.0f}",
-            "",
-            "1,000,000 on two cores",
-        ),
-        *((f"loading {name}", f"{1e3 * load_s:.0f} ms", "", "< 100 ms") for name, load_s in loads.items()),
-    ]
+    seconds = time.perf_counter() - start
+    yield "extraction of all 80 classification models, built and traced", f"{seconds:.1f} s", "", "< 60 s"
+    yield "peak memory of a process that extracts these", printed_mb(PEAK), "", "< 1 GB"
+    whats = (
+        f"operations predicted in a second, 20,000 unique ones that this predictor has seen, {cores()} cores",
+        "the same by a predictor that has not seen them: regressors included",
+        "the same where no predictor has seen them: their numbers and digests included",
+    )
+    for what, per_s in zip(whats, batch_per_s(), strict=True):
+        yield what, f"{per_s:,.0f}", "", "1,000,000 on two cores"
+    for name in ("a30/forest-inference", "any-gpu/boosting"):
+        yield ms(f"loading {name}", 100, lambda name=name: load_any(shipped("zoo") / name), 9)
+
+
+def main() -> None:
     lines = [
         "# How quick it is",
         "",
@@ -250,7 +211,7 @@ def main() -> None:
         "",
         "| what | time | against a reference | goal |",
         "| --- | --- | --- | --- |",
-        *("| " + " | ".join(row) + " |" for row in rows),
+        *("| " + " | ".join(row) + " |" for row in rows()),
         "",
         NOTES,
     ]

@@ -84,10 +84,10 @@ def compare(name: str) -> list[tuple[str, int, int, list[str]]]:
 def spans(setting: store.Setting, names: tuple[str, ...]) -> str:
     """The sizes that a setting covers."""
     columns = zip(*(regime.ranges for regime in setting.regimes), strict=True)
-    found = [sorted(set(column)) for column in columns]
+    spans_of = [sorted(set(column)) for column in columns]
     return ", ".join(
         f"{name} {ranges[0][0]}" + (f" to {ranges[-1][1]}" if ranges[-1][1] > ranges[0][0] else "")
-        for name, ranges in zip([*names, "cache"], found, strict=False)
+        for name, ranges in zip([*names, "cache"], spans_of, strict=False)
     )
 
 
@@ -96,24 +96,22 @@ def main() -> None:
     lines, wrong, compared = [], 0, 0
     for name in asked or store.names():
         model = store.load(name)
-        size_bytes = (store.FOLDER / f"{name}.json.gz").stat().st_size
         for key, equal, refused, different in compare(name):
             held = spans(model.settings[key], model.size_names)
             total = equal + len(different)
-            lines.append(f"| {name} | {key} | {held} | {equal} of {total} | {refused} | {size_bytes / 1e3:.1f} kB |")
+            lines.append(f"| {name} | {key} | {held} | {equal} of {total} | {refused} |")
             print(lines[-1], *different, sep="\n  ", flush=True)
             compared, wrong = compared + total, wrong + len(different)
     print(f"{compared - wrong} of {compared} equal")
     if not asked:
-        size_bytes = sum(path.stat().st_size for path in store.FOLDER.iterdir())
         head = [
             "# Templates against extraction",
             "",
             f"Made by `python benchmarks/templates.py`; do not edit. {compared - wrong} of {compared} networks equal, "
-            f"{len(store.names())} models, {size_bytes / 1e6:.2f} MB. Refused: by both template and torch.",
+            f"{len(store.names())} models. Refused: by both template and torch.",
             "",
-            "| model | setting | holds for | equal | refused | file |",
-            "| --- | --- | --- | --- | --- | --- |",
+            "| model | setting | holds for | equal | refused |",
+            "| --- | --- | --- | --- | --- |",
         ]
         OUT.write_text("\n".join([*head, *lines, ""]))
     sys.exit(1 if wrong else 0)

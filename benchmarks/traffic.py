@@ -100,12 +100,12 @@ def quantile_of(reached: Callable[[float], float], quantile: float) -> float:
 
 def one_by_one(arrivals: np.ndarray, services: np.ndarray, servers: int) -> np.ndarray:
     """Waits of the same requests by Kiefer and Wolfowitz' recursion: each takes the server that is free first."""
-    free, found = [0.0] * servers, []
+    free, waited = [0.0] * servers, []
     for arrival_s, service_s in zip(arrivals.tolist(), services.tolist(), strict=True):
         begin_s = max(arrival_s, heappop(free))
-        found.append(begin_s - arrival_s)
+        waited.append(begin_s - arrival_s)
         heappush(free, begin_s + service_s)
-    return np.array(found)
+    return np.array(waited)
 
 
 def queues(count: int) -> Iterator[list[str]]:
@@ -208,23 +208,25 @@ def hour(folder: Path) -> Iterator[list[str]]:
             "output_tokens": np.maximum(columns["output"], 1),
         }
         begun = time.process_time()
-        found = simulate_serving("llama3_1_8b", gpu, requests=trace, tensor_parallel=1, router="least_loaded")
+        simulated = simulate_serving("llama3_1_8b", gpu, requests=trace, tensor_parallel=1, router="least_loaded")
         taken_s = time.process_time() - begun
-        whole_j = math.fsum(float(log["energy_j"].sum()) for log in found.logs)
-        idle_j = math.fsum(float(log["energy_j"][log["steps"] == 0].sum()) for log in found.logs)
-        lost_j = whole_j - idle_j - float(found.requests["energy_j"].sum())
-        written = sum(float((log["steps"] * log["decoding"] + log["completed"]).sum()) for log in found.logs)
-        fullest = max(float(log["cached"].max()) for log in found.logs) * len(found.logs) / found.cache_tokens
+        whole_j = math.fsum(float(log["energy_j"].sum()) for log in simulated.logs)
+        idle_j = math.fsum(float(log["energy_j"][log["steps"] == 0].sum()) for log in simulated.logs)
+        lost_j = whole_j - idle_j - float(simulated.requests["energy_j"].sum())
+        written = sum(float((log["steps"] * log["decoding"] + log["completed"]).sum()) for log in simulated.logs)
+        fullest = (
+            max(float(log["cached"].max()) for log in simulated.logs) * len(simulated.logs) / simulated.cache_tokens
+        )
         yield [
             service,
             gpu,
-            f"{found.counted:,}",
-            f"{1e3 * found.ttft_s(0.5):.0f}, {1e3 * found.ttft_s(0.99):.0f}",
-            f"{1e3 * found.tpot_s(0.5):.1f}, {1e3 * found.tpot_s(0.99):.1f}",
-            f"{found.power_w:.0f}",
-            f"{found.energy_per_token_j:.3f}",
-            f"{100 * found.idle_share:.0f}",
-            f"{written - float(found.requests['output_tokens'].sum()):.0f}",
+            f"{simulated.counted:,}",
+            f"{1e3 * simulated.ttft_s(0.5):.0f}, {1e3 * simulated.ttft_s(0.99):.0f}",
+            f"{1e3 * simulated.tpot_s(0.5):.1f}, {1e3 * simulated.tpot_s(0.99):.1f}",
+            f"{simulated.power_w:.0f}",
+            f"{simulated.energy_per_token_j:.3f}",
+            f"{100 * simulated.idle_share:.0f}",
+            f"{written - float(simulated.requests['output_tokens'].sum()):.0f}",
             f"{abs(lost_j) / whole_j:.0e}",
             f"{100 * fullest:.0f}",
             f"{taken_s:.1f}",
@@ -236,9 +238,11 @@ def speed() -> str:
     options = {"prompt_tokens": 500, "output_tokens": (300, 200), "tensor_parallel": 1}
     simulate_serving("qwen3_8b", "8x H100 SXM", requests=100, duration_s=1, **options)
     begun = time.process_time()
-    found = simulate_serving("qwen3_8b", "8x H100 SXM", requests=200, duration_s=5000, **options)
+    simulated = simulate_serving("qwen3_8b", "8x H100 SXM", requests=200, duration_s=5000, **options)
     taken_s = time.process_time() - begun
-    return f"{found.counted:,} requests (200 per second on 8 replicas of Qwen3 8B) took {taken_s:.0f} s of one core."
+    return (
+        f"{simulated.counted:,} requests (200 per second on 8 replicas of Qwen3 8B) took {taken_s:.0f} s of one core."
+    )
 
 
 def write(folder: Path, replays: str, waited: int, held: dict[str, list[bool]]) -> None:

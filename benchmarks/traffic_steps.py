@@ -73,8 +73,8 @@ def errors(model: str, gpu: str, precision: str, sequences: int, options: dict[s
         chunk = drawn(random_, 16, (server.deployment.engine.step_tokens - sequences) // prompts)
         earlier, sampled = random_.choice((0, drawn(random_, 16, _CONTEXT))), decoding + prompts
         pairs = prompts * chunk * (earlier + chunk / 2)
-        found = tables.mixed(decoding, context, prompts, prompts * chunk, pairs, sampled)
-        steps.append((StepTokens(decoding, context, prompts, chunk, earlier, sampled), found))
+        looked_up = tables.mixed(decoding, context, prompts, prompts * chunk, pairs, sampled)
+        steps.append((StepTokens(decoding, context, prompts, chunk, earlier, sampled), looked_up))
     server.prepare(step for step, _ in steps)
     off = []
     for step, (time_s, energy_j) in steps:
@@ -87,14 +87,14 @@ def rows() -> Iterator[list[str]]:
     """A row for each model, with mean and P95 of absolute errors in %, and one for all."""
     every = []
     for model, gpu, precision, sequences, options in SERVED:
-        found = errors(model, gpu, precision, sequences, options)
-        every.append(found)
-        yield [model, gpu, precision, " ".join(map(str, options.values())), *_cells(found)]
+        off = errors(model, gpu, precision, sequences, options)
+        every.append(off)
+        yield [model, gpu, precision, " ".join(map(str, options.values())), *_cells(off)]
     yield ["all", "", "", "", *_cells([np.concatenate(each) for each in zip(*every, strict=True)])]
 
 
-def _cells(found: Sequence[Any]) -> list[str]:
-    absolute = [abs(each[:, place]) for each in found for place in (0, 1)]
+def _cells(errors: Sequence[Any]) -> list[str]:
+    absolute = [abs(each[:, place]) for each in errors for place in (0, 1)]
     return [f"{each.mean():.2f}, {np.quantile(each, 0.95):.2f}" for each in absolute]
 
 

@@ -20,8 +20,8 @@ def total(values: FloatArray) -> FloatArray:
         values = np.nan_to_num(values)
         largest = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
     coarse, fine = _split(values, largest)
-    found: FloatArray = coarse.sum(axis=-1) + fine.sum(axis=-1)
-    return found
+    sums: FloatArray = coarse.sum(axis=-1) + fine.sum(axis=-1)
+    return sums
 
 
 def totals_by(owners: NDArray[np.intp], values: FloatArray, count: int) -> FloatArray:
@@ -29,13 +29,13 @@ def totals_by(owners: NDArray[np.intp], values: FloatArray, count: int) -> Float
 
     `owners` are the groups, shape (values,).
     """
-    known = np.nan_to_num(values)
+    finite = np.nan_to_num(values)
     largest = np.zeros(count)
-    np.maximum.at(largest, owners, np.abs(known))
-    found = np.zeros(count)
-    for part in _split(known, largest[owners]):
-        found += np.bincount(owners, part, count)
-    return found
+    np.maximum.at(largest, owners, np.abs(finite))
+    sums = np.zeros(count)
+    for part in _split(finite, largest[owners]):
+        sums += np.bincount(owners, part, count)
+    return sums
 
 
 def _split(values: FloatArray, largest: FloatArray) -> tuple[Any, Any]:

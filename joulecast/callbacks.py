@@ -48,9 +48,9 @@ class StepEnergy:
     def __enter__(self) -> Self:
         self._meter.__enter__()
         if self._meter.measures:
-            found = self._meter.result()
-            self._counted = frozenset(each.device.name for each in found.devices if each.device.counted)
-            self._source = found.source
+            metering = self._meter.result()
+            self._counted = frozenset(each.device.name for each in metering.devices if each.device.counted)
+            self._source = metering.source
         self._last_j = self._joules()
         return self
 
@@ -95,8 +95,8 @@ class StepEnergy:
         return self._metrics((self.metering.energy_j - self._paused_j) / self._steps, self.metering.source, "mean_")
 
     def _metrics(self, joules: float, source: str, prefix: str = "") -> dict[str, float]:
-        found = {f"energy/{prefix}{source}_j_per_step": joules}
-        return found if self.predicted_j is None else {**found, "energy/predicted_j_per_step": self.predicted_j}
+        metrics = {f"energy/{prefix}{source}_j_per_step": joules}
+        return metrics if self.predicted_j is None else {**metrics, "energy/predicted_j_per_step": self.predicted_j}
 
     def _joules(self) -> float:
         totals = self._meter.totals()

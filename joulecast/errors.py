@@ -234,10 +234,10 @@ def needing(what: str, hint: str, *, given: object = None) -> Iterator[None]:
 def _shortened(value: object, text: Callable[[object], str] = str) -> str:
     """A value as text of limited length, whatever it is."""
     try:
-        found = text(value)
+        written = text(value)
     except (ValueError, RecursionError):  # an integer of over 4,300 digits, or a list that contains itself
         return f"a value of the type {type(value).__name__} that is too long to print"
-    return found if len(found) <= _LONGEST else f"{found[:_LONGEST]} ... ({len(found):,} characters)"
+    return written if len(written) <= _LONGEST else f"{written[:_LONGEST]} ... ({len(written):,} characters)"
 
 
 def unknown_name(what: str, given: object, known: Iterable[str], *, hint: str | None = None) -> UnknownNameError:

@@ -60,7 +60,7 @@ class Loaded:
         return cls(folder, dataset, networks)
 
 
-Entry = Trained[Any, Any, Any]
+Entry = Trained[Any, Any]
 """The result of a training."""
 
 

@@ -245,7 +245,7 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
     for quantity, errors in (("time", trained.card.errors), ("power", trained.card.power_errors)):
         cells = [
             [names, split, str(count), f"{100 * median:.1f} %", f"{100 * mean:.1f} %"]
-            for names, rows in errors.items()
+            for names, rows in (errors or {}).items()
             for split, (count, median, mean) in rows.items()
         ]
         typer.echo(table(["kernels", "left out", "count", f"{quantity}: median", "mean"], cells, frozenset({2, 3, 4})))

@@ -113,10 +113,10 @@ def _target(module: torch.nn.Module, images: torch.Tensor, boxes: int) -> dict[s
     sides = torch.tensor([width, height, width, height])
     first = torch.linspace(0.0, 0.75, boxes)[:, None]
     corners = torch.cat([first, first, first + 0.25, first + 0.25], dim=1) * sides
-    found: dict[str, Any] = {"boxes": corners, "labels": torch.ones(boxes, dtype=torch.int64)}
+    target: dict[str, Any] = {"boxes": corners, "labels": torch.ones(boxes, dtype=torch.int64)}
     heads = getattr(module, "roi_heads", None)
     if getattr(heads, "mask_predictor", None) is not None:
-        found["masks"] = torch.zeros(boxes, height, width, dtype=torch.uint8)
+        target["masks"] = torch.zeros(boxes, height, width, dtype=torch.uint8)
     if (predictor := getattr(heads, "keypoint_predictor", None)) is not None:
-        found["keypoints"] = torch.ones(boxes, predictor.out_channels, 3)
-    return {name: without_memory(value) for name, value in found.items()}
+        target["keypoints"] = torch.ones(boxes, predictor.out_channels, 3)
+    return {name: without_memory(value) for name, value in target.items()}

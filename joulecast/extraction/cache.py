@@ -101,9 +101,9 @@ def remember(network: Network, name: str, key: list[Any], operators: Collection[
 def _make_room(folder: Path) -> None:
     """Delete the least recently used networks until the others are within the size limit."""
     with os.scandir(folder) as listed:
-        found = sorted(((entry.stat(), entry.path) for entry in listed), key=lambda each: each[0].st_mtime_ns)
-    size_bytes = sum(fact.st_size for fact, _ in found)
-    for fact, path in found:
+        by_use = sorted(((entry.stat(), entry.path) for entry in listed), key=lambda each: each[0].st_mtime_ns)
+    size_bytes = sum(fact.st_size for fact, _ in by_use)
+    for fact, path in by_use:
         if size_bytes <= MOST_BYTES:
             return
         Path(path).unlink(missing_ok=True)

@@ -44,7 +44,7 @@ class Gradients:
         """Whether the backward runs through an operator with these arguments."""
         return torch.is_grad_enabled() and any(map(self._needs, tree_leaves((args, kwargs))))
 
-    def of(self, operator: str, bound: Bound) -> str:
+    def computed(self, operator: str, bound: Bound) -> str:
         """The gradients that an operator computes in the backward; a value of `kind.GRADIENTS`."""
         weights = _WEIGHTS | {"self"} if operator == "addmm" else _WEIGHTS
         needs = {

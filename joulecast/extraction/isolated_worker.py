@@ -121,9 +121,9 @@ def _confine(file: Path) -> None:
             path, flags = arguments[0], arguments[2] if event == "open" else os.O_RDONLY
             if isinstance(path, int):
                 return
-            found = os.path.realpath(os.fsdecode(path))
-            is_known = found == asked or any(found == each or found.startswith(f"{each}/") for each in readable)
-            if (is_known and flags & (os.O_WRONLY | os.O_RDWR) == 0) or found == os.devnull:
+            real = os.path.realpath(os.fsdecode(path))
+            is_known = real == asked or any(real == each or real.startswith(f"{each}/") for each in readable)
+            if (is_known and flags & (os.O_WRONLY | os.O_RDWR) == 0) or real == os.devnull:
                 return
         elif event in _HARMLESS_EVENTS or not event.startswith(_REFUSED_EVENTS):
             return

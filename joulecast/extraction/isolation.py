@@ -84,10 +84,10 @@ class IsolatedExtraction:
             if not reply.endswith(b"\n"):
                 self.close()
                 raise _stopped("its process was ended", limits)
-        found: dict[str, Any] = json.loads(reply)
-        if "stopped" in found:
-            raise _stopped(found["stopped"], limits)
-        return found
+        answer: dict[str, Any] = json.loads(reply)
+        if "stopped" in answer:
+            raise _stopped(answer["stopped"], limits)
+        return answer
 
     def stop(self) -> None:
         """End the extraction that is running. Its caller gets an error that says so."""

@@ -252,8 +252,8 @@ class KnownValues:
 
     def _value(self, tensor: torch.Tensor) -> Any:
         value: Any = getattr(tensor, "known_value", UNKNOWN)
-        known = value is not UNKNOWN and value.untyped_storage()._cdata not in self._overwritten
-        return value if known else UNKNOWN
+        is_current = value is not UNKNOWN and value.untyped_storage()._cdata not in self._overwritten
+        return value if is_current else UNKNOWN
 
     def _on_meta(self, value: Any, is_assumed: bool) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -273,17 +273,17 @@ class KnownValues:
         if not tensors and name not in _MAKERS:
             return UNKNOWN
         if name in _LIKE and tensors[0].numel() <= LARGEST:
-            known = {id(tensors[0]): torch.empty_like(tensors[0], device="cpu")}
+            values = {id(tensors[0]): torch.empty_like(tensors[0], device="cpu")}
         elif name in _NEW:
-            known = {id(tensors[0]): torch.empty(0, dtype=tensors[0].dtype)}
+            values = {id(tensors[0]): torch.empty(0, dtype=tensors[0].dtype)}
         else:
-            known = {id(tensor): self._value(tensor) for tensor in tensors}
-        if any(value is UNKNOWN for value in known.values()) or torch.Tag.nondeterministic_seeded in func.tags:
+            values = {id(tensor): self._value(tensor) for tensor in tensors}
+        if any(value is UNKNOWN for value in values.values()) or torch.Tag.nondeterministic_seeded in func.tags:
             return UNKNOWN
 
         def real(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
-                return known[id(value)]
+                return values[id(value)]
             return torch.device("cpu") if isinstance(value, torch.device) else value
 
         real_kwargs = tree_map(real, kwargs)
@@ -299,8 +299,8 @@ class KnownValues:
         for position, argument in enumerate(func._schema.arguments):
             written = argument.alias_info is not None and argument.alias_info.is_write
             value = args[position] if position < len(args) else kwargs.get(argument.name)
-            known = getattr(value, "known_value", None) if written else None
-            if known is not None:
-                storage = known.untyped_storage()
+            outdated = getattr(value, "known_value", None) if written else None
+            if outdated is not None:
+                storage = outdated.untyped_storage()
                 self._storages.append(storage)  # keeps it alive, so that no other storage gets the same number
                 self._overwritten.add(storage._cdata)

@@ -114,9 +114,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         outer_path, inside = self._stack[-1] if self._stack else ("", False)
         # A module that is created during the forward has no name, so its operators count for its caller.
         self._stack.append((self._names.get(id(module), outer_path), inside or whole is not None))
-        if whole is not None and (found := whole(module, inputs)) is not None:
-            needed = "all" if self.gradients is None else self.gradients.of("", {"input": inputs[0]})
-            self._record(found, inputs[0].dtype, needed)
+        if whole is not None and (converted := whole(module, inputs)) is not None:
+            needed = "all" if self.gradients is None else self.gradients.computed("", {"input": inputs[0]})
+            self._record(converted, inputs[0].dtype, needed)
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
         if threading.get_ident() == self._thread:
@@ -155,16 +155,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
         bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
-        needed = "all" if self.gradients is None else self.gradients.of(plain, bound)
+        needed = "all" if self.gradients is None else self.gradients.computed(plain, bound)
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
             self._record(("copy", [tuple(first.shape)], {}), first.dtype, needed)
         if plain == name and plain in COPIES_INPUT:
             self._record(("copy", [shape_of(result) or (1,)], {}), first.dtype, needed)
         if self._mode == "training" and plain != name and plain in SAVES_INPUT and needed != "none":
             self._record(("save_input", [tuple(first.shape)], {}), first.dtype)
-        found = convert(bound)
-        if found is not None:
-            self._record(found, first.dtype if plain in QUANTIZED_PRODUCTS else _dtype(result, args), needed)
+        converted = convert(bound)
+        if converted is not None:
+            self._record(converted, first.dtype if plain in QUANTIZED_PRODUCTS else _dtype(result, args), needed)
         return result
 
     def accumulate(self, shape: Shape, dtype: torch.dtype) -> None:
@@ -230,9 +230,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))
 
     def _record(
-        self, found: tuple[str, list[Shape], dict[str, Any]], dtype: torch.dtype, gradients: str = "all"
+        self, converted: tuple[str, list[Shape], dict[str, Any]], dtype: torch.dtype, gradients: str = "all"
     ) -> None:
-        kind, shapes, attributes = found
+        kind, shapes, attributes = converted
         values = KINDS[kind].gradients
         if gradients in values and gradients != "all":
             attributes = {**attributes, GRADIENTS: gradients}

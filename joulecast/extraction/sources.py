@@ -235,8 +235,8 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
     own |= {name: value for name in ("autocast", "lora") if (value := getattr(job, name)) is not None}
     cached = job.whitelist is WHITELIST and not own
     key = [inputs.to_list(), job.mode, job.precision, job.cache_length, job.optimizer]
-    if cached and (known := recall(name, key)) is not None:
-        return known
+    if cached and (recalled := recall(name, key)) is not None:
+        return recalled
     request = Request(inputs, job.mode, job.precision, job.cache_length, job.optimizer)
     if cached and (templated := answer(name, request)) is not None:
         return templated

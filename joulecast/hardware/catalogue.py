@@ -112,9 +112,9 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
     if is_cpu(str(name)):
         raise cpu_is_no_gpu(str(name))
     machine = find_machine(name)
-    found = _by_folded_name().get(_folded(str(name) if machine is None else machine.gpu))
-    if found is not None:
-        return found
+    catalogued = _by_folded_name().get(_folded(str(name) if machine is None else machine.gpu))
+    if catalogued is not None:
+        return catalogued
     versions = _versions(str(name)) if _folded(str(name)) else []
     if len(versions) == 1:
         return versions[0]
@@ -134,9 +134,9 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
             hint="`joulecast run` predicts training on several GPUs, `generate` and `best-generation` language models, "
             "`image` images and videos",
         )
-    known = [gpu.aliases[0] for gpu in gpus().values()]
+    names = [gpu.aliases[0] for gpu in gpus().values()]
     raise unknown_name(
-        "GPU", name, known, hint="`joulecast gpus` lists the catalogue; the path of a .toml file adds one"
+        "GPU", name, names, hint="`joulecast gpus` lists the catalogue; the path of a .toml file adds one"
     )
 
 

@@ -218,9 +218,9 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
             hint=_HINT,
         )
     values: dict[str, object] = {"aliases": (row["name"],)}
-    known = multiprocessors().get(str(row["compute_capability"]))
-    if known is not None:
-        values |= {"l1_bytes": known.l1_bytes, "shared_memory_bytes": known.shared_memory_bytes}
+    multiprocessor = multiprocessors().get(str(row["compute_capability"]))
+    if multiprocessor is not None:
+        values |= {"l1_bytes": multiprocessor.l1_bytes, "shared_memory_bytes": multiprocessor.shared_memory_bytes}
     for key, value in row.items():
         try:
             values[key] = _READERS[key](value)
@@ -271,8 +271,8 @@ def gpu_toml(gpu: GPU) -> str:
     """The known figures of a GPU, one per line. `read_gpu` reads this text."""
     # An empty list of tensor_precisions says that there are no tensor cores; a missing one says that all use them.
     left_out = {"aliases": (), "sources": ()}
-    known = {name: value for name, value in asdict(gpu).items() if value is not None and value != left_out.get(name)}
-    return "".join(f"{name} = {_value_text(value)}\n" for name, value in known.items())
+    figures = {name: value for name, value in asdict(gpu).items() if value is not None and value != left_out.get(name)}
+    return "".join(f"{name} = {_value_text(value)}\n" for name, value in figures.items())
 
 
 def _value_text(value: Any) -> str:

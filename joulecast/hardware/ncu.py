@@ -64,11 +64,13 @@ class Counters:
     @property
     def traffic_bytes(self) -> dict[str, float | None]:
         """Memory level -> bytes of all kernels together; None if a kernel has no counter of this level."""
-        found: dict[str, float | None] = {}
+        traffic: dict[str, float | None] = {}
         for level in MEMORY_LEVELS:
-            known = [each.traffic_bytes[level] for each in self.kernels]
-            found[level] = None if None in known else math.fsum(value for value in known if value is not None)
-        return found
+            of_kernels = [each.traffic_bytes[level] for each in self.kernels]
+            traffic[level] = (
+                None if None in of_kernels else math.fsum(value for value in of_kernels if value is not None)
+            )
+        return traffic
 
 
 def metrics() -> tuple[str, ...]:
@@ -127,15 +129,15 @@ def counters_of(lines_of_ncu: Iterable[str], where: str) -> Counters:
             allowed=f"a table with the columns {', '.join(_COLUMNS)}",
             hint=_command(),
         )
-    found = tuple(KernelCounters(name, _levels(values)) for name, values in kernels.values())
-    if not any(value is not None for each in found for value in each.traffic_bytes.values()):
+    counted = tuple(KernelCounters(name, _levels(values)) for name, values in kernels.values())
+    if not any(value is not None for each in counted for value in each.traffic_bytes.values()):
         raise InputError(
             "this file has no counters of memory levels",
-            given=f"{where}: {len(found)} kernels",
+            given=f"{where}: {len(counted)} kernels",
             allowed=", ".join(metrics()),
             hint=_command(),
         )
-    return Counters(found)
+    return Counters(counted)
 
 
 def _command() -> str:
@@ -161,8 +163,10 @@ def _value(row: Mapping[str, str], where: str) -> float | None:
 
 
 def _levels(values: Mapping[str, float]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    traffic: dict[str, float | None] = {}
     for level, ways in COUNTERS.items():
-        known = next((way for way in ways if set(way) <= set(values)), None)
-        found[level] = None if known is None else math.fsum(values[name] * size for name, size in known.items())
-    return found
+        way_there = next((way for way in ways if set(way) <= set(values)), None)
+        traffic[level] = (
+            None if way_there is None else math.fsum(values[name] * size for name, size in way_there.items())
+        )
+    return traffic

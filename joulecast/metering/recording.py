@@ -28,7 +28,7 @@ from ..checked import integer, number, shown, text
 from ..energy.node import require_levels
 from ..errors import InputError
 from ..system.damage import first_line
-from ..system.regular_files import lines, refuse_constant
+from ..system.regular_files import lines, loaded_json
 from ..system.whole_files import append_whole
 from .samples import FIELDS, RANGES, Samples
 
@@ -164,7 +164,7 @@ def unsealed(line: str) -> dict[str, Any] | None:
     found = _SEAL.search(line)
     if found is None or int(found[1], 16) != zlib.crc32(line[: found.start()].encode()):
         return None
-    record = json.loads(line, parse_constant=refuse_constant)
+    record = loaded_json(line)
     if not isinstance(record, dict) or record.get("kind") not in _KINDS:
         raise ValueError(f"it is not one of {', '.join(_KINDS)}")
     return record

@@ -65,9 +65,9 @@ class Calls:
         """A value of each row and its calls, shape (networks, operations of the longest network); 0 fills them up."""
         lengths = np.bincount(self.owners, minlength=len(self.names))
         column = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        found, counts = np.zeros((len(self.names), max(lengths)), dtype=np.intp), np.zeros((len(lengths), max(lengths)))
-        found[self.owners, column], counts[self.owners, column] = values, self.counts
-        return found, counts
+        table, counts = np.zeros((len(self.names), max(lengths)), dtype=np.intp), np.zeros((len(lengths), max(lengths)))
+        table[self.owners, column], counts[self.owners, column] = values, self.counts
+        return table, counts
 
     def network(self, index: int) -> Network:
         """One of the networks."""
@@ -145,15 +145,15 @@ class _Reader:
     def places(self, columns: Sequence[Any], start: int, stop: int) -> NDArray[np.intp]:
         """Index of the operation of each of these rows, shape (rows,)."""
         rows = zip(*(_values(column, start, stop) for column in columns), strict=True)
-        found = np.empty(stop - start, np.intp)
+        places = np.empty(stop - start, np.intp)
         for number, row in enumerate(rows):
             try:
                 place = self._known.get(row)
             except TypeError:  # Shapes and attributes are lists and dictionaries, which have no hash.
                 row = tuple(value if isinstance(value, str) else json.dumps(value, default=list) for value in row)
                 place = self._known.get(row)
-            found[number] = self._new(row, start + number) if place is None else place
-        return found
+            places[number] = self._new(row, start + number) if place is None else place
+        return places
 
     def _new(self, row: tuple[Any, ...], number: int) -> int:
         kind, shapes, attributes, precision, mode = row

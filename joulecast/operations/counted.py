@@ -35,8 +35,8 @@ class Counted:
     @property
     def gradients(self) -> str:
         """The gradients that training computes: the attribute of this name; see `kind.GRADIENTS`."""
-        found: str = self.attributes.get(GRADIENTS, "all")
-        return found
+        named: str = self.attributes.get(GRADIENTS, "all")
+        return named
 
     @property
     def has_backward(self) -> bool:

@@ -175,8 +175,8 @@ class DroppedTally:
 
     def _work(self, name: str, reason: str) -> DroppedWork | None:
         works = self._works[name, reason]
-        known = [work for work in works if work is not None]
-        return functools.reduce(DroppedWork.plus, known) if len(known) == len(works) else None
+        estimated = [work for work in works if work is not None]
+        return functools.reduce(DroppedWork.plus, estimated) if len(estimated) == len(works) else None
 
 
 @dataclass(frozen=True)
@@ -229,8 +229,8 @@ class Entry:
         """Merge two entries of the same operation."""
         paths = tuple(dict.fromkeys((*self.module_paths, *other.module_paths)))
         calls = Counter(self.by_module) + Counter(other.by_module)
-        known = calls.keys() == set(paths) and max(calls.values()) > 1
-        counts = tuple(calls[path] for path in paths) if known else ()
+        counted = calls.keys() == set(paths) and max(calls.values()) > 1
+        counts = tuple(calls[path] for path in paths) if counted else ()
         return Entry(self.operation, self.count + other.count, paths, counts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -262,11 +262,11 @@ class Entry:
 
 def merged(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Entries of which those of equal operations are put together."""
-    found: dict[Operation, Entry] = {}
+    by_operation: dict[Operation, Entry] = {}
     for entry in entries:
-        known = found.get(entry.operation)
-        found[entry.operation] = entry if known is None else known.plus(entry)
-    return tuple(found.values())
+        before = by_operation.get(entry.operation)
+        by_operation[entry.operation] = entry if before is None else before.plus(entry)
+    return tuple(by_operation.values())
 
 
 _OF_AN_ENTRY = frozenset({"count", "module_paths", "module_counts"})

@@ -126,14 +126,14 @@ def fusion_of(network: Network) -> Fusion:
 
 def _by_size(network: Network) -> Mapping[int, _Tensors]:
     """Number of elements of a tensor -> the operations over such tensors."""
-    found: dict[int, _Tensors] = defaultdict(_Tensors)
+    by_size: dict[int, _Tensors] = defaultdict(_Tensors)
     for place, entry in enumerate(network):
         operation, count = entry.operation, entry.count
         if operation.is_identity:
             continue
         inputs, output = [*map(size, operation.input_shapes)], size(operation.output_shape)
         role = role_of(operation)
-        mine = found[inputs[0] if role == "reduction" else output]
+        mine = by_size[inputs[0] if role == "reduction" else output]
         if role == "call":
             mine.left += count
         else:
@@ -146,11 +146,11 @@ def _by_size(network: Network) -> Mapping[int, _Tensors]:
             mine.windows += count
         if role != "point-wise":
             for elements in inputs:
-                found[elements].taken += count
+                by_size[elements].taken += count
     for entry in network:
         operation = entry.operation
         output = size(operation.output_shape)
         smaller = [size(shape) for shape in operation.input_shapes if size(shape) < output]
-        if role_of(operation) == "point-wise" and any(found[elements].left for elements in smaller):
-            found[output].scaled += entry.count
-    return found
+        if role_of(operation) == "point-wise" and any(by_size[elements].left for elements in smaller):
+            by_size[output].scaled += entry.count
+    return by_size

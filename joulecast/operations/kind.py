@@ -114,8 +114,8 @@ class Kind:
 
     def __post_init__(self) -> None:
         if self.has_gradient:
-            known = {**self.attributes, GRADIENTS: Attribute(one_of(*self.gradients), "all", refinement=True)}
-            object.__setattr__(self, "attributes", known)
+            attributes = {**self.attributes, GRADIENTS: Attribute(one_of(*self.gradients), "all", refinement=True)}
+            object.__setattr__(self, "attributes", attributes)
         else:
             object.__setattr__(self, "backward_flops", 0.0)
 

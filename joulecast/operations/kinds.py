@@ -49,6 +49,7 @@ from .rows import (
     unary,
     without_backward,
 )
+from .rules import size
 
 _IMPLEMENTATION = Attribute(one_of(*IMPLEMENTATIONS), "pytorch", refinement=True)
 
@@ -85,7 +86,7 @@ KINDS: Mapping[str, Kind] = {
         family="matmul",
         inputs=(2, 2),
         output=rules.matmul_output,
-        flops=rules.matmul_flops,
+        flops=lambda x, attributes, out: 2 * size(out) * x[0][-1],
         tensor_cores=True,
         product=rules.matmul_product,
         **GEMM_TRAINING,  # type: ignore[arg-type]
@@ -135,7 +136,8 @@ KINDS: Mapping[str, Kind] = {
         inputs=(2, 2),
         attributes={"p": Attribute(NORM, 2.0)},
         output=transforms.cdist_output,
-        flops=transforms.cdist_flops,
+        # A difference, a power and an addition for every coordinate of every pair of points.
+        flops=lambda x, attributes, out: 3 * size(out) * x[0][-1],
         backward_flops=2.0,
         training_reads=Traffic(inputs=3, output=4),
         product=transforms.cdist_product,
@@ -249,7 +251,7 @@ KINDS: Mapping[str, Kind] = {
     "embedding": Kind(
         family="movement",
         attributes={"num_embeddings": Attribute(COUNT), "embedding_dim": Attribute(COUNT)},
-        output=rules.embedding_output,
+        output=lambda x, attributes: (*x[0], attributes["embedding_dim"]),
         parameters=rules.embedding_parameters,
         storage=storage.with_types({0: storage.INDEX_BYTES}),
         # The forward reads only the rows that are looked up. The gradient is as large as the whole table.
@@ -280,7 +282,8 @@ KINDS: Mapping[str, Kind] = {
             "sampling_ratio": Attribute(integer(1), 2),
         },
         output=transforms.roi_align_output,
-        flops=transforms.roi_align_flops,
+        # Both dimensions of each sample are interpolated linearly, with 3 FLOPs.
+        flops=lambda x, attributes, out: 2 * 3 * size(out) * attributes["sampling_ratio"] ** 2,
         training_reads=Traffic(inputs=1, output=1),
         training_writes=Traffic(inputs=2, output=1),
     ),

@@ -363,7 +363,7 @@ class Network(Tabular, Plain):
 def _parameter_bytes(value: Any) -> ParameterBytes | None:
     if value is None:
         return None
-    found = ParameterBytes(**value)
-    if any(type(number) is not int or number < 0 for number in found):
+    sizes = ParameterBytes(**value)
+    if any(type(number) is not int or number < 0 for number in sizes):
         raise InputError("bytes of parameters are integers", given=repr(value)[:200], allowed="0 or more")
-    return found
+    return sizes

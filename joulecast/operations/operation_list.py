@@ -171,10 +171,10 @@ class Group:
 
 def alike_groups(operations: OperationList) -> tuple[Group, ...]:
     """The groups of operations that are alike, in the order of their first operations; those of a few are left out."""
-    found: dict[tuple[Any, ...], list[int]] = {}
+    alike: dict[tuple[Any, ...], list[int]] = {}
     for place, operation in enumerate(operations if len(operations) >= _MANY else ()):
-        found.setdefault(_likeness(operation), []).append(place)
-    large = [places for places in found.values() if len(places) >= _MANY]
+        alike.setdefault(_likeness(operation), []).append(place)
+    large = [places for places in alike.values() if len(places) >= _MANY]
     return tuple(Group.of(places, [operations[place] for place in places]) for places in large)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import ceil, log2, prod
 
 from . import parallel, rules, storage, transforms
 from .attributes import (
@@ -19,7 +20,7 @@ from .attributes import (
     sizes,
 )
 from .kind import Family, Kind, Traffic, Training
-from .rules import Attributes, Shape, Shapes
+from .rules import Attributes, Shape, Shapes, size
 
 
 def last_dimension(shapes: Shapes) -> Shape:
@@ -197,7 +198,10 @@ def pooling(dimensions: int, *further: str, saves_indices: bool = False) -> Kind
         family="pooling",
         attributes={name: a for name, a in POOL_ATTRIBUTES.items() if name != "dilation" or name in further},
         output=transforms.pool_output(dimensions),
-        flops=transforms.pool_flops,
+        # One operation per output element and position of the window.
+        flops=lambda x, attributes, out: (
+            size(out) * prod(transforms.per_dimension(attributes["kernel_size"], dimensions))
+        ),
         training_reads=Traffic(inputs=1, output=2),
         spatial=dimensions,
         saves_indices=saves_indices,
@@ -248,7 +252,8 @@ def recurrent(gates: int, **attributes: Attribute) -> Kind:
         tensor_cores=True,
         tf32_by_default=True,
         product=transforms.recurrent_product(gates),
-        steps=transforms.recurrent_steps,
+        # A layer can start as soon as the layer below has finished one step.
+        steps=lambda x, attributes: x[0][0] + attributes["num_layers"] - 1,
         storage=storage.gated(gates),
     )
 
@@ -298,7 +303,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
         inputs=(2, 2),
         attributes={"num_embeddings": Attribute(COUNT), "embedding_dim": Attribute(COUNT)},
         output=rules.embedding_bag_output,
-        flops=rules.embedding_bag_flops,
+        flops=lambda x, attributes, out: size(x[0]) * out[-1],  # one addition for each element that is looked up
         parameters=rules.embedding_parameters,
         storage=storage.bags,
         reads=Traffic(inputs=1),
@@ -314,7 +319,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
         inputs=(3, 3),
         attributes={"accumulate": Attribute(FLAG, False)},
         output=rules.scatter_output,
-        flops=rules.scatter_flops,
+        flops=lambda x, attributes, out: size(x[1]) if attributes["accumulate"] else 0,
         backward_flops=0.0,
         reads=Traffic(inputs=1),
         training_reads=Traffic(inputs=2, workspace=1),
@@ -325,7 +330,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
     "one_hot": Kind(
         family="movement",
         attributes={"num_classes": Attribute(COUNT)},
-        output=rules.one_hot_output,
+        output=lambda x, attributes: (*x[0], attributes["num_classes"]),
         has_gradient=False,
         writes=Traffic(inputs=1, output=1),
         training_reads=Traffic(inputs=1),
@@ -337,7 +342,8 @@ INDEX_KINDS: Mapping[str, Kind] = {
         family="movement",
         attributes={"dim": Attribute(DIMENSION, -1)},
         output=rules.same_along_dimension,
-        flops=rules.sort_flops,
+        # About the least number of comparisons: log2 n for each element of a row of n.
+        flops=lambda x, attributes, out: size(x[0]) * ceil(log2(max(rules.row_length(x, attributes), 2))),
         backward_flops=0.0,
         reads=Traffic(inputs=1, workspace=1),
         writes=Traffic(output=1, workspace=1),

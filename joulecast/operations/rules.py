@@ -128,11 +128,6 @@ def matmul_output(shapes: Shapes, attributes: Attributes) -> Shape:
     return (*broadcast(a[:-2], b[:-2]), a[-2], b[-1])
 
 
-def matmul_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """A multiply-add per output element and step of the reduction."""
-    return 2 * size(output) * shapes[0][-1]
-
-
 def experts_parameters(shapes: Shapes, attributes: Attributes) -> int:
     """Weights of all experts, and their biases if there are any."""
     each = attributes["out_features"] * (shapes[0][-1] + (1 if attributes["bias"] else 0))
@@ -216,11 +211,6 @@ def cat_output(shapes: Shapes, attributes: Attributes) -> Shape:
             allowed=f"shapes that differ in dimension {dim} only",
         )
     return (*first[:dim], sum(shape[dim] for shape in shapes), *first[dim + 1 :])
-
-
-def embedding_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """One vector per index."""
-    return (*shapes[0], attributes["embedding_dim"])
 
 
 def group_norm_output(shapes: Shapes, attributes: Attributes) -> Shape:
@@ -321,21 +311,6 @@ def embedding_bag_output(shapes: Shapes, attributes: Attributes) -> Shape:
     return (offsets[0], attributes["embedding_dim"])
 
 
-def embedding_bag_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """One addition per element that is looked up."""
-    return size(shapes[0]) * output[-1]
-
-
-def scatter_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """One addition per element of the source if it is added to the values in place; none if it replaces them."""
-    return size(shapes[1]) if attributes["accumulate"] else 0
-
-
-def one_hot_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """One row of `num_classes` elements for each class index."""
-    return (*shapes[0], attributes["num_classes"])
-
-
 def topk_output(shapes: Shapes, attributes: Attributes) -> Shape:
     """The input with its dimension `dim` reduced to the k largest elements."""
     x = shapes[0]
@@ -353,8 +328,3 @@ def row_length(shapes: Shapes, attributes: Attributes) -> int:
     """Number of elements of the input along `dim`."""
     x = shapes[0]
     return x[dimension_of(x, attributes["dim"])] if x else 1
-
-
-def sort_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """About the least number of comparisons for sorting rows of n elements: log2 n per element."""
-    return size(shapes[0]) * math.ceil(math.log2(max(row_length(shapes, attributes), 2)))

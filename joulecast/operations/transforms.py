@@ -160,11 +160,6 @@ def pool_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
     return output
 
 
-def pool_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """One operation per output element and position of the window."""
-    return size(output) * math.prod(per_dimension(attributes["kernel_size"], len(shapes[0]) - 2))
-
-
 def adaptive_pool_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
     """Shape rule of pooling to a given output size, in which None keeps the size of a dimension."""
 
@@ -250,12 +245,6 @@ def roi_align_output(shapes: Shapes, attributes: Attributes) -> Shape:
     return (attributes["boxes"], x[1], *per_dimension(attributes["output_size"], 2))
 
 
-def roi_align_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """FLOPs of the linear interpolation of all samples, along both dimensions."""
-    samples: int = size(output) * attributes["sampling_ratio"] ** 2
-    return samples * 2 * _INTERPOLATION_FLOPS["linear"]
-
-
 def grid_sample_output(shapes: Shapes, attributes: Attributes) -> Shape:
     """One value per channel at every point of the grid."""
     x, grid = shapes
@@ -278,11 +267,6 @@ def cdist_output(shapes: Shapes, attributes: Attributes) -> Shape:
             allowed="[..., P, M] and [..., R, M]",
         )
     return (*broadcast(a[:-2], b[:-2]), a[-2], b[-2])
-
-
-def cdist_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """A difference, a power and an addition for every coordinate of every pair of points."""
-    return 3 * size(output) * shapes[0][-1]
 
 
 def cdist_product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
@@ -377,9 +361,3 @@ def gate_elements(gates: int, shapes: Shapes, attributes: Attributes) -> int:
     steps, batch, _ = shapes[0]
     elements: int = steps * batch * gates * attributes["hidden_size"] * attributes["num_layers"]
     return elements * _directions(attributes)
-
-
-def recurrent_steps(shapes: Shapes, attributes: Attributes) -> int:
-    """Steps that have to run one after another. A layer can start as soon as the layer below has finished one step."""
-    layers: int = attributes["num_layers"]
-    return shapes[0][0] + layers - 1

@@ -31,7 +31,8 @@ from ..predictors.networks.execution import EXECUTIONS
 from ..queries.objectives import grids
 from ..system.resources import shipped
 from ..zoo import entries
-from ..zoo.entries.cards import load_card, measured_gpus
+from ..zoo.entries.cards import measured_gpus
+from ..zoo.entries.files import StoredEntry
 from ..zoo.rendering import markdown
 from . import logs
 from .answering import PROBLEMS, answering, ask, computed, found, naming
@@ -191,7 +192,7 @@ async def card(
     def card_of(name: str) -> dict[str, Any]:
         if name not in (names := entries()):
             raise unknown_name("predictor", name, names)
-        card = load_card(shipped("zoo") / name)
+        card = StoredEntry.of(shipped("zoo") / name).card
         return {**card, "name": name, "markdown": markdown(card)}
 
     return await found(ask(request, None, lambda _: card_of(f"{gpu}/{entry}"), lambda card: card))

@@ -32,7 +32,7 @@ def generation() -> str:
         str(path): path.stat().st_mtime_ns for path in sorted(shipped("zoo").glob(f"*/*/{MANIFEST}"))
     }
     try:
-        names: object = {name: row.sha256 for name, row in sorted(pulled().items())}
+        names: object = {name: row.manifest_sha256 for name, row in sorted(pulled().items())}
     except ZooError as error:
         # The service goes on: requests for these entries, and requests for readiness, are answered with this error.
         names = str(error)

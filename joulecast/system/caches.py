@@ -38,13 +38,13 @@ class BoundedCache(Generic[Key, Value]):
     def get(self, key: Key) -> Value | None:
         """The value of a key, or None where it is not in the cache."""
         with self._lock:
-            found = self._values.get(key)
-            if found is None:
+            kept = self._values.get(key)
+            if kept is None:
                 self.misses += 1
                 return None
             self.hits += 1
             self._values.move_to_end(key)
-            return found[0]
+            return kept[0]
 
     def put(self, key: Key, value: Value, size_bytes: int) -> None:
         """Store a value, and drop those that have not been used for longest until all fit."""
@@ -96,11 +96,11 @@ def remembered(size_of: Callable[[Any], int] = lambda made: _SMALL_BYTES) -> Cal
     def with_cache(make: Function) -> Function:
         @wraps(make)
         def made(*given: Any) -> Any:
-            found = RESULTS.get((make, *given))
-            if found is None:
-                found = make(*given)
-                RESULTS.put((make, *given), found, size_of(found))
-            return found
+            result = RESULTS.get((make, *given))
+            if result is None:
+                result = make(*given)
+                RESULTS.put((make, *given), result, size_of(result))
+            return result
 
         return cast(Function, made)
 

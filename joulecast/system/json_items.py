@@ -56,16 +56,16 @@ class JsonItems:
 
     def _separator(self, end: str) -> bool:
         """Go beyond a comma or the end of a list or an object; whether it was the end."""
-        found = self._next()
-        if found not in (",", end):
-            raise ValueError(f"{found!r} stands where a comma or {end} should be")
+        mark = self._next()
+        if mark not in (",", end):
+            raise ValueError(f"{mark!r} stands where a comma or {end} should be")
         self._at += 1
-        return found == end
+        return mark == end
 
     def _expect(self, mark: str) -> None:
-        found = self._next()
-        if found != mark:
-            raise ValueError(f"{found!r} stands where {mark} should be")
+        next_mark = self._next()
+        if next_mark != mark:
+            raise ValueError(f"{next_mark!r} stands where {mark} should be")
         self._at += 1
 
     def _next(self) -> str:

@@ -6,7 +6,9 @@ small file may unpack to any size, and a sparse one may be larger than the disk,
 
 from __future__ import annotations
 
+import gzip
 import json
+import math
 import os
 import stat
 import zlib
@@ -35,14 +37,21 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def open_regular(path: Path, what: str = "this file", error_class: type[JoulecastError] = InputError) -> BinaryIO:
+def open_regular(
+    path: Path,
+    what: str = "this file",
+    error_class: type[JoulecastError] = InputError,
+    *,
+    follow_links: bool = True,
+) -> BinaryIO:
     """Open a regular file for reading in binary.
 
-    Raises an error: it cannot be opened, or is a folder, a pipe or a device.
+    Raises an error: it cannot be opened, or is a folder, a pipe or a device, or a link that is not to be followed.
     """
+    # Without O_NONBLOCK, opening a pipe would wait for a writer. Windows has none of these flags but the last.
+    flags = ["O_NONBLOCK", "O_BINARY", *([] if follow_links else ["O_NOFOLLOW"])]
     try:
-        # Without O_NONBLOCK, opening a pipe would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        descriptor = os.open(path, sum((getattr(os, flag, 0) for flag in flags), os.O_RDONLY))
     except (OSError, ValueError) as error:  # ValueError if the name contains a NUL character.
         raise unreadable(f"{what} cannot be read", path, error, error_class) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -54,10 +63,15 @@ def open_regular(path: Path, what: str = "this file", error_class: type[Joulecas
 
 
 def read_regular(
-    path: Path, most_bytes: int, what: str = "this file", error_class: type[JoulecastError] = InputError
+    path: Path,
+    most_bytes: int,
+    what: str = "this file",
+    error_class: type[JoulecastError] = InputError,
+    *,
+    follow_links: bool = True,
 ) -> bytes:
     """The content of a regular file. Raises an error: it cannot be read, or is larger than `most_bytes`."""
-    with open_regular(path, what, error_class) as file:
+    with open_regular(path, what, error_class, follow_links=follow_links) as file:
         try:
             # read(n) allocates n bytes at once, so n is not larger than the file.
             data = file.read(min(most_bytes, os.fstat(file.fileno()).st_size) + 1)
@@ -78,25 +92,14 @@ def pieces(path: Path, most_bytes: int, what: str) -> Iterator[bytes]:
         try:
             start = file.read(len(_GZIP))
             file.seek(0)
-            for piece in _unpacked(file) if start == _GZIP else iter(lambda: file.read(_PIECE_BYTES), b""):
+            content = gzip.GzipFile(fileobj=file) if start == _GZIP else file
+            while piece := content.read(_PIECE_BYTES):
                 read_bytes += len(piece)
                 if read_bytes > most_bytes:
                     raise too_large(what, path, f"up to {most_bytes:,} bytes, unpacked")
                 yield piece
         except (OSError, EOFError, zlib.error) as error:
             raise unreadable(f"{what} cannot be read", path, error) from error
-
-
-def _unpacked(file: BinaryIO) -> Iterator[bytes]:
-    left, unpacker = b"", zlib.decompressobj(wbits=31)
-    while left or (left := file.read(_PIECE_BYTES)):
-        if unpacker.eof:  # several files of gzip one after the other, which are allowed
-            unpacker = zlib.decompressobj(wbits=31)
-        if piece := unpacker.decompress(left, _PIECE_BYTES):
-            yield piece
-        left = unpacker.unconsumed_tail or unpacker.unused_data
-    if not unpacker.eof:
-        raise EOFError("the compressed data end too early")
 
 
 def lines(path: Path, most_bytes: int, most_line_bytes: int, what: str) -> Iterator[bytes]:
@@ -123,14 +126,20 @@ def read_json(path: Path, most_bytes: int, what: str, error_class: type[Joulecas
     """
     data = read_regular(path, most_bytes, what, error_class)
     try:
-        return json.loads(data, parse_constant=refuse_constant)
+        return loaded_json(data)
     except (ValueError, RecursionError) as error:
         raise unreadable(f"{what} cannot be read: it is not valid JSON", path, error, error_class) from error
 
 
-def refuse_constant(name: str) -> float:
-    """Refuse NaN and infinities, which Python reads from JSON although they are not allowed in it."""
-    raise ValueError(f"{name} is not a number that JSON may contain")
+def loaded_json(data: str | bytes) -> Any:
+    """Parse JSON. Raises ValueError, RecursionError: it is not valid, or has NaN or an infinity."""
+    return json.loads(data, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is not a number that JSON may contain")
+    return value
 
 
 def too_large(

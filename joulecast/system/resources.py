@@ -42,7 +42,7 @@ def named_file(path: str | Path, folder: str, what: str) -> Path:
     path = Path(path)
     if path.suffix or len(path.parts) != 1 or path.exists():
         return path
-    found = shipped(folder) / f"{path}.toml"
-    if not found.is_file():
+    shipped_file = shipped(folder) / f"{path}.toml"
+    if not shipped_file.is_file():
         raise unknown_name(what, str(path), sorted(each.stem for each in shipped(folder).glob("*.toml")))
-    return found
+    return shipped_file

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +15,8 @@ from ..predictors.predictor import OperationPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped
 from .entries.entry import Background, Loaded, load_any, load_background
-from .entries.files import MANIFEST
-from .store import NAME, pulled, pulled_folder
+from .entries.files import MANIFEST, NAME
+from .store import pulled, pulled_folder
 
 if TYPE_CHECKING:
     from ..predictors.contract import Shared
@@ -27,19 +27,16 @@ if TYPE_CHECKING:
 DEFAULT_PREDICTOR = "forest"
 """The recipe of what a measured chip adds, unless the caller names another."""
 
-
-_MOST_PREDICTORS = 256  # Twice the GPUs of the catalogue, in two modes. They share what was learned, so they are small.
-
-CPU_FOLDERS = "cpu-"
-"""Beginning of the folders of CPUs in a zoo."""
+ANY_GPU = "any-gpu/boosting"
+"""The entry for GPUs without a predictor of their own."""
 
 KERNELS_ENTRY = "any-gpu/kernels"
 """The entry with which predictors for any GPU predict device times in half precision and below."""
 
-ANY_GPU = "any-gpu/boosting"
-ANY_GPU_BY_MODE: Mapping[str, str] = {"inference": ANY_GPU, "training": ANY_GPU}
-"""Mode -> entry for GPUs without a predictor of their own: the one with the smallest errors on networks of chips that
-were left out of training. Where it is not in the zoo, ANY_GPU is used."""
+CPU_FOLDERS = "cpu-"
+"""Beginning of the folders of CPUs in a zoo."""
+
+_MOST_PREDICTORS = 256  # Twice the GPUs of the catalogue, in two modes. They share what was learned, so they are small.
 
 
 def entry_name(device: Device, predictor: str, mode: str) -> str:
@@ -62,13 +59,8 @@ def _own(device: Device, mode: str, predictors: Sequence[str] = (DEFAULT_PREDICT
     return tuple(entry_name(each, name, mode) for each in boards for name in predictors)
 
 
-def _of_gpu(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
-    """Folder of the entry of a GPU: its own, or one for any GPU."""
-    return _folder(gpu, mode, predictor, (*_own(gpu, mode), ANY_GPU_BY_MODE.get(mode, ANY_GPU), ANY_GPU))
-
-
-def _folder(device: Device, mode: str, predictor: str | Path | None, defaults: Sequence[str]) -> Path:
-    """Folder of the entry that a user names, or of the first of the defaults that exists."""
+def _folder(device: Device, mode: str, predictor: str | Path | None) -> Path:
+    """Folder of the entry that a user names, or else of the device's own, or of the one for any GPU."""
     if predictor is not None and not isinstance(predictor, str | Path):
         raise InputError(
             "this is not the name of a predictor",
@@ -78,14 +70,14 @@ def _folder(device: Device, mode: str, predictor: str | Path | None, defaults: S
         )
     if predictor is not None:
         name = str(predictor)
-        own = () if "/" in name else _own(device, mode, (name,))
-        return _named(name) or entry_folder(next(iter(own), name))
+        return _named(name) or entry_folder(name if "/" in name else next(iter(_own(device, mode, (name,))), name))
+    defaults = (*_own(device, mode), *([ANY_GPU] if isinstance(device, GPU) else []))
     for name in defaults:
-        if found := _stored(name):
-            return found
-    known = entries()
-    trained = sorted({g.aliases[0] for g in gpus().values() if any(e.startswith(f"{g.slug}/") for e in known)})
-    cpus = sorted({entry.partition("/")[0] for entry in (*known, *pulled()) if entry.startswith(CPU_FOLDERS)})
+        if folder := _stored(name):
+            return folder
+    names = entries()
+    trained = sorted({g.aliases[0] for g in gpus().values() if any(e.startswith(f"{g.slug}/") for e in names)})
+    cpus = sorted({entry.partition("/")[0] for entry in (*names, *pulled()) if entry.startswith(CPU_FOLDERS)})
     raise ZooError(
         f"no predictor for {mode} on {device.name}",
         given=defaults[0],
@@ -114,16 +106,21 @@ def entry_folder(name: str) -> Path:
 
     Raises UnknownNameError: there is none. Raises ZooError: what was pulled under this name is damaged.
     """
-    found = _named(name) or _stored(name)
-    if found is None:
+    folder = _named(name) or _stored(name)
+    if folder is None:
         hint = "the folder of an entry or models:/NAME@ALIAS is allowed, too; `joulecast zoo pull` fetches others"
         raise unknown_name("predictor", name, {*entries(), *pulled()}, hint=hint)
-    return found
+    return folder
 
 
 def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = None) -> Background:
     """Training data and native model of the predictor that `find_predictor` finds; explanations need them."""
-    return load_background(_of_gpu(find_gpu(gpu), mode, predictor).resolve())
+    return load_background(_folder(find_gpu(gpu), mode, predictor).resolve())
+
+
+def _load(folder: Path) -> Loaded:
+    """Load an entry; the last eight stay in memory until they change."""
+    return _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=8)
@@ -135,7 +132,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
     """Load the predictor of a GPU and mode; the last eight stay in memory.
 
     Raises UnknownNameError: no such GPU or predictor. Raises ZooError: no predictor for this GPU and mode, or the entry
-    is damaged. Raises InputError: the predictor named is for another GPU or mode.
+    is damaged. Raises InputError: the predictor named is for another GPU or mode, or predicts no networks.
 
     Args:
         predictor: A zoo name ("forest", "a30/forest-training", "any-gpu/boosting"), the folder of an entry, a model of
@@ -144,14 +141,25 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
             over a shipped entry of the same name.
     """
     gpu = find_gpu(gpu)
-    folder = _of_gpu(gpu, mode, predictor)
-    found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
-    if not isinstance(found, NetworkPredictor):
-        return _shared(found, gpu, mode, predictor)
-    known = found.operations
-    if (known.gpu.board, known.mode) != (gpu.board, mode):
-        raise _for_another(found.name, known.gpu, known.mode, gpu, mode)
-    return _of_chip(found, gpu)
+    entry = _load(_folder(gpu, mode, predictor))
+    if isinstance(entry, NetworkPredictor):
+        own = entry.operations
+        if (own.gpu.board, own.mode) != (gpu.board, mode):
+            raise _for_another(entry.name, own.gpu, own.mode, gpu, mode)
+        return _of_chip(entry, gpu)
+    # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
+    from ..predictors.cpu.network import CpuNetworkPredictor
+    from .entries.any_gpu_entry import AnyGpuEntry
+
+    if isinstance(entry, AnyGpuEntry):
+        return _on_gpu(entry, find_kernels(), gpu, mode)
+    if isinstance(entry, CpuNetworkPredictor):
+        raise _for_another(entry.name, entry.operations.cpu, entry.operations.mode, gpu, mode)
+    raise InputError(
+        f"{entry.name} predicts device times of kernels only, not networks",
+        given=str(predictor),
+        allowed=f"a predictor of networks, such as {ANY_GPU}, which uses these device times",
+    )
 
 
 def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None) -> CpuNetworkPredictor:
@@ -165,16 +173,15 @@ def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None)
     """
     from ..predictors.cpu.network import CpuNetworkPredictor
 
-    folder = _folder(cpu, mode, predictor, _own(cpu, mode))
-    found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
-    if not isinstance(found, CpuNetworkPredictor):
+    entry = _load(_folder(cpu, mode, predictor))
+    if not isinstance(entry, CpuNetworkPredictor):
         raise InputError(
-            f"{found.name} predicts GPUs", given=cpu.name, allowed=f"an entry of {cpu.slug}", hint="omit the predictor"
+            f"{entry.name} predicts GPUs", given=cpu.name, allowed=f"an entry of {cpu.slug}", hint="omit the predictor"
         )
-    known = found.operations
-    if (known.cpu.slug, known.mode) != (cpu.slug, mode):
-        raise _for_another(found.name, known.cpu, known.mode, cpu, mode)
-    return found
+    own = entry.operations
+    if (own.cpu.slug, own.mode) != (cpu.slug, mode):
+        raise _for_another(entry.name, own.cpu, own.mode, cpu, mode)
+    return entry
 
 
 def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: str) -> InputError:
@@ -182,25 +189,6 @@ def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: 
         f"{name} is a predictor for another {'GPU' if isinstance(asked, GPU) else 'CPU'} or mode",
         given=f"{asked.name}, {mode}",
         allowed=f"{device.name}, {its_mode}",
-    )
-
-
-def _shared(found: Loaded, gpu: GPU, mode: str, predictor: str | Path | None) -> NetworkPredictor:
-    """The predictor of a GPU and mode from an entry that several GPUs share.
-
-    Raises InputError: the entry predicts no networks, or those of a CPU.
-    """
-    from ..predictors.cpu.network import CpuNetworkPredictor
-    from .entries.any_gpu_entry import AnyGpuEntry
-
-    if isinstance(found, AnyGpuEntry):
-        return _on_gpu(found, find_kernels(), gpu, mode)
-    if isinstance(found, CpuNetworkPredictor):
-        raise _for_another(found.name, found.operations.cpu, found.operations.mode, gpu, mode)
-    raise InputError(
-        f"{found.name} predicts device times of kernels only, not networks",
-        given=str(predictor),
-        allowed=f"a predictor of networks, such as {ANY_GPU}, which uses these device times",
     )
 
 
@@ -234,10 +222,10 @@ def _loaded_kernels(folder: Path, stamp: int) -> OneModel:
 
 # The same object each time, as in `_on_gpu`.
 @lru_cache(maxsize=16)
-def _of_chip(found: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
+def _of_chip(entry: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
     """What loops of a GPU add to what all GPUs share; the GPU may be the same board under another name."""
-    mode = found.operations.mode
-    parts = {mode: found}
+    mode = entry.operations.mode
+    parts = {mode: entry}
     if mode == "training":
         # Forwards limit what training takes, and are parts of it where a backward computes them again.
         folder = next(filter(None, map(_stored, _own(gpu, "inference"))), None)
@@ -245,17 +233,17 @@ def _of_chip(found: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
     measured = {of_mode: cast(OperationPredictor, part.operations).chips[of_mode] for of_mode, part in parts.items()}
     chips = {of_mode: replace(chip, gpu=gpu) for of_mode, chip in measured.items()}
     return replace(
-        found,
+        entry,
         operations=OperationPredictor(gpu, mode, _shared_by_all, chips),
         find_shared=lambda: find_predictor(gpu, mode, ANY_GPU),
     )
 
 
 def _own_entry(folder: Path) -> NetworkPredictor:
-    found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
-    if not isinstance(found, NetworkPredictor):
+    entry = _load(folder)
+    if not isinstance(entry, NetworkPredictor):
         raise ZooError("the entry of a GPU is of another form", given=str(folder), hint="train it anew")
-    return found
+    return entry
 
 
 def _shared_by_all() -> Shared:
@@ -264,5 +252,5 @@ def _shared_by_all() -> Shared:
     from .entries.any_gpu_entry import AnyGpuEntry
 
     folder = _stored(ANY_GPU)
-    found = None if folder is None else _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
-    return _with_kernels(found, find_kernels()).shared if isinstance(found, AnyGpuEntry) else nothing_shared()
+    entry = None if folder is None else _load(folder)
+    return _with_kernels(entry, find_kernels()).shared if isinstance(entry, AnyGpuEntry) else nothing_shared()

@@ -45,7 +45,7 @@ from ..predictors.physics.norms import overlapped
 from ..predictors.recipes import KernelRecipe
 from .catalogue import KERNELS_ENTRY
 from .entries.any_gpu_entry import AnyGpuEntry
-from .entries.cards import KernelsCard, made_now
+from .entries.cards import ModelCard, made_now
 from .entries.kernels_entry import Golden, KernelsEntry, save_kernels
 from .entries.stored import GOLDEN_OPERATIONS, golden_sample
 from .training import Trained, described
@@ -95,7 +95,7 @@ def network_errors(
     all networks together. Returns basis -> quantity -> sorted absolute log errors.
     """
     shown = _shown(entry, kernels, networks)
-    found: dict[NetworkBasis, list[FloatArray]] = defaultdict(list)
+    log_errors: dict[NetworkBasis, list[FloatArray]] = defaultdict(list)
     for gpu, measurement, network in _in_half(networks):
         splits: dict[NetworkBasis, NetworkFactors] = {
             "networks of the chip": _fitted([each for each in shown if each.network != measurement.network]),
@@ -109,8 +109,8 @@ def network_errors(
                     predicted.time_s / measurement.time_s,
                     predicted.known_energy_j / measurement.known_energy_j,
                 )
-                found[basis].append(np.abs(np.log([time, energy / time, energy, time * energy])))
-    ordered = {basis: np.sort(np.transpose(rows)) for basis, rows in found.items()}
+                log_errors[basis].append(np.abs(np.log([time, energy / time, energy, time * energy])))
+    ordered = {basis: np.sort(np.transpose(rows)) for basis, rows in log_errors.items()}
     if len({errors.shape for errors in ordered.values()}) == 1:
         # Chance may favour other chips, but whoever knows less of a chip is no surer of it.
         ordered["networks of other chips"] = np.maximum.reduce([*ordered.values()])
@@ -129,7 +129,7 @@ def _in_half(networks: Networks) -> Networks:
 
 def _shown(entry: AnyGpuEntry, kernels: OneModel, networks: Networks) -> list[_Shown]:
     asking = replace(entry, kernels=replace(kernels, network_factors=NetworkFactors()))
-    found = []
+    shown = []
     for gpu, measurement, network in _in_half(networks):
         predicted = asking.on(gpu, measurement.mode).predict(network, measurement.clock_mhz)
         clock_mhz = predicted.held_clock_mhz
@@ -139,7 +139,7 @@ def _shown(entry: AnyGpuEntry, kernels: OneModel, networks: Networks) -> list[_S
             by_kernels = ~np.isnan(kernels.device_s(operations, gpu))
             elements = calls * loaded_elements(operations, by_kernels)
             loading = elements > 0
-            found.append(
+            shown.append(
                 _Shown(
                     gpu.chip,
                     measurement.network,
@@ -149,7 +149,7 @@ def _shown(entry: AnyGpuEntry, kernels: OneModel, networks: Networks) -> list[_S
                     measurement.time_s / predicted.time_s - 1,
                 )
             )
-    return found
+    return shown
 
 
 def _fitted(shown: Sequence[_Shown]) -> NetworkFactors:
@@ -186,7 +186,7 @@ LIMITS = (
 )
 
 
-TrainedKernels = Trained[OneModel, Validation, KernelsCard]
+TrainedKernels = Trained[OneModel, Validation]
 """The trained model of kernels with its validation and card, ready to be stored."""
 
 
@@ -231,7 +231,7 @@ def train_kernels(
     model = replace(timed, power=replace(power, errors=stored))
     if networks and base is not None:
         model = _with_networks(model, networks, base)
-    card = KernelsCard(
+    card = ModelCard(
         name=KERNELS_ENTRY,
         kernels={part: tuple(sorted(gpus)) for part, gpus in model.measured.items()},
         recipe=recipe.to_dict(),
@@ -261,7 +261,7 @@ def learn_networks(
     old = kept.card["data"]
     new = [described(folder, dataset) for folder, dataset in shown]
     data = (*(each for each in old if each not in new), *new)
-    card = KernelsCard(**{**kept.card, "data": data, "limits": LIMITS, **_of_networks(model)})
+    card = ModelCard(**{**kept.card, "data": data, "limits": LIMITS, **_of_networks(model)})
     return TrainedKernels(model, Validation((), {}), card, kept.golden, save_kernels)
 
 
@@ -278,12 +278,12 @@ def _with_networks(model: OneModel, networks: Networks, base: AnyGpuEntry) -> On
 
 
 def _golden(tables: Sequence[Measured]) -> Golden:
-    found: dict[Key, Any] = {}
+    golden: dict[Key, Any] = {}
     for table in tables:
         work = Work.of(table.kernels)
         groups = work.group[first_kernels(work, len(table.device_s))]
         for group in np.unique(groups).tolist():
             mine = OperationList(table.kernels[place] for place in np.flatnonzero(groups == group).tolist())
             key = table.generation, GROUPS[group]
-            found.setdefault(key, (table.gpu.name, golden_sample(set(mine))[:GOLDEN_OPERATIONS]))
-    return found
+            golden.setdefault(key, (table.gpu.name, golden_sample(set(mine))[:GOLDEN_OPERATIONS]))
+    return golden

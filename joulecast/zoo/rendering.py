@@ -133,9 +133,9 @@ def any_gpu_errors(
 ) -> list[str]:
     """Tables of errors from the card of a predictor for any GPU, as lines of Markdown."""
     lines = []
-    for known, errors in networks.items():
+    for what, errors in networks.items():
         if errors:
-            lines += [f"### Networks, {known} known of their chip", "", *_gpus_left_out(errors), ""]
+            lines += [f"### Networks, {what} known of their chip", "", *_gpus_left_out(errors), ""]
             lines += [*_networks_of_any_gpu(errors), ""]
     for split, gpus in operations.items():
         if gpus:
@@ -165,9 +165,9 @@ def _operation_table(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
     for campaign, e in errors.items():
         row = [campaign, f"{e['unique_operations']:.0f}"]
         for quantity in ("time", "power"):
-            known = f"{quantity}_r2" in e
-            row.append(f"{e[f'{quantity}_r2']:.3f}" if known else "-")
-            row += [_percent(e[f"{quantity}_{name}"]) if known else "-" for name in ("median", "mean")]
+            tested = f"{quantity}_r2" in e
+            row.append(f"{e[f'{quantity}_r2']:.3f}" if tested else "-")
+            row += [_percent(e[f"{quantity}_{name}"]) if tested else "-" for name in ("median", "mean")]
         rows.append(row)
     columns = "campaign | operations | time R2 | time median | time mean | power R2 | power median | power mean"
     return _table(columns, rows)
@@ -234,6 +234,6 @@ def _grouped(
     groups: dict[tuple[str, ...], list[Mapping[str, float]]] = {}
     for label, e in errors.items():
         gpu, rest = label.split(": ", 1)
-        known = (gpu, *rest.split(" at ")[0].split(" "))
-        groups.setdefault(tuple(known[part] for part in parts), []).append(e)
+        named = (gpu, *rest.split(" at ")[0].split(" "))
+        groups.setdefault(tuple(named[part] for part in parts), []).append(e)
     return groups

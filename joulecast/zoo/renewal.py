@@ -8,7 +8,7 @@ joulecast predicts with it now, and the sentences of its card by those that trai
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,11 +21,12 @@ from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..system.resources import shipped
+from .catalogue import entries
 from .entries.any_gpu_entry import AnyGpuEntry
-from .entries.cards import card_files, read_card
+from .entries.cards import card_files
 from .entries.cpu_entry import CPU_PREDICTOR
 from .entries.entry import read_entry
-from .entries.files import MANIFEST, json_bytes, predictor_of, put_in_place, sha256_of, stored_files
+from .entries.files import StoredEntry, put_in_place
 from .entries.kernels_entry import KERNELS_PREDICTOR
 from .entries.stored import golden_values
 from .kernels_training import LIMITS as KERNELS_LIMITS
@@ -44,8 +45,7 @@ def renew_golden(folder: Path) -> float:
     largest = max(float(np.max(np.abs(np.divide(*pair) - 1))) for pair in golden_values(golden, entry.golden))
     if largest <= _ROUNDING:
         return 0.0
-    manifest, stored = stored_files(folder)
-    put_in_place(folder, {**stored, MANIFEST: json_bytes({**manifest, "golden": golden})})
+    put_in_place(folder, entry.with_files({}, golden=golden))
     return largest
 
 
@@ -58,10 +58,10 @@ def renew_hosts(folder: Path, networks: Networks) -> dict[str, HostModel]:
         networks: The measured networks that it was trained with. A mode of which there are none stays as it is.
     """
     entry = cast(AnyGpuEntry, read_entry(folder)[0])
-    known = {measurement.mode for _, measurement, _ in networks}
+    measured = {measurement.mode for _, measurement, _ in networks}
     learned = any_gpu.fit_hosts(entry.shared, networks)
-    hosts = {**entry.hosts, **{mode: host for mode, host in learned.items() if mode in known}}
-    _renew_card(folder, lambda _: {"host": {mode: host.to_dict() for mode, host in hosts.items()}})
+    hosts = {**entry.hosts, **{mode: host for mode, host in learned.items() if mode in measured}}
+    _renew_card(StoredEntry.of(folder), {"host": {mode: host.to_dict() for mode, host in hosts.items()}})
     return hosts
 
 
@@ -70,48 +70,43 @@ def renew_card(folder: Path) -> bool:
 
     Returns whether anything changed. Raises ZooError: the entry is missing, damaged, changed, or of another format.
     """
-
-    def sentences(card: Mapping[str, Any]) -> dict[str, Any]:
-        predictor = predictor_of(stored_files(folder)[0])
-        if predictor == KERNELS_PREDICTOR:
-            return {"splits": kernels.SPLITS, "limits": KERNELS_LIMITS}
-        if predictor in ANY_GPU_FORMS:
-            quick = [any_gpu.QUICKLY] if card["splits"].endswith(any_gpu.QUICKLY) else []
-            return {"splits": " ".join([any_gpu.SPLITS, *quick]), "limits": ANY_GPU_LIMITS}
-        if predictor == CPU_PREDICTOR:
-            return {
-                "splits": one_gpu.CPU_SPLITS
-            }  # Its limits depend on the measurements, which an entry does not hold.
-        entry = cast(NetworkPredictor, read_entry(folder)[0])
-        (chip,) = cast(OperationPredictor, entry.operations).chips.values()
-        limits = limits_of(chip, entry.host)
-        return {"splits": one_gpu.SPLITS, "limits": limits}
-
-    return _renew_card(folder, sentences)
+    stored = StoredEntry.of(folder)
+    return _renew_card(stored, _sentences(stored))
 
 
-def _renew_card(folder: Path, renewed: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> bool:
-    """Change values of an entry's card, and the digests of its files. Returns whether anything changed."""
-    manifest, stored = stored_files(folder)
-    card = read_card(stored)
-    files = card_files({**card, **renewed(card)})
-    if all(stored.get(name) == data for name, data in files.items()):
+def _sentences(stored: StoredEntry) -> dict[str, Any]:
+    """What training would write into the card today."""
+    if stored.predictor == KERNELS_PREDICTOR:
+        return {"splits": kernels.SPLITS, "limits": KERNELS_LIMITS}
+    if stored.predictor in ANY_GPU_FORMS:
+        quick = [any_gpu.QUICKLY] if stored.card["splits"].endswith(any_gpu.QUICKLY) else []
+        return {"splits": " ".join([any_gpu.SPLITS, *quick]), "limits": ANY_GPU_LIMITS}
+    if stored.predictor == CPU_PREDICTOR:
+        return {"splits": one_gpu.CPU_SPLITS}  # Its limits depend on the measurements, which an entry does not hold.
+    entry = cast(NetworkPredictor, read_entry(stored.where)[0])
+    (chip,) = cast(OperationPredictor, entry.operations).chips.values()
+    limits = limits_of(chip, entry.host)
+    return {"splits": one_gpu.SPLITS, "limits": limits}
+
+
+def _renew_card(stored: StoredEntry, renewed: Mapping[str, Any]) -> bool:
+    """Change values of an entry's card. Returns whether anything changed."""
+    files = card_files({**stored.card, **renewed})
+    if all(stored.files.get(name) == data for name, data in files.items()):
         return False
-    facts = {name: {"sha256": sha256_of(data), "size_bytes": len(data)} for name, data in files.items()}
-    manifest = {**manifest, "files": {**manifest["files"], **facts}}
-    put_in_place(folder, {**stored, **files, MANIFEST: json_bytes(manifest)})
+    put_in_place(stored.where, stored.with_files(files))
     return True
 
 
 def main() -> None:
     """Renew the golden predictions and cards of all shipped entries, and say what changed."""
-    for manifest in sorted(shipped("zoo").glob(f"*/*/{MANIFEST}")):
-        name = f"{manifest.parent.parent.name}/{manifest.parent.name}"
-        if renew_card(manifest.parent):
+    for name in entries():
+        folder = shipped("zoo") / name
+        if renew_card(folder):
             sys.stdout.write(f"{name}: the card has new sentences\n")
-        if predictor_of(stored_files(manifest.parent)[0]) == KERNELS_PREDICTOR:
+        if StoredEntry.of(folder).predictor == KERNELS_PREDICTOR:
             continue  # Golden predictions of kernels hold device times only, which no mend of physics moves.
-        largest = renew_golden(manifest.parent)
+        largest = renew_golden(folder)
         sys.stdout.write(f"{name}: golden values moved by up to {100 * largest:.2g} %\n")
 
 

@@ -1,89 +1,46 @@
-"""The cache of pulled zoo entries, stored by the sha256 of their manifests, and the names that they have.
-
-    <cache folder>/zoo/objects/<sha256>/    an entry; never changed once it is there
-    <cache folder>/zoo/names.json           name -> sha256 and where it came from
-
-An entry is put in place complete, and gets its name afterwards. A process that is killed in between leaves an entry
-without a name, and pulling it again adds the name.
-"""
+"""The cache of pulled zoo entries: a place like all others (places/sources.py), which only checked entries get into."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from ..errors import InputError, ZooError
-from ..hardware import find_device
+from ..errors import JoulecastError, ZooError
 from ..operations.operation import MODES
+from ..system.limits import limited_memory
 from ..system.resources import cache_folder, shipped
-from ..system.whole_files import locked, whole_file
-from .entries.files import (
-    MANIFEST,
-    json_bytes,
-    parsed_json,
-    predictor_of,
-    put_in_place,
-    read_manifest,
-    read_plain,
-    sha256_of,
-    stored_files,
-)
-from .entries.stored import read_facts
+from .entries.cards import name_of
+from .entries.files import MANIFEST, NAME, StoredEntry, put_in_place, read_plain, sha256_of
+from .places.source_folder import INDEX, FolderSource
+from .places.sources import Row, fetch, index_of, open_source, put, remove
 
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}/[a-z0-9][a-z0-9._-]{0,59}")
-"""Form of the name of an entry, such as "a30/forest-inference"."""
+REGISTERED = "models/"
+"""Beginning of the names of models of a registry in the cache."""
 
-_MOST_NAMES_BYTES = 4 << 20
 # Limits on loading an entry, far above what is needed: the largest shipped entry takes 0.4 GB and a second.
 _MOST_MEMORY_BYTES = 8 << 30
 _MOST_SECONDS = 120
 
 
-@dataclass(frozen=True)
-class Pulled:
-    """An entry in the cache: its manifest's sha256, and where it came from."""
-
-    sha256: str
-    source: str
+def _cache() -> FolderSource:
+    return FolderSource(cache_folder() / "zoo")
 
 
-def zoo_cache() -> Path:
-    """The folder of the cache, which may not exist yet."""
-    return cache_folder() / "zoo"
-
-
-def object_folder(sha256: str) -> Path:
-    """The folder in the cache for the entry with this manifest, whether it exists or not.
-
-    Raises ZooError: the text is not a sha256 digest.
-    """
-    if not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise ZooError("this is not a sha256 digest", given=sha256[:80], allowed="64 digits from 0 to 9 and a to f")
-    return zoo_cache() / "objects" / sha256
-
-
-def pulled() -> dict[str, Pulled]:
+def pulled() -> dict[str, Row]:
     """Names of pulled entries -> what was pulled under them; empty where nothing was.
 
-    Raises ZooError: the list of names is damaged.
+    Raises ZooError: the index of the cache is damaged.
     """
-    path = zoo_cache() / "names.json"
-    if not path.exists():
-        return {}
+    cache = _cache()
+    path = cache.folder / INDEX
     try:
-        found = parsed_json(read_plain(path, _MOST_NAMES_BYTES), "the list of pulled entries")
-        return {str(name): Pulled(str(row["sha256"]), str(row["source"])) for name, row in found.items()}
-    except (ZooError, AttributeError, TypeError, KeyError) as error:
+        return index_of(cache) if path.exists() else {}
+    except ZooError as error:
         raise ZooError(
-            "the list of pulled entries is damaged", given=str(path), hint="delete the file, and pull the entries again"
+            "the list of pulled entries is damaged", given=path, hint="delete the file, and pull the entries again"
         ) from error
 
 
@@ -95,8 +52,8 @@ def pulled_folder(name: str) -> Path | None:
     row = pulled().get(name)
     if row is None:
         return None
-    folder = object_folder(row.sha256)
-    if sha256_of(read_plain(folder / MANIFEST)) != row.sha256:
+    folder = _cache().folder / row.folder
+    if sha256_of(read_plain(folder / MANIFEST)) != row.manifest_sha256:
         raise ZooError(
             "a pulled zoo entry was changed", given=str(folder), hint=f"`joulecast zoo pull {row.source} {name}`"
         )
@@ -108,7 +65,12 @@ def ships(name: str) -> bool:
     return NAME.fullmatch(name) is not None and (shipped("zoo") / name / MANIFEST).is_file()
 
 
-def admit(files: Mapping[str, bytes], name: str, source: str, *, replace: bool = False) -> Path:
+def pull(where: str, name: str, *, replace: bool = False) -> Path:
+    """Fetch an entry from a place, check it, and put it into the cache. Raises what `fetch` and `admit` raise."""
+    return admit(fetch(open_source(where), name), name, where, replace=replace)
+
+
+def admit(entry: StoredEntry, name: str, source: str, *, replace: bool = False) -> Path:
     """Check an entry from another place, and put it into the cache under a name.
 
     Raises ZooError: the entry is damaged, takes more time or memory than allowed, differs from its golden prediction,
@@ -118,150 +80,86 @@ def admit(files: Mapping[str, bytes], name: str, source: str, *, replace: bool =
     Args:
         replace: Whether it may take the name of an entry that ships with joulecast.
     """
-    if ships(name) and not replace and name not in pulled():
+    there, cache = pulled(), _cache()
+    if ships(name) and not replace and name not in there:
         raise ZooError(
             "an entry of this name ships with joulecast",
             given=f"{name} from {source}",
             hint="with --replace this one takes the name, until `joulecast zoo remove`",
         )
-    digest = sha256_of(files[MANIFEST])
-    folder = object_folder(digest)
-    manifest = read_manifest(files[MANIFEST], source)
-    if NAME.fullmatch(name):
-        _refuse_other_name(name, manifest, files)
-    with _writing():
-        if not (folder / MANIFEST).is_file():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder.parent) as scratch:
-                new = put_in_place(Path(scratch) / "entry", files)
-                stored_files(new)
-                verify_apart(new)
-                put_in_place(folder, files)
-        with _locked():
-            _write_names({**pulled(), name: Pulled(digest, source)})
-    return folder
+    if not name.startswith(REGISTERED):
+        _refuse_other_name(name, name_of(entry.card.get("name")))
+    if entry.sha256 not in {row.manifest_sha256 for row in there.values()}:
+        with cache.writing(), tempfile.TemporaryDirectory() as scratch:
+            _verify_apart(put_in_place(Path(scratch) / "entry", entry.files))
+    return cache.folder / put(cache, name, entry, source)
 
 
-def _refuse_other_name(name: str, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Refuse a name with another GPU, mode or predictor than the entry has, because predictors are found by name."""
-    try:
-        facts = read_facts(files)
-        gpu, mode = facts.get("gpu"), facts.get("mode")
-        room = "any-gpu" if gpu is None else find_device(gpu).slug
-    except (AttributeError, KeyError, TypeError, InputError) as error:
-        raise ZooError(
-            "the predictor of this zoo entry is damaged", given=name, hint="pull it again, or ask its owner"
-        ) from error
-    predictor = predictor_of(manifest)
-    room_named, _, rest = name.partition("/")
-    named_mode = next((each for each in MODES if rest.endswith(f"-{each}")), None)
-    kind = rest if named_mode is None else rest.removesuffix(f"-{named_mode}")
-    # A GPU's own predictors may take each other's names, so that the best one can become the default.
-    # Imported here, because few names are incomplete, and recipes import everything that is fitted.
-    from ..predictors.fitting.fit import RECIPES
+def _refuse_other_name(name: str, own: str) -> None:
+    """Refuse a name with another GPU or mode than that of the entry's card, because predictors are found by name.
 
-    other_kind = gpu is None and kind in RECIPES and kind != predictor
-    if room_named != room or other_kind or (gpu is not None and named_mode not in (None, mode)):
-        said = f"{room}/{predictor}" + (f"-{mode}" if gpu is not None else "")
+    A GPU's own predictors may take each other's names, so that the best one can become the default.
+    """
+
+    def meaning(name: str) -> tuple[str, str]:
+        room, _, rest = name.partition("/")
+        mode = rest.rpartition("-")[2]
+        return room, mode if mode in MODES else rest if ships(name) else ""
+
+    (room, mode), (own_room, own_mode) = meaning(name), meaning(own)
+    if room != own_room or mode not in ("", own_mode):
         raise ZooError(
             "the name of this zoo entry does not agree with its GPU, mode or predictor",
             given=name,
-            allowed=f"such as {said}",
+            allowed=f"such as {own}",
             hint="it was pushed under a wrong name; ask its owner",
         )
 
 
 def forget(name: str) -> None:
-    """Remove a name from the cache, and its entry unless that has other names.
-
-    Raises ZooError: nothing was pulled under this name.
-    """
-    with _writing(), _locked():
-        names = pulled()
-        if name not in names:
-            raise ZooError(
-                "no entry was pulled under this name",
-                given=name,
-                allowed=", ".join(sorted(names)) or "none was pulled",
-                hint="entries that ship with joulecast cannot be removed",
-            )
-        row = names.pop(name)
-        _write_names(names)
-        if row.sha256 not in {other.sha256 for other in names.values()}:
-            shutil.rmtree(object_folder(row.sha256), ignore_errors=True)
+    """Remove an entry from the cache. Raises ZooError: nothing was pulled under this name."""
+    entries = pulled()
+    if name not in entries:
+        raise ZooError(
+            "no entry was pulled under this name",
+            given=name,
+            allowed=", ".join(sorted(entries)) or "none was pulled",
+            hint="entries that ship with joulecast cannot be removed",
+        )
+    remove(_cache(), name)
 
 
-def verify_apart(folder: Path) -> None:
-    """Load an entry in another process with limited memory and time.
-
-    Raises ZooError: the entry cannot be loaded there.
-    """
-    code = (
-        "import sys\n"
-        "try:\n"
-        "    import resource\n"
-        f"    wanted = {{resource.RLIMIT_AS: {_MOST_MEMORY_BYTES}, resource.RLIMIT_CPU: {_MOST_SECONDS}}}\n"
-        "    for each, most in wanted.items():\n"
-        "        hard = resource.getrlimit(each)[1]\n"  # which an administrator, or ulimit, may have set lower
-        "        most = most if hard == resource.RLIM_INFINITY else min(most, hard)\n"
-        "        resource.setrlimit(each, (most, most))\n"
-        "except ImportError:\n"  # Windows
-        "    pass\n"
-        "from pathlib import Path\n"
-        "from joulecast.errors import JoulecastError\n"
-        "from joulecast.zoo.entries.entry import load_any\n"
-        "try:\n"
-        "    load_any(Path(sys.argv[1]))\n"
-        "except JoulecastError as error:\n"
-        "    sys.exit(str(error).split(chr(10))[0] + '; ' + (error.hint or ''))\n"
-        "except MemoryError:\n"
-        "    sys.exit('it takes more memory than this process may have (ulimit -v)')\n"
-    )
-    import subprocess  # imported here, because most commands only read entries that were checked before
-
+def _verify_apart(folder: Path) -> None:
+    """Load an entry in another process with limited memory and time. Raises ZooError: it cannot be loaded there."""
     package = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
     try:
-        result = subprocess.run(  # noqa: S603
-            [sys.executable, "-c", code, str(folder)],
+        ended = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", f"from {__name__} import load_limited; load_limited()", str(folder)],
             env=environment,
             capture_output=True,
             text=True,
             timeout=_MOST_SECONDS,
             check=False,
         )
-        said = result.stderr.strip().splitlines()[-1:] or [f"the process ended with {result.returncode}"]
-        failed = result.returncode != 0
+        said = [f"the process ended with {ended.returncode}", *ended.stderr.strip().splitlines()][-1]
+        failed = ended.returncode != 0
     except subprocess.TimeoutExpired:
-        said, failed = [f"it did not load within {_MOST_SECONDS} s"], True
+        said, failed = f"it did not load within {_MOST_SECONDS} s", True
     if failed:
         raise ZooError(
-            "this zoo entry cannot be loaded, and was not added to the cache", given=str(folder), hint=said[0][:300]
+            "this zoo entry cannot be loaded, and was not added to the cache", given=str(folder), hint=said[:300]
         )
 
 
-def _write_names(names: Mapping[str, Pulled]) -> None:
-    path = zoo_cache() / "names.json"
-    with whole_file(path) as unfinished:
-        unfinished.write_bytes(json_bytes({name: asdict(row) for name, row in sorted(names.items())}))
+def load_limited() -> None:
+    """Load the entry that the arguments of this process name; it ends with a reason where that fails."""
+    from .entries.entry import load_any
 
-
-@contextlib.contextmanager
-def _writing() -> Iterator[None]:
-    """Turn errors of the system, such as a full disk, into an error that names the cache."""
     try:
-        yield
-    except OSError as error:
-        raise ZooError(
-            "the cache of predictors cannot be written",
-            given=f"{error.filename or zoo_cache()}: {error.strerror}",
-            hint="make room there, or set $JOULECAST_CACHE to another folder",
-        ) from error
-
-
-@contextlib.contextmanager
-def _locked() -> Iterator[None]:
-    """Let only one process at a time change the names."""
-    zoo_cache().mkdir(parents=True, exist_ok=True)
-    with locked(zoo_cache() / ".lock"):
-        yield
+        with limited_memory(_MOST_MEMORY_BYTES):
+            load_any(sys.argv[1])
+    except JoulecastError as error:
+        sys.exit(f"{error.what}; {error.hint or ''}")
+    except MemoryError:
+        sys.exit("it takes more memory than this process may have (ulimit -v)")

@@ -33,7 +33,7 @@ from ..predictors.networks.prediction import Composition
 from ..predictors.recipes import Recipe
 from .catalogue import entry_name, find_kernels
 from .entries.any_gpu_entry import save_any_gpu
-from .entries.cards import AnyGpuCard, Card, ModelCard, made_now
+from .entries.cards import ModelCard, made_now
 from .entries.comparing import operations_left_out
 from .entries.cpu_entry import save_cpu_entry
 from .entries.entry import save_entry
@@ -51,11 +51,10 @@ ANY_GPU_LIMITS = (
 
 Predictor = TypeVar("Predictor")
 Validation = TypeVar("Validation")
-CardOf = TypeVar("CardOf", bound=Card)
 
 
 @dataclass(frozen=True)
-class Trained(Generic[Predictor, Validation, CardOf]):
+class Trained(Generic[Predictor, Validation]):
     """What was trained, with its validation and card, ready to be stored.
 
     Args:
@@ -67,9 +66,9 @@ class Trained(Generic[Predictor, Validation, CardOf]):
 
     predictor: Predictor
     validation: Validation
-    card: CardOf
+    card: ModelCard
     golden: Any
-    save_as: Callable[[Path, Predictor, CardOf, Any], Path]
+    save_as: Callable[[Path, Predictor, ModelCard, Any], Path]
     network_errors: NetworkCalibration | None = None
 
     def save(self, zoo: Path) -> Path:
@@ -84,7 +83,7 @@ def train(
     recipe: Recipe,
     networks: Mapping[NetworkMeasurement, Network],
     borrowed: NetworkCalibration | None = None,
-) -> Trained[ChipPart, one_gpu.Validation, ModelCard]:
+) -> Trained[ChipPart, one_gpu.Validation]:
     """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations.
 
     Args:
@@ -207,7 +206,7 @@ def limits_of(chip: ChipPart, host: HostModel) -> tuple[str, ...]:
 
 def train_any_gpu(
     datasets: Sequence[tuple[Path, Dataset]], networks: Networks, recipe: Recipe, *, quick: bool = False
-) -> Trained[ResidualModel, any_gpu.AnyGpuValidation, AnyGpuCard]:
+) -> Trained[ResidualModel, any_gpu.AnyGpuValidation]:
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 
     Raises DatasetError: too few device times.
@@ -220,7 +219,7 @@ def train_any_gpu(
     validation = any_gpu.validate_any_gpu(data, networks, recipe, kernels=kernels, quick=quick)
     learned = fit_on_all(data, networks, recipe, kernels)
     hosts = any_gpu.fit_hosts(SharedByAll(learned, kernels=kernels), networks)
-    card = AnyGpuCard(
+    card = ModelCard(
         name=f"any-gpu/{predictor_of(recipe)}",
         predictor=predictor_of(recipe),
         recipe=recipe.to_dict(),
@@ -264,7 +263,7 @@ def _golden_of_gpus(rows: Iterable[DeviceRow]) -> dict[str, list[Operation]]:
 
 def train_cpu(
     dataset: Dataset, dataset_folder: Path, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]
-) -> Trained[CpuNetworkPredictor, one_gpu.Validation, ModelCard]:
+) -> Trained[CpuNetworkPredictor, one_gpu.Validation]:
     """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations."""
     validation = one_gpu.validate_cpu(dataset, mode, recipe, networks)
     operations = fit_cpu(dataset, mode, recipe)

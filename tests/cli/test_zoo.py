@@ -7,7 +7,6 @@ import pytest
 
 from conftest import ENTRY_NAME
 from joulecast.zoo import entries
-from joulecast.zoo.store import admit
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")
 
@@ -56,15 +55,6 @@ def test_verify_names_what_is_damaged(call, small_entry, tmp_path):
     assert code == 5
     assert out == f"{small_entry}: unchanged\n"
     assert "was changed" in err
-    assert err.count("next:") == 1
-
-
-def test_verify_asks_no_registry_for_local_entries(call, printed, small_entry):
-    name = "models:/joulecast-a30-inference/1"
-    admit({path.name: path.read_bytes() for path in small_entry.iterdir()}, name, "http://127.0.0.1:1")
-    assert f"{name}: unchanged" in printed("zoo", "verify")
-    code, _, err = call("zoo", "verify", small_entry, "a30/none")  # the others are looked at, too
-    assert code == 5
     assert err.count("next:") == 1
 
 

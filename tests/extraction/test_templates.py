@@ -21,7 +21,6 @@ from joulecast.extraction.templates import Request, answer, plans, refusal, stor
 from joulecast.extraction.templates.making import Maker, Sample, fit
 from joulecast.extraction.templates.plans import plan_of
 from joulecast.extraction.templates.store import ANY_OPTIMIZER
-from joulecast.extraction.templates.template import folded, unfolded
 from joulecast.extraction.traced_models import traced
 from joulecast.operations.inputs import Inputs
 
@@ -292,18 +291,3 @@ def test_few_layers_stand_for_all():
     for sizes, mode in [((2, 7), "inference"), ((1, 9), "training")]:
         whole = maker._sample(sizes, mode, "default", cached=False, whole=True)
         assert maker._sample(sizes, mode, "default", cached=False) == whole
-
-
-@pytest.mark.parametrize(
-    ("paths", "length"),
-    [
-        ([f"h.{i}.{part}" for i in range(12) for part in "ab"], 1),
-        (["wte", *(f"h.{i}.{'moe' if i % 2 else 'mlp'}" for i in range(8)), "head"], 3),
-        (["wte", "h.0.a", "h.2.a", "h.3.a", "head"], 4),  # a layer is left out
-        (["wte", "wte", "head"], 3),
-    ],
-)
-def test_repeated_layers_are_stored_once(paths, length):
-    calls = [(len(path.rpartition(".")[2]), path) for path in paths]
-    assert list(unfolded(folded(calls))) == calls
-    assert len(folded(calls)) == length

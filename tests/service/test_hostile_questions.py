@@ -48,11 +48,9 @@ def test_no_question_is_an_error_of_the_service(service):
 @pytest.mark.slow
 def test_no_request_is_an_error_of_the_service_in_a_tenth_of_all():
     with benchmark("fuzz_service") as fuzz_service:
-        log = fuzz_service.Log()
-        errors = fuzz_service.fuzz_service(400, 1, log)
-    assert errors == []
-    assert log.faults == []
-    assert sum(log.counts.values()) == 400
+        tally = fuzz_service.run((), 400, 1)
+    assert tally.faults == []
+    assert sum(tally.counts.values()) == 400
 
 
 def test_memory_stays_level(narrow):

@@ -56,15 +56,15 @@ def waiting(running, count):
 
 
 def test_a_damaged_list_of_predictors_is_reported_and_does_not_stop_the_service(tmp_path, started):
-    names = tmp_path / "cache" / "zoo" / "names.json"
-    names.parent.mkdir(parents=True)
-    names.write_text("{")
+    index = tmp_path / "cache" / "zoo" / "index.json"
+    index.parent.mkdir(parents=True)
+    index.write_text("{")
     running = started("--no-extraction")
     for path, question in (("/v1/ready", None), ("/v1/predict", QUESTION)):
         answer = running.ask(path, question)
-        assert (answer.status, "names.json" in answer.json["detail"]) == (503, True)
+        assert (answer.status, "index.json" in answer.json["detail"]) == (503, True)
     assert running.ask("/v1/health").status == 200
-    names.unlink()
+    index.unlink()
     assert running.ask("/v1/predict", QUESTION).status == 200
     assert running.ask("/v1/ready").status == 200
 
@@ -73,7 +73,7 @@ def test_later_damage_is_reported(tmp_path, started):
     running = started("--no-extraction")
     assert running.ask("/v1/ready").status == 200
     (tmp_path / "cache" / "zoo").mkdir(parents=True)
-    (tmp_path / "cache" / "zoo" / "names.json").write_text("[]")
+    (tmp_path / "cache" / "zoo" / "index.json").write_text("[]")
     until(lambda: running.ask("/v1/ready").status != 200)
     assert running.ask("/v1/predict", QUESTION).status == 503
 

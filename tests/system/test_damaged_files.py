@@ -6,19 +6,8 @@ import pytest
 
 from conftest import benchmark
 
-QUICK = [
-    "network",
-    "recipe",
-    "campaign",
-    "gpu",
-    "recording",
-    "trace",
-    "counters",
-    "host",
-    "dataset",
-    "nicolai2025",
-    "miopen2024",
-]
+QUICK = ["network", "recipe", "campaign", "gpu", "recording", "trace", "counters", "host", "dataset"]
+QUICK += ["nicolai2025", "miopen2024"]
 
 
 @pytest.fixture(scope="module")
@@ -28,26 +17,21 @@ def fuzz_files():
         yield module
 
 
-def fuzzed(fuzz_files, kinds, each, seed, path=None):
-    log = fuzz_files.Log(path, seed)
-    fuzz_files.fuzz_files(dict.fromkeys(kinds, each), seed, log)
-    return log
+@pytest.fixture(scope="module")
+def judge(fuzz_files):
+    judge = fuzz_files.Judge(fuzz_files.read)
+    yield judge
+    judge.stop()
 
 
-def test_no_damage_is_a_raw_error(fuzz_files):
+@pytest.mark.parametrize("which", ["files", "entries"])
+def test_no_damage_does_harm(fuzz_files, judge, which):
+    """Of files, and of zoo entries in all forms but the one that needs torch."""
     pytest.importorskip("pyarrow")
-    log = fuzzed(fuzz_files, QUICK, 12, 0)
-    assert log.faults == []
-    assert sum(log.counts[kind, "refused"] for kind in QUICK) > 50
-
-
-def test_a_killed_run_goes_on_where_it_was(fuzz_files, tmp_path):
-    """The log of a run that was killed while it wrote its second line."""
-    whole = fuzzed(fuzz_files, ["host"], 60, 3, tmp_path / "whole")
-    lines = (tmp_path / "whole").read_text().splitlines(keepends=True)
-    (tmp_path / "torn").write_text(lines[0] + lines[1][:40])
-    assert fuzzed(fuzz_files, ["host"], 60, 3, tmp_path / "torn").counts == whole.counts
-    assert sum(whole.counts.values()) == 60
+    kinds = QUICK if which == "files" else fuzz_files.ENTRIES[:-1]
+    tally = fuzz_files.fuzz_files(dict.fromkeys(kinds, 15), 0, judge)
+    assert tally.faults == []
+    assert sum(tally.counts[kind, "refused"] for kind in kinds) > 50
 
 
 def test_raw_errors_and_signals_would_be_noticed(fuzz_files):
@@ -59,7 +43,14 @@ def test_raw_errors_and_signals_would_be_noticed(fuzz_files):
     assert outcomes == ["read", "raw error", "signal", "read"]
 
 
+def test_an_entry_that_loads_after_any_damage_would_be_noticed(fuzz_files):
+    def blind(case):
+        return fuzz_files.Verdict("read", "whole" if "whole" in str(case[1]) else "damaged")
+
+    tally = fuzz_files.fuzz_files({"a30/forest-inference": 40}, 0, blind)
+    assert 5 <= tally.counts["a30/forest-inference", "unnoticed"] == len(tally.faults) < 40
+
+
 @pytest.mark.slow
-def test_no_damage_is_a_raw_error_in_a_tenth_of_all(fuzz_files):
-    log = fuzzed(fuzz_files, fuzz_files.KINDS, 5000 // len(fuzz_files.KINDS), 1)
-    assert log.faults == []
+def test_no_damage_does_harm_in_a_tenth_of_all(fuzz_files):
+    assert fuzz_files.run((), 5000, 1).faults == []

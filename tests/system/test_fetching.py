@@ -13,7 +13,7 @@ import joulecast
 from joulecast.errors import ServiceError, TrackingError, ZooError
 from joulecast.system.fetching import fetch
 from joulecast.system.limits import within
-from joulecast.zoo.places.source_folder import TOKEN, HttpSource
+from joulecast.zoo.places.source_http import TOKEN, HttpSource
 
 SECRET = "a-token-that-is-nobody-elses"  # noqa: S105  # made up
 

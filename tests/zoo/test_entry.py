@@ -19,8 +19,7 @@ from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.catalogue import CPU_FOLDERS, load_any
-from joulecast.zoo.entries.cards import load_card
-from joulecast.zoo.entries.files import parsed_json
+from joulecast.zoo.entries.files import StoredEntry, parsed_json
 from joulecast.zoo.training import train
 
 RECIPE = ForestRecipe(trees=8, folds=3)
@@ -62,7 +61,7 @@ def test_what_networks_taught_is_stored(trained, tmp_path, name, unlearned, lear
 
 
 def test_card_says_what_matters(entry):
-    card = load_card(entry)
+    card = StoredEntry.of(entry).card
     assert card["data"]["unique_operations"] == 100
     assert card["operation_errors"]["simulated"]["time_r2"] > 0.99
     text = (entry / "README.md").read_text()
@@ -180,7 +179,7 @@ def test_impossible_json_is_refused(text):
 @pytest.mark.parametrize("name", [name for name in entries() if not name.startswith(("any-gpu/", CPU_FOLDERS))])
 def test_shipped_entries_load_and_are_what_they_say(name):
     loaded = load_entry(shipped("zoo") / name)
-    card = load_card(shipped("zoo") / name)
+    card = StoredEntry.of(shipped("zoo") / name).card
     assert loaded.name == card["name"] == name
     assert loaded.operations.gpu.name == card["gpu"]
     assert card["data"]["source"]

@@ -20,7 +20,9 @@ from simulated_measurements import simulated_dataset, simulated_operations
 from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.errors import TrackingError
-from joulecast.zoo.mlflow.registry import ENTRY_SHA256, entry_sha256, promote, register, registry_folder
+from joulecast.predictors.model.shared import chip_alone
+from joulecast.zoo.entries.files import StoredEntry
+from joulecast.zoo.mlflow.registry import ENTRY_SHA256, promote, register, registry_folder
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]
@@ -122,7 +124,7 @@ def test_postgresql_from_training_to_prediction_and_back_from_a_backup(tmp_path,
         assert promote(MODEL, uri=address, force=True).promoted
         assert promote(MODEL, "1", uri=address).promoted
         before = predicted(address)
-        expected = small.predictor.predict(simulated_operations()[:5]).energy_j
+        expected = chip_alone(small.predictor).predict(simulated_operations()[:5]).energy_j
         assert before == pytest.approx(expected.tolist(), rel=1e-4)
 
     environment = {**os.environ, "STORE": store, "ARTIFACTS": str(tmp_path / "artifacts")}
@@ -232,10 +234,10 @@ def test_a_server_killed_while_registering(tmp_path, monkeypatch):
         with mlflow_server(folder) as address:
             api = mlflow.MlflowClient(address)
             assert api.get_model_version_by_alias(MODEL, "champion").version == "1"
-            assert entry_sha256(registry_folder(CHAMPION, address)) == entry_sha256(first)
+            assert StoredEntry.of(registry_folder(CHAMPION, address)).sha256 == StoredEntry.of(first).sha256
             for version in api.search_model_versions(f"name = '{MODEL}'"):
                 folder_of = registry_folder(f"models:/{MODEL}/{version.version}", address)
-                assert entry_sha256(folder_of) == version.tags[ENTRY_SHA256]
+                assert StoredEntry.of(folder_of).sha256 == version.tags[ENTRY_SHA256]
             completed = register(entry, address)
             assert api.get_model_version_by_alias(MODEL, "challenger").version == completed.version
             digests = [v.tags[ENTRY_SHA256] for v in api.search_model_versions(f"name = '{MODEL}'")]

@@ -1,9 +1,8 @@
-"""Zoo entries from folders, zip files, HTTP and S3 into the cache, and back."""
+"""Zoo entries from folders, HTTP and S3 into the cache, and back."""
 
 import contextlib
 import functools
 import itertools
-import json
 import os
 import subprocess
 import sys
@@ -12,15 +11,16 @@ from pathlib import Path
 
 import pytest
 from processes import started
-from zoo_places import Bucket, QuietHandler, serving, zipped
+from zoo_places import Bucket, QuietHandler, serving
 
 import joulecast
 from conftest import ENTRY_NAME as NAME
 from joulecast.errors import InputError, MissingDependencyError, UnknownNameError, ZooError
 from joulecast.zoo import find_predictor
-from joulecast.zoo.entries.files import MANIFEST, put_in_place, write_files
-from joulecast.zoo.places.sources import fetch, index_of, open_source, pull, push, remove
-from joulecast.zoo.store import admit, forget, object_folder, pulled, pulled_folder
+from joulecast.zoo.entries.files import StoredEntry, put_in_place, write_files
+from joulecast.zoo.mlflow.registry import name_in_cache
+from joulecast.zoo.places.sources import fetch, index_of, open_source, push, remove
+from joulecast.zoo.store import admit, forget, pull, pulled, pulled_folder
 
 OPERATION = joulecast.Operation("relu", [(32, 64, 56, 56)])
 pytestmark = pytest.mark.usefixtures("fresh_cache")
@@ -52,16 +52,17 @@ def bucket(monkeypatch):
         yield Bucket.objects
 
 
-@pytest.fixture(params=["folder", "folder without index", "zip", "zip of a folder", "web", "s3"])
+def without_index(entry, tmp_path):
+    """A folder of entries as training writes them."""
+    put_in_place(tmp_path / "trained" / NAME, StoredEntry.of(entry).files)
+    return tmp_path / "trained"
+
+
+@pytest.fixture(params=["folder", "folder without index", "web", "s3"])
 def source(request, folder, small_entry, tmp_path):
     match request.param:
         case "folder without index":
-            (folder / "index.json").unlink()
-            return str(folder)
-        case "zip":
-            return str(zipped(folder, tmp_path / "zoo.zip"))
-        case "zip of a folder":
-            return str(zipped(folder, tmp_path / "zoo.zip", "top/"))
+            return str(without_index(small_entry, tmp_path))
         case "web":
             return request.getfixturevalue("web")
         case "s3":
@@ -74,7 +75,8 @@ def source(request, folder, small_entry, tmp_path):
 def test_pull_from_anywhere(source, small):
     assert list(index_of(open_source(source))) == [NAME]
     where = pull(source, NAME, replace=True)
-    assert where == object_folder(pulled()[NAME].sha256) == pulled_folder(NAME)
+    assert where == pulled_folder(NAME)
+    assert pulled()[NAME].source == source
     found = find_predictor("A30", "inference", "forest")
     assert found.operations.chip.measured == small.predictor.measured
     assert find_predictor("A30", "inference", NAME) is found
@@ -88,9 +90,8 @@ def test_pull_from_anywhere(source, small):
 
 def test_predicting_from_the_cache_is_light(folder):
     """What was pulled, and a version of a registry that was fetched before, need no mlflow."""
-    where = pull(str(folder), NAME, replace=True)
-    files = {path.name: path.read_bytes() for path in where.iterdir()}
-    admit(files, "models:/joulecast-a30-inference/1", "http://registry")
+    entry = StoredEntry.of(pull(str(folder), NAME, replace=True))
+    admit(entry, name_in_cache("joulecast-a30-inference", "1", "http://registry"), "models:/joulecast-a30-inference/1")
     code = (
         "import sys, joulecast as j\n"
         "o = j.Operation('relu', [(32, 64, 56, 56)])\n"
@@ -103,14 +104,14 @@ def test_predicting_from_the_cache_is_light(folder):
 
 
 def test_remove_from_a_folder(folder):
-    remove(str(folder), NAME)
+    remove(open_source(str(folder)), NAME)
     assert index_of(open_source(str(folder))) == {}
     assert not (folder / NAME).exists()
 
 
 def test_remove_from_s3(bucket, small_entry):
     push(small_entry, NAME, "s3://bucket")
-    remove("s3://bucket", NAME)
+    remove(open_source("s3://bucket"), NAME)
     assert list(bucket) == ["index.json"]
 
 
@@ -132,21 +133,13 @@ def test_entries_pushed_at_the_same_time_are_all_in_the_index(small_entry, tmp_p
     assert set(index_of(open_source(str(zoo)))) == {f"a30/{name}-{n}" for name in "xyz" for n in range(15)}
 
 
-def test_an_entry_that_an_index_lacks_is_found_by_the_next_push(small_entry, folder):
-    """As after a push that was killed before it wrote the index, or by two at a time on a place without locks."""
-    push(small_entry, "a30/other-inference", str(folder))
-    index = json.loads((folder / "index.json").read_text())
-    del index["entries"][NAME]
-    (folder / "index.json").write_text(json.dumps(index))
-    push(small_entry, "a30/third-inference", str(folder))
-    assert set(index_of(open_source(str(folder)))) == {NAME, "a30/other-inference", "a30/third-inference"}
-
-
 def test_push_replaces_the_same_name(folder, small_entry):
     before = index_of(open_source(str(folder)))
     push(small_entry, NAME, str(folder))
     push(small_entry, "a30/other", str(folder))
-    assert index_of(open_source(str(folder))) == {**before, "a30/other": before[NAME]}
+    found = index_of(open_source(str(folder)))
+    assert found == {**before, "a30/other": found["a30/other"]}
+    assert found["a30/other"].manifest_sha256 == before[NAME].manifest_sha256
 
 
 @pytest.mark.parametrize("where", ["folder", "folder without index", "s3"])
@@ -157,52 +150,51 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(wher
         request.getfixturevalue("bucket")
         address = "s3://bucket/zoo"
     first, other = (
-        write_files(
-            tmp_path / name, {"card.json": name.encode(), f"{name}.bin": b"1" * len(name)}, {}, predictor="forest"
+        StoredEntry.of(
+            write_files(
+                tmp_path / name, {"card.json": name.encode(), f"{name}.bin": b"1" * len(name)}, {}, predictor="forest"
+            )
         )
         for name in ("first", "another")
     )
-    push(first, NAME, address)
-    entries = {name: {path.name: path.read_bytes() for path in name.iterdir()} for name in (first, other)}
+    if where == "folder without index":
+        address = str(tmp_path / "trained")
+        put_in_place(tmp_path / "trained" / NAME, first.files)
+    else:
+        push(tmp_path / "first", NAME, address)
     source = type(open_source(address))
 
     class Killed(BaseException):
         pass
 
     def dying(method, left):
-        def call(self, paths):
-            if not paths:
-                method(self, paths)
-            for path in paths:
+        def call(self, paths, *further):
+            for path in [paths] if isinstance(paths, str) else paths:
                 if next(left) == 0:
                     raise Killed
-                method(self, {path: paths[path]} if isinstance(paths, dict) else [path])
+                method(self, path if isinstance(paths, str) else [path], *further)
 
         return call
 
     found = []
-    for entry in (other, first):
+    for entry, name in ((other, "another"), (first, "first")):
         for step in itertools.count(1):
-            if where == "folder without index":
-                (folder / "index.json").unlink(missing_ok=True)
             with pytest.MonkeyPatch.context() as context:
                 left = iter(range(step, -1, -1))
-                context.setattr(source, "write", dying(source.write, left))
-                context.setattr(source, "delete", dying(source.delete, left))
+                for changing in ("write", "delete", "update"):
+                    context.setattr(source, changing, dying(getattr(source, changing), left))
                 killed = True
                 with contextlib.suppress(Killed):
-                    push(entry, NAME, address)
+                    push(tmp_path / name, NAME, address)
                     killed = False
-            found.append(fetch(open_source(address), NAME))
-            assert found[-1] in entries.values(), f"{step} changes were made"
+            found.append(fetch(open_source(address), NAME).files)
+            assert found[-1] in (first.files, other.files), f"{step} changes were made"
             if not killed:
                 break
-        assert found[-1] == entries[entry]
-        # Nothing is left of pushes that were killed while they deleted.
-        assert set(open_source(address).files(NAME)) == set(entries[entry])
-    assert len(found) > 2 * len(entries[other])
-    remove(address, NAME)
-    left = list(Bucket.objects) if where == "s3" else [path.name for path in folder.rglob("*") if path.is_file()]
+        assert found[-1] == entry.files
+    assert len(found) > 2 * len(other.files)
+    remove(open_source(address), NAME)
+    left = list(Bucket.objects) if where == "s3" else [path.name for path in Path(address).rglob("*") if path.is_file()]
     assert {name.rpartition("/")[2] for name in left} <= {"index.json", ".lock"}
 
 
@@ -224,35 +216,22 @@ def test_s3_that_refuses(bucket):
         pull("s3://bucket/secret", NAME, replace=True)
 
 
-def test_one_writer_to_s3_at_a_time(bucket, small_entry, monkeypatch):
-    monkeypatch.setattr("joulecast.zoo.places.source_s3._POLL_S", 0.01)
-    other = threading.Thread(target=push, args=(small_entry, NAME, "s3://bucket"))
-    with open_source("s3://bucket").changing():
-        other.start()
-        other.join(0.1)
-        assert list(bucket) == [".lock"]
-    other.join()
-    assert ".lock" not in bucket
-    assert fetch(open_source("s3://bucket"), NAME)[MANIFEST] == (small_entry / MANIFEST).read_bytes()
+def test_entries_pushed_to_s3_at_the_same_time_are_all_in_the_index(bucket, small_entry):
+    names = [f"a30/n{number}" for number in range(6)]
+    pushing = [threading.Thread(target=push, args=(small_entry, name, "s3://bucket")) for name in names]
+    for thread in pushing:
+        thread.start()
+    for thread in pushing:
+        thread.join()
+    assert sorted(index_of(open_source("s3://bucket"))) == names
 
 
-def test_the_lock_of_a_killed_writer_to_s3_ends(bucket, small_entry, monkeypatch):
-    bucket[".lock"] = b"of a killed process"
-    monkeypatch.setattr("joulecast.zoo.places.source_s3._MOST_WAIT_S", 0.0)
-    monkeypatch.setattr("joulecast.zoo.places.source_s3._POLL_S", 0.0)
-    with pytest.raises(ZooError, match="another process is changing this zoo"):
-        push(small_entry, NAME, "s3://bucket")
-    assert list(bucket) == [".lock"]
-    monkeypatch.setattr(Bucket, "age_s", 901.0)
+def test_an_index_that_others_keep_changing(bucket, small_entry, monkeypatch):
     push(small_entry, NAME, "s3://bucket")
+    monkeypatch.setattr(Bucket, "_etag", lambda self: f'"{next(Bucket.versions)}"')
+    with pytest.raises(ZooError, match="changes faster than its index can be written"):
+        push(small_entry, "a30/other", "s3://bucket")
     assert list(index_of(open_source("s3://bucket"))) == [NAME]
-
-
-def test_nobody_writes_to_s3_after_the_lock_has_ended(bucket, small_entry, monkeypatch):
-    monkeypatch.setattr("joulecast.zoo.places.source_s3._HELD_S", -1.0)
-    with pytest.raises(ZooError, match="takes longer than it may be locked"):
-        push(small_entry, NAME, "s3://bucket")
-    assert list(bucket) == [".lock"]
 
 
 def test_s3_without_boto3(monkeypatch):
@@ -263,7 +242,7 @@ def test_s3_without_boto3(monkeypatch):
 
 def test_a_read_only_place():
     with pytest.raises(InputError, match="read only"):
-        open_source("https://example.org").write({})
+        open_source("https://example.org").write("x", b"")
 
 
 def test_shipped_entries_are_replaced_only_on_request(small_entry, tmp_path, fresh_cache):
@@ -273,6 +252,8 @@ def test_shipped_entries_are_replaced_only_on_request(small_entry, tmp_path, fre
     with pytest.raises(ZooError, match="ships with joulecast"):
         pull(str(folder), NAME)
     assert pulled() == {}
-    assert pull(str(folder), "a30/mine-inference") == pull(str(folder), NAME, replace=True)
+    pull(str(folder), "a30/mine-inference")
+    pull(str(folder), NAME, replace=True)
+    assert len({row.manifest_sha256 for row in pulled().values()}) == 1
     # An entry that was replaced once is renewed without being asked.
     assert pull(str(folder), NAME)

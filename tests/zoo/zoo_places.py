@@ -1,22 +1,11 @@
-"""Places that keep zoo entries, for tests: a zip file, a web server and a bucket of S3."""
+"""Places that keep zoo entries, for tests: a web server and a bucket of S3."""
 
 import contextlib
-import email.utils
 import hashlib
 import http.server
+import itertools
 import threading
-import time
-import zipfile
-from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
-
-
-def zipped(folder: Path, target: Path, top: str = "") -> Path:
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                file.write(path, top + str(path.relative_to(folder)))
-    return target
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
@@ -55,7 +44,8 @@ class Bucket(QuietHandler):
         self.wfile.flush()
         return allowed
 
-    age_s = 0.0  # of objects, as they say
+    versions = itertools.count()
+    writing = threading.Lock()
 
     def _etag(self):
         return f'"{hashlib.md5(self.objects[self._key()]).hexdigest()}"'  # noqa: S324  # as S3 computes it
@@ -63,8 +53,9 @@ class Bucket(QuietHandler):
     def _key(self):
         return unquote(urlsplit(self.path).path).removeprefix("/bucket").lstrip("/")
 
-    def _answer(self, status, body=b""):
+    def _answer(self, status, body=b"", etag=""):
         self.send_response(status)
+        self.send_header("ETag", etag)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -78,34 +69,26 @@ class Bucket(QuietHandler):
             listing = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>"
             self._answer(200, listing.encode())
         elif self._key() in self.objects:
-            self._answer(200, self.objects[self._key()])
+            self._answer(200, self.objects[self._key()], self._etag())
         elif "secret" in self.path:
             self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
         else:
             self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
 
-    def do_HEAD(self):
-        found = self._key() in self.objects
-        self.send_response(200 if found else 404)
-        if found:
-            self.send_header("ETag", self._etag())
-            self.send_header("Last-Modified", email.utils.formatdate(time.time() - self.age_s, usegmt=True))
-        self.end_headers()
-
     def do_PUT(self):
-        there = self._key() in self.objects
-        if (self.headers.get("If-None-Match") and there) or (
-            self.headers.get("If-Match") and not (there and self.headers["If-Match"] == self._etag())
-        ):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
-            return
         data = self.rfile.read(int(self.headers["Content-Length"]))
         if "aws-chunked" in self.headers.get("Content-Encoding", ""):
             size, rest = data.split(b"\r\n", 1)
             data = rest[: int(size.split(b";")[0], 16)]
-        self.objects[self._key()] = data
-        self._answer(200)
+        with self.writing:
+            there = self._key() in self.objects
+            taken = self.headers.get("If-None-Match") and there
+            wanted = self.headers.get("If-Match")
+            if taken or (wanted and not (there and wanted == self._etag())):
+                self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+            else:
+                self.objects[self._key()] = data
+                self._answer(200)
 
     def do_DELETE(self):
         self.objects.pop(self._key(), None)

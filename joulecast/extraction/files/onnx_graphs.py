@@ -72,7 +72,7 @@ def _read(path: Path) -> Any:
 def _refuse_explosion(model: Any) -> None:
     """Refuse nested functions beyond a limit, with which a short file can stand for any number of nodes."""
     bodies = {(function.domain, function.name): function.node for function in model.functions}
-    known: dict[tuple[str, str], int] = {}
+    sizes: dict[tuple[str, str], int] = {}
 
     def inlined(nodes: Any, depth: int) -> int:
         if depth > _MOST_DEPTH:
@@ -84,9 +84,9 @@ def _refuse_explosion(model: Any) -> None:
         total = 0
         for node in nodes:
             key = (node.domain, node.op_type)
-            if key in bodies and key not in known:
-                known[key] = inlined(bodies[key], depth + 1)
-            total += known.get(key, 1)
+            if key in bodies and key not in sizes:
+                sizes[key] = inlined(bodies[key], depth + 1)
+            total += sizes.get(key, 1)
         return total
 
     if (nodes := inlined(model.graph.node, 0)) > _MOST_NODES:
@@ -161,10 +161,10 @@ class _Reader:
             if place in taken:
                 continue
             linear = node.op_type == "MatMul" and node.input[1] in shapes.constants and self._uses[node.output[0]] == 1
-            found = adds.get(node.output[0]) if linear else None
-            if found is not None and shapes.shape(found[1]) == (shapes.shape(node.input[1]) or ())[-1:]:
-                taken.add(found[0])
-                yield node, found[1]
+            add = adds.get(node.output[0]) if linear else None
+            if add is not None and shapes.shape(add[1]) == (shapes.shape(node.input[1]) or ())[-1:]:
+                taken.add(add[0])
+                yield node, add[1]
             else:
                 yield node, None
 
@@ -184,15 +184,15 @@ class _Reader:
             self._dropped.add(name, reason, path, self._work(node))
             return
         try:
-            found = convert(self._call(node, given))
+            converted = convert(self._call(node, given))
         except (IndexError, KeyError, ValueError):
             self._dropped.add(name, "no operation kind in this form", path, self._work(node))
             return
-        if found is not None and not any(0 in shape for shape in found[1]):
-            self._record(found, self._shapes.element(node.output[0]), path)
+        if converted is not None and not any(0 in shape for shape in converted[1]):
+            self._record(converted, self._shapes.element(node.output[0]), path)
 
-    def _record(self, found: tuple[str, list[Shape], dict[str, Any]], element: int, path: str) -> None:
-        kind, shapes, attributes = found
+    def _record(self, converted: tuple[str, list[Shape], dict[str, Any]], element: int, path: str) -> None:
+        kind, shapes, attributes = converted
         precision = _NAMED.get(element) or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision)
         if kind not in self._whitelist:

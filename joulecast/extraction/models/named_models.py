@@ -19,8 +19,8 @@ _WEIGHTS = ("weights", "pretrained", "checkpoint")  # Prefixes of the names of o
 
 def all_names() -> list[str]:
     """All names of models that can be built, without "timm/" and without tags of weights."""
-    known = [*torchvision_models.all_names(), *BY_NAME, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS]
-    return known + (list(timm_models.import_timm().list_models()) if timm_models.installed() else [])
+    names = [*torchvision_models.all_names(), *BY_NAME, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS]
+    return names + (list(timm_models.import_timm().list_models()) if timm_models.installed() else [])
 
 
 @exclusive
@@ -63,8 +63,8 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
         return timm_models.build(name, **options)
     if find_spec("torchvision") is None and timm_models.installed():
         return timm_models.build(name, **options)
-    known = torchvision_models.all_names()
-    if name in known:
+    names = torchvision_models.all_names()
+    if name in names:
         return torchvision_models.build(name, **options)
     if timm_models.installed() and timm_models.is_known(name):
         return timm_models.build(name, **options)
@@ -72,7 +72,7 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
         "`joulecast models` searches, also image pipelines; or give a name of timm (joulecast[timm]), a "
         "torch.nn.Module, or a file: network, config.json, .pt2, .onnx"
     )
-    raise unknown_name("model", name, [*known, *BY_NAME, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS], hint=hint)
+    raise unknown_name("model", name, [*names, *BY_NAME, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS], hint=hint)
 
 
 @exclusive

@@ -43,9 +43,9 @@ def spelled_as(name: str, repositories: Mapping[str, str]) -> str:
         return name
     spelled = _spelled(repositories)
     letters = _letters(name)  # Fewer than four could be a slip of the keyboard.
-    begun = {known for form, known in spelled.items() if len(letters) > 3 and form.startswith(letters)}
-    found = _found(name, spelled)
-    return begun.pop() if found == name and len(begun) == 1 else found
+    begun = {whole for form, whole in spelled.items() if len(letters) > 3 and form.startswith(letters)}
+    same = _found(name, spelled)
+    return begun.pop() if same == name and len(begun) == 1 else same
 
 
 def _found(name: str, spelled: Mapping[str, str]) -> str:

@@ -105,21 +105,21 @@ def _fields(content: Mapping[str, Any], chosen: Any, transformers: Any, place: s
         own = (*inspect.signature(chosen).parameters, *getattr(chosen, "__dataclass_fields__", ()))
         declared = {*own, *chosen.attribute_map, *_OF_ALL}
     parts = getattr(chosen, "sub_configs", {})
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in content.items():
         if name in _IGNORED:
             continue
         _refuse_names_of_others(name, value, place)
         if name in ("id2label", "num_labels"):
-            found["num_labels"] = len(value) if isinstance(value, Mapping | list) else value
+            settings["num_labels"] = len(value) if isinstance(value, Mapping | list) else value
         elif name in parts and isinstance(value, Mapping):
-            found[name] = _fields(value, _class_of_part(parts[name], value, transformers), transformers, f"{name}.")
+            settings[name] = _fields(value, _class_of_part(parts[name], value, transformers), transformers, f"{name}.")
         # Numbers that no class declares do no harm, and some models read them.
         elif not name.startswith("_") and (
             declared is None or name in declared or isinstance(value, int | float | None)
         ):
-            found[name] = _plain(value, f"{place}{name}", 0)
-    return found
+            settings[name] = _plain(value, f"{place}{name}", 0)
+    return settings
 
 
 def _class_of_part(declared: Any, value: Mapping[str, Any], transformers: Any) -> Any:
@@ -183,10 +183,10 @@ def model_class_of(config: Any, transformers: Any) -> Any:
     named = (config.architectures or [None])[0]
     if named is None and type(config) in transformers.AutoModel._model_mapping:
         return transformers.AutoModel._model_mapping[type(config)]
-    found = getattr(transformers, str(named), None)
-    is_model = inspect.isclass(found) and issubclass(found, transformers.PreTrainedModel)
-    if is_model and found.__module__.startswith("transformers.models.") and "timm" not in found.__module__:
-        return found
+    model_class = getattr(transformers, str(named), None)
+    is_model = inspect.isclass(model_class) and issubclass(model_class, transformers.PreTrainedModel)
+    if is_model and model_class.__module__.startswith("transformers.models.") and "timm" not in model_class.__module__:
+        return model_class
     raise InputError(
         "transformers has no such class of models",
         given=named or type(config).__name__,

@@ -19,7 +19,7 @@ def main() -> None:
         maker = Maker(name)
         model = maker.make()
         store.save(name, model)
-        size_bytes = (store.FOLDER / f"{name}.json.gz").stat().st_size
+        size_bytes = store.file_of(name).stat().st_size
         regimes = sum(len(setting.regimes) for setting in model.settings.values())
         sys.stdout.write(
             f"{name}: {len(model.templates)} templates for {regimes} regimes, {size_bytes / 1000:.1f} kB, "

@@ -1,7 +1,7 @@
 """Makes the templates of a model: traces it in every regime, fits templates, and checks them at other sizes.
 
 A regime in which a template differs from a trace at any checked size is left out. For such sizes, torch is used.
-Of language models, few layers are traced, which stand for all (template.py); one trace of each setting has all layers.
+Of language models, few layers are traced, which stand for all (stack.py); one trace of each setting has all layers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from ..models.named_models import build
 from ..recorder import Recorder
 from ..traced_models import traced
 from .plans import Ranges, plan_of, sizes_in
+from .stack import Stack
 from .store import ANY_OPTIMIZER, OPTIMIZER_PATH, ModelTemplates, Regime, Setting
-from .template import Dimension, Output, Product, Stack, Step, Sum, Symbol, Template, symbol
+from .template import Dimension, Step, Symbol, Template, symbol
 
 Values = tuple[int, ...]
 """The value of a dimension in each of the samples."""
@@ -81,8 +82,9 @@ def fit(samples: Sequence[Sample]) -> Template:
             positions[key] = len(steps)
             steps.append(_step(operations, is_half, search, samples))
             search.add_outputs(len(steps) - 1, list(zip(*(op.output_shape for op in operations), strict=True)))
-        calls.append((positions[key], first.calls[i][1]))
-    return Template(len(first.sizes), tuple(search.symbols), tuple(steps), tuple(calls), first.dropped)
+        calls.append(positions[key])
+    paths = tuple(path for _, path in first.calls)
+    return Template(len(first.sizes), tuple(search.symbols), tuple(steps), tuple(calls), paths, first.dropped)
 
 
 def _step(operations: tuple[Operation, ...], is_half: bool, search: _Search, samples: Sequence[Sample]) -> Step:
@@ -91,16 +93,16 @@ def _step(operations: tuple[Operation, ...], is_half: bool, search: _Search, sam
     for i in range(len(first.input_shapes)):
         dimensions = []
         for values in zip(*(operation.input_shapes[i] for operation in operations), strict=True):
-            found = search.find(values)
-            if found is None:
+            dimension = search.find(values)
+            if dimension is None:
                 raise ExtractionError(
                     f"no product or sum gives a dimension of {first.kind}",
                     given=f"{values} at {_at(samples)}",
                     hint="this regime gets no template, and torch answers for it",
                 )
-            dimensions.append(found)
+            dimensions.append(dimension)
         shapes.append(tuple(dimensions))
-    return Step(first.kind, tuple(shapes), first.written_attributes, is_half)
+    return Step(first.kind, tuple(shapes), tuple(sorted(first.written_attributes.items())), is_half)
 
 
 def _at(samples: Sequence[Sample]) -> str:
@@ -113,7 +115,7 @@ class _Search:
     def __init__(self, sizes: Sequence[Values]) -> None:
         self.symbols: list[Symbol] = []
         self._sizes = len(sizes)
-        self._known: dict[Values, Dimension | Output] = {}
+        self._known: dict[Values, Dimension | Symbol] = {}
         for i, values in enumerate(sizes):
             self._known.setdefault(values, symbol(i))
 
@@ -121,7 +123,7 @@ class _Search:
         """Add the output of an operation, whose dimensions can be inputs of later operations."""
         for axis, values in enumerate(output):
             if len(set(values)) > 1:
-                self._known.setdefault(values, Output(position, axis))
+                self._known.setdefault(values, Symbol("output", (position, axis)))
 
     def find(self, values: Values) -> Dimension | None:
         """The dimension that has these values, or None."""
@@ -135,28 +137,28 @@ class _Search:
         return self._take(values)
 
     def _take(self, values: Values) -> Dimension:
-        known = self._known[values]
-        if isinstance(known, Output):
-            self._known[values] = known = self._new(known)
-        return known
+        dimension = self._known[values]
+        if isinstance(dimension, Symbol):
+            self._known[values] = dimension = self._new(dimension)
+        return dimension
 
     def _new(self, definition: Symbol) -> Dimension:
         self.symbols.append(definition)
         return symbol(self._sizes + len(self.symbols) - 1)
 
-    def _products_and_sums(self, values: Values) -> Iterator[Product | Sum]:
+    def _products_and_sums(self, values: Values) -> Iterator[Symbol]:
         """All symbols with these values, from simple to complex."""
-        known = list(self._known)
-        for x in known:
+        columns = list(self._known)
+        for x in columns:
             if factor := _factor(x, values):
-                yield Product(factor, (self._take(x),))
-        for x in known:
+                yield Symbol("product", (factor, self._take(x)))
+        for x in columns:
             rest = tuple(v - a for a, v in zip(x, values, strict=True))
             if rest in self._known:
-                yield Sum((self._take(x), self._take(rest)))
-        for x, y in itertools.combinations_with_replacement(known, 2):
+                yield Symbol("sum", (self._take(x), self._take(rest)))
+        for x, y in itertools.combinations_with_replacement(columns, 2):
             if factor := _factor(tuple(a * b for a, b in zip(x, y, strict=True)), values):
-                yield Product(factor, (self._take(x), self._take(y)))
+                yield Symbol("product", (factor, self._take(x), self._take(y)))
 
 
 def _factor(x: Values, values: Values) -> int | None:
@@ -307,14 +309,14 @@ class Maker:
         inputs = Inputs.of({main: item} if main else item)
         # In inference there are no additions of gradients, so one depth shows all.
         modules = [self._module] if whole or not self._short else self._short[: 1 + (mode == "training")]
-        found = [each for module in modules if (each := self._traced(module, inputs, job)) is not None]
-        if not found:
+        traces = [each for module in modules if (each := self._traced(module, inputs, job)) is not None]
+        if not traces:
             return None
-        if len(found) < len(modules) or any(each[1] != found[0][1] for each in found):
+        if len(traces) < len(modules) or any(each[1] != traces[0][1] for each in traces):
             raise ExtractionError("layers differ", given=self.name, hint="trace all layers of this model")
-        calls, dropped = found[0]
+        calls, dropped = traces[0]
         if self._stack is not None and not whole:
-            calls = self._stack.deepened(*(each[0] for each in found))
+            calls = self._stack.deepened(*(each[0] for each in traces))
         operations = tuple((operation, path) for (operation, _), path in calls)
         return Sample(sizes, operations, dropped, tuple(half for (_, half), _ in calls))
 

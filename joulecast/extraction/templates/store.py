@@ -1,18 +1,18 @@
 """The templates of a model: the file that holds them, and the networks that are made from it.
 
-The file is gzipped JSON, with the digest and the versions that it was made from.
+The file is compressed JSON, with the digest and the versions that it was made from.
 """
 
 from __future__ import annotations
 
 import difflib
 import functools
-import gzip
 import json
+import lzma
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from ...errors import InputError, JoulecastError, MissingDependencyError, with_extra
 from ...operations.attributes import HALF_PRECISIONS
@@ -24,22 +24,25 @@ from ...system.regular_files import is_file
 from ..cache import digest, library_version
 from .template import Template
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 FOLDER = Path(__file__).with_name("data")
+_SUFFIX = ".json.xz"
 
 Range = tuple[int, int]
 """Smallest and largest value, both included."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits to combinations of sizes (batch, tokens, length of a cache); None for no limit."""
+class Limits(NamedTuple):
+    """Limits to combinations of sizes (batch, tokens, length of a cache); None for no limit.
+
+    Args:
+        tokens: Most tokens of input and cache together, if positions have a table.
+        elements: Most elements of an input. Extraction stores values that a model creates itself, such as positions,
+            only up to this number, so larger inputs cannot be compared with extraction.
+    """
 
     tokens: int | None = None
-    """Most tokens of input and cache together, if positions have a table."""
     elements: int | None = None
-    """Most elements of an input. Extraction stores values that a model creates itself, such as positions, only up to
-    this number, so larger inputs cannot be compared with extraction."""
 
     def allow(self, sizes: tuple[int, ...]) -> bool:
         """Whether sizes are within these limits."""
@@ -48,8 +51,7 @@ class Limits:
         )
 
 
-@dataclass(frozen=True)
-class Regime:
+class Regime(NamedTuple):
     """Ranges of the sizes of the input, in order, that one template covers, and its index in the model's templates."""
 
     ranges: tuple[Range, ...]
@@ -60,8 +62,7 @@ class Regime:
         return all(low <= n <= high for (low, high), n in zip(self.ranges, sizes, strict=True))
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A mode with or without a cache; or one of these in half precision, if that runs other calls.
 
     The first of the regimes, in which templates were checked, that contains the sizes is used. `halves` are the half
@@ -72,8 +73,7 @@ class Setting:
     halves: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ModelTemplates:
+class ModelTemplates(NamedTuple):
     """All templates of a model.
 
     Args:
@@ -88,10 +88,10 @@ class ModelTemplates:
     inputs: Mapping[str, tuple[int | str, ...]]
     settings: Mapping[str, Setting]
     templates: tuple[Template, ...]
-    limits: Limits = Limits()
-    libraries: Mapping[str, str] = field(default_factory=dict)
-    operators: tuple[str, ...] = ()
-    digest: str = ""
+    limits: Limits
+    libraries: Mapping[str, str]
+    operators: tuple[str, ...]
+    digest: str
 
     @property
     def size_names(self) -> tuple[str, ...]:
@@ -104,8 +104,8 @@ class ModelTemplates:
         key = f"{mode} cached" if cached else mode
         if precision not in HALF_PRECISIONS:
             return self.settings.get(key)
-        known = (self.settings.get(name) for name in (key, *(f"{key} {half}" for half in HALF_PRECISIONS)))
-        return next((setting for setting in known if setting is not None and precision in setting.halves), None)
+        settings = (self.settings.get(name) for name in (key, *(f"{key} {half}" for half in HALF_PRECISIONS)))
+        return next((setting for setting in settings if setting is not None and precision in setting.halves), None)
 
     @property
     def outdated(self) -> str | None:
@@ -117,66 +117,44 @@ class ModelTemplates:
                 return f"{name} {made_with}, and {here} is installed"
         return None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The templates as plain lists and dictionaries."""
-        return {
-            "format": FORMAT_VERSION,
-            "operators": list(self.operators),
-            "digest": self.digest,
-            "libraries": dict(self.libraries),
-            "inputs": {name: list(shape) for name, shape in self.inputs.items()},
-            "limits": [self.limits.tokens, self.limits.elements],
-            "settings": {
-                name: {
-                    "regimes": [[[list(r) for r in regime.ranges], regime.template] for regime in setting.regimes],
-                    "halves": list(setting.halves),
-                }
-                for name, setting in self.settings.items()
-            },
-            "templates": [template.to_dict() for template in self.templates],
-        }
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> ModelTemplates:
-        """Read what `to_dict` wrote."""
-        settings = {
-            name: Setting(
-                tuple(Regime(tuple((low, high) for low, high in ranges), i) for ranges, i in item["regimes"]),
-                tuple(item["halves"]),
-            )
-            for name, item in value["settings"].items()
-        }
-        return cls(
-            {name: tuple(shape) for name, shape in value["inputs"].items()},
-            settings,
-            tuple(map(Template.from_dict, value["templates"])),
-            Limits(*value["limits"]),
-            value["libraries"],
-            tuple(value["operators"]),
-            value["digest"],
-        )
-
 
 def names() -> list[str]:
     """Names of all models that have templates."""
-    return sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))
+    return sorted(path.name.removesuffix(_SUFFIX) for path in FOLDER.glob(f"*{_SUFFIX}"))
+
+
+def file_of(name: str) -> Path:
+    """The file with the templates of a model: compressed JSON, in which tuples are lists."""
+    return FOLDER / f"{name}{_SUFFIX}"
 
 
 @functools.lru_cache(maxsize=32)
 def load(name: str) -> ModelTemplates | None:
     """The templates of a model; None if it has none, or if their format has another version."""
-    path = FOLDER / f"{name}.json.gz"
-    if not name.isidentifier() or not is_file(path):
+    if not name.isidentifier() or not is_file(file_of(name)):
         return None
-    value = json.loads(gzip.decompress(path.read_bytes()))
-    return ModelTemplates.from_dict(value) if value["format"] == FORMAT_VERSION else None
+    value = json.loads(lzma.decompress(file_of(name).read_bytes()))
+    if value.pop("format") != FORMAT_VERSION:
+        return None
+    settings = {
+        key: Setting(tuple(Regime(tuple(map(tuple, ranges)), place) for ranges, place in regimes), tuple(halves))
+        for key, (regimes, halves) in value.pop("settings").items()
+    }
+    return ModelTemplates(
+        inputs={key: tuple(shape) for key, shape in value.pop("inputs").items()},
+        settings=settings,
+        templates=tuple(map(Template.read, value.pop("templates"))),
+        limits=Limits(*value.pop("limits")),
+        operators=tuple(value.pop("operators")),
+        **value,
+    )
 
 
 def save(name: str, model: ModelTemplates) -> None:
     """Write the templates of a model. Equal templates give equal bytes."""
     FOLDER.mkdir(exist_ok=True)
-    text = json.dumps(model.to_dict(), separators=(",", ":"))
-    (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    text = json.dumps({"format": FORMAT_VERSION, **model._asdict()}, separators=(",", ":"), default=astuple)
+    file_of(name).write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
     load.cache_clear()
 
 
@@ -266,12 +244,12 @@ def _templated(name: str, request: Request) -> Network | None:
     setting = model.setting(request.mode, request.precision, cached=length is not None)
     if sizes is None or setting is None:
         return None
-    known = sizes if length is None else (*sizes, length)
-    regime = next((regime for regime in setting.regimes if regime.holds(known)), None)
-    if regime is None or not model.limits.allow(known):
+    regime_sizes = sizes if length is None else (*sizes, length)
+    regime = next((regime for regime in setting.regimes if regime.holds(regime_sizes)), None)
+    if regime is None or not model.limits.allow(regime_sizes):
         return None
     template = model.templates[regime.template]
-    calls = template.operations(known, request.mode, request.precision)
+    calls = template.operations(regime_sizes, request.mode, request.precision)
     values = dict(zip(model.size_names, sizes, strict=True))
     named = {
         title: tuple(n if isinstance(n, int) else values[n] for n in shape) for title, shape in model.inputs.items()

@@ -20,8 +20,9 @@ from ...predictors.model.shared import SharedByAll
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.execution import EAGER
 from ...predictors.networks.prepared import NetworkPredictor
-from .cards import AnyGpuCard, host_of, name_of
-from .stored import GOLDEN_OPERATIONS, Stored, golden_of, golden_operations, save_as_entry, smoke_test
+from .cards import ModelCard, host_of, name_of
+from .files import StoredEntry
+from .stored import GOLDEN_OPERATIONS, golden_of, golden_operations, save_as_entry, smoke_test
 
 _MOST_GOLDEN_GPUS = 64
 
@@ -44,7 +45,7 @@ class AnyGpuEntry:
 
     def on(self, gpu: GPU, mode: str) -> NetworkPredictor:
         """The predictor of a GPU and mode."""
-        found = NetworkPredictor(
+        predictor = NetworkPredictor(
             name=self.name,
             operations=self.shared.on(gpu, mode),
             host=self.hosts[mode],
@@ -52,7 +53,7 @@ class AnyGpuEntry:
             half_errors=self._half_errors(gpu, mode),
             any_gpu=True,
         )
-        return found.under(EAGER)
+        return predictor.under(EAGER)
 
     def _half_errors(self, gpu: GPU, mode: str) -> NetworkCalibration | None:
         """Errors on networks in half precision; None where kernels do not predict these."""
@@ -69,15 +70,15 @@ class AnyGpuEntry:
 
 def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> dict[str, Any]:
     """The golden prediction: GPU -> operations, and what they are predicted to cost on it."""
-    found = {}
+    by_gpu = {}
     for gpu, operations in golden.items():
         predictions = SharedByAll(learned).on(find_gpu(gpu), operations[0].mode).predict(operations)
-        found[gpu] = golden_of(operations, predictions, "device_time_s", "power_w")
-    return found
+        by_gpu[gpu] = golden_of(operations, predictions, "device_time_s", "power_w")
+    return by_gpu
 
 
 def save_any_gpu(
-    folder: str | Path, learned: ResidualModel, card: AnyGpuCard, golden: Mapping[str, list[Operation]]
+    folder: str | Path, learned: ResidualModel, card: ModelCard, golden: Mapping[str, list[Operation]]
 ) -> Path:
     """Write an entry.
 
@@ -89,12 +90,12 @@ def save_any_gpu(
     return save_as_entry(folder, card, facts, files, shown, facts["predictor"])
 
 
-def read_any_gpu(stored: Stored) -> tuple[AnyGpuEntry, dict[str, Any]]:
+def read_any_gpu(stored: StoredEntry) -> tuple[AnyGpuEntry, dict[str, Any]]:
     """An entry for any GPU, and its golden prediction as it comes out now."""
     card, facts = stored.card, stored.facts
     # Entries that were trained before have the names of the measured GPUs in their card alone.
     facts.setdefault("gpus", [str(row["gpu"]) for row in card["data"] if row["operations"]])
-    learned = read_residual_model(facts, stored.files)
+    learned = read_residual_model(facts, stored)
     network_errors = {
         mode: NetworkCalibration.of_errors(quantities, "networks of chips of which nothing was known")
         for mode, quantities in card["log_errors"].items()

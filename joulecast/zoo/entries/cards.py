@@ -4,115 +4,78 @@ from __future__ import annotations
 
 import datetime
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ...errors import ZooError
-from ...predictors.formats.numbers import number
-from ...predictors.networks.composition import MOST_NETWORK_STATIC_W, TF32_FACTORS, HostModel
+from ...checked import number
+from ...errors import damaged_entry
+from ...predictors.networks.composition import HostModel
 from ...system.resources import shipped
 from ..rendering import markdown
-from .files import MANIFEST, checked_files, json_bytes, parsed_json
-
-CARD, README = "card.json", "README.md"
-"""Names of the files that hold the card, for programs and for people."""
+from .files import CARD, MANIFEST, README, StoredEntry, json_bytes
 
 _LONGEST_NAME = 200
 _MOST_OFFSET_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card:
-    """What every card says.
+class ModelCard:
+    """What a user should know about an entry: of one GPU or CPU, for any GPU, or of kernels. It has what is not None.
+
+    Errors are relative, in tables with names of splits, GPUs, kinds, networks and quantities.
 
     Args:
         name: "gpu/entry", as `predictor=` takes it.
         splits: How the errors of the card were found.
+        data: The dataset of one GPU or CPU, or one row for each dataset.
+        gpu, mode: Of one GPU or CPU.
+        precisions: Precisions that a user may ask for and in which all operations are covered.
+        composition: The default composition, "overlap" or "sum".
+        host: What a call costs the host inside a network; for any GPU by mode.
+        kernels: Part of the model of kernels -> the GPUs that it was measured on.
+        operation_errors: Of cross-validation by campaign; for any GPU split -> GPU -> kind and mode -> median, mean.
+        kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
+        network_errors: Network -> errors of time and energy when left out. For any GPU by what was known of the chip:
+            "nothing", or other "networks" on it. Of kernels basis -> quantity -> sorted absolute log errors.
+        log_errors: For any GPU, for intervals: mode -> quantity -> sorted absolute log errors on networks.
+        device_errors: Likewise of device times of operations, by family; "" stands for all.
+        errors: Of kernels, part -> basis and GPU -> number of operations, median and mean absolute error.
+        power_errors: Of kernels likewise; for any GPU "power" and "energy" -> family -> sorted absolute log errors.
+        coverage: How many held-out cases lay within their 90 % interval, as rows; of kernels part -> basis -> share.
+        network_factors: How much longer operations take inside measured networks than alone: field -> value.
     """
 
     name: str
     recipe: Mapping[str, Any]
     splits: str
+    data: Mapping[str, Any] | tuple[Mapping[str, Any], ...]
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
     provenance: Mapping[str, str] = field(default_factory=dict)
+    predictor: str | None = None
+    gpu: str | None = None
+    mode: str | None = None
+    precisions: tuple[str, ...] | None = None
+    composition: str | None = None
+    host: Mapping[str, Any] | None = None
+    kernels: Mapping[str, tuple[str, ...]] | None = None
+    operation_errors: Mapping[str, Any] | None = None
+    kind_errors: Mapping[str, Any] | None = None
+    network_errors: Mapping[str, Any] | None = None
+    log_errors: Mapping[str, Any] | None = None
+    device_errors: Mapping[str, Any] | None = None
+    power_errors: Mapping[str, Any] | None = None
+    errors: Mapping[str, Any] | None = None
+    coverage: Any = None
+    network_factors: Mapping[str, Any] | None = None
 
-
-@dataclass(frozen=True, kw_only=True)
-class ModelCard(Card):
-    """What a user should know about a predictor of one GPU or CPU.
-
-    Args:
-        precisions: Precisions that a user may ask for and in which all operations are covered.
-        operation_errors: Campaign -> summary, from cross-validation.
-        network_errors: Network -> relative errors of time and energy when left out.
-        composition: The default composition, "overlap" or "sum".
-        coverage: For each split, how many held-out cases lay within their 90 % interval.
-        kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
-    """
-
-    gpu: str
-    mode: str
-    precisions: tuple[str, ...]
-    predictor: str
-    data: Mapping[str, Any]
-    operation_errors: Mapping[str, Mapping[str, float]]
-    network_errors: Mapping[str, Mapping[str, float]]
-    host: Mapping[str, Any]
-    composition: str
-    coverage: tuple[Mapping[str, Any], ...] = ()
-    kind_errors: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnyGpuCard(Card):
-    """What a user should know about a predictor for any GPU.
-
-    Args:
-        operation_errors: Split ("folds", "gpu left out") -> GPU -> kind and mode -> median and mean error of device
-            time.
-        network_errors: What was known of the chip ("nothing", or other "networks" on it) -> network -> relative errors
-            of time, energy and power. Operations measured on the chip were left out in both cases.
-        log_errors: Mode -> quantity -> sorted absolute log errors on networks, for intervals.
-        device_errors: Family -> sorted absolute log errors of device time on chips that were left out, for intervals of
-            operations; "" stands for all families.
-        power_errors: "power" and "energy" -> family -> the same, for loops that are bound by the GPU; empty where power
-            was measured on too few chips.
-    """
-
-    predictor: str
-    data: tuple[Mapping[str, Any], ...]
-    operation_errors: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]]
-    network_errors: Mapping[str, Mapping[str, Mapping[str, float]]]
-    host: Mapping[str, Mapping[str, Any]]
-    log_errors: Mapping[str, Mapping[str, tuple[float, ...]]]
-    device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    power_errors: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelsCard(Card):
-    """What a user should know about the entry of device times of kernels.
-
-    Args:
-        kernels: Part of the model -> the GPUs that it was measured on.
-        errors: Part -> basis and GPU -> number of operations, median and mean absolute error.
-        coverage: Part -> basis -> share of left-out operations within their 90 % interval.
-        network_factors: How much longer operations take inside measured networks than alone: field -> value.
-        network_errors: Basis -> quantity -> sorted absolute log errors on measured networks that were left out.
-    """
-
-    kernels: Mapping[str, tuple[str, ...]]
-    data: tuple[Mapping[str, Any], ...]
-    errors: Mapping[str, Mapping[str, tuple[int, float, float]]]
-    coverage: Mapping[str, Mapping[str, float]]
-    power_errors: Mapping[str, Mapping[str, tuple[int, float, float]]] = field(default_factory=dict)
-    network_factors: Mapping[str, Any] = field(default_factory=dict)
-    network_errors: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    def to_dict(self) -> dict[str, Any]:
+        """The card as it is written."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def made_now() -> dict[str, Any]:
@@ -148,71 +111,22 @@ def _git(folder: Path, *arguments: str) -> str:
     return result.stdout.strip() if result.returncode == 0 else ""
 
 
-def card_files(card: Card | Mapping[str, Any]) -> dict[str, bytes]:
+def card_files(card: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of a card: file name -> content."""
-    known = asdict(card) if isinstance(card, Card) else card
-    return {CARD: json_bytes(known), README: markdown(known).encode()}
-
-
-def read_card(files: Mapping[str, bytes]) -> Any:
-    """Parse the card of an entry. Raises ZooError: the file is not JSON."""
-    return parsed_json(files[CARD], "the card of this zoo entry")
-
-
-def load_card(folder: Path) -> dict[str, Any]:
-    """Read the card of an entry, checked against its manifest. Raises ZooError: the entry is damaged."""
-    card = read_card(checked_files(folder, {CARD})[1])
-    if not isinstance(card, dict):
-        raise ZooError("the card of this zoo entry is damaged", given=str(folder), hint="pull it again")
-    return card
+    return {CARD: json_bytes(card), README: markdown(card).encode()}
 
 
 def name_of(value: Any) -> str:
     """Check the name of an entry, as its card states it. Raises ZooError: it is not a short text."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or not value.isprintable():
-        raise _damaged("name", value, "a short text")
+        raise damaged_entry("the name in the card of this zoo entry is damaged", str(value)[:100], "a short text")
     return value
 
 
 def host_of(value: Mapping[str, Any]) -> HostModel:
-    """Host costs of a call inside a network, as a card states them.
-
-    Raises ZooError, KeyError, TypeError: the value is not such a host cost, or is out of range.
-    """
-    offset = value["offset_s"]
-    if type(offset) not in (int, float) or not abs(offset) <= _MOST_OFFSET_S:
-        raise _damaged("offset_s", offset, f"within {_MOST_OFFSET_S:g} s")
+    """Host costs of a call inside a network, as a card states them. Raises KeyError, TypeError, ValueError: damaged."""
+    number(value["offset_s"], -_MOST_OFFSET_S, _MOST_OFFSET_S)
     return HostModel.from_dict(value)
-
-
-def network_static_of(facts: Mapping[str, Any]) -> float:
-    """Watts in networks in addition to static power, as the facts of an entry state them."""
-    return _learned(facts, "network_static_w", 0.0, (0.0, MOST_NETWORK_STATIC_W))
-
-
-def network_tf32_of(facts: Mapping[str, Any]) -> float:
-    """Cost of operations in TF32 inside networks over that in loops, as the facts of an entry state it."""
-    return _learned(facts, "network_tf32_factor", 1.0, TF32_FACTORS)
-
-
-def _learned(facts: Mapping[str, Any], name: str, otherwise: float, low_high: tuple[float, float]) -> float:
-    """What networks taught. Entries of GPUs without measured networks may lack the value; they learned none.
-
-    Raises ZooError, TypeError: the value is not such a number.
-    """
-    value, (least, most) = number(facts.get(name, otherwise)), low_high
-    if not least <= value <= most:
-        raise _damaged(name, value, f"from {least:g} to {most:g}")
-    return value
-
-
-def _damaged(what: str, given: object, allowed: str) -> ZooError:
-    return ZooError(
-        f"{what} in the card of this zoo entry is damaged",
-        given=str(given)[:100],
-        allowed=allowed,
-        hint="pull it again",
-    )
 
 
 _NO_SENSOR = "none"
@@ -273,14 +187,14 @@ def measured_gpus(zoo: Path | None = None) -> Mapping[str, Measured]:
 
 @lru_cache(maxsize=4)
 def _measured(stamped: tuple[tuple[Path, int], ...]) -> Mapping[str, Measured]:
-    found: dict[str, Measured] = {}
+    by_gpu: dict[str, Measured] = {}
     for folder, _ in stamped:
         of_entry: dict[str, Measured] = {}
-        for gpu, measured in _of_card(load_card(folder)):
+        for gpu, measured in _of_card(StoredEntry.of(folder).card):
             of_entry[gpu] = of_entry.get(gpu, Measured()) + measured
         for gpu, measured in of_entry.items():
-            found[gpu] = found.get(gpu, Measured()) | measured
-    return found
+            by_gpu[gpu] = by_gpu.get(gpu, Measured()) | measured
+    return by_gpu
 
 
 def _of_card(card: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:

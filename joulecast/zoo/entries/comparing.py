@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ZooError
-from .cards import read_card
-from .files import checked_files, parsed_json
+from .files import StoredEntry, parsed_json
 
 if TYPE_CHECKING:
     from ...predictors.evaluation.one_gpu import Validation
@@ -36,7 +35,7 @@ Errors = Mapping[str, Mapping[str, float]]
 
 def operations_left_out(validation: Validation) -> dict[str, dict[str, float]]:
     """Relative errors of time and power of each operation in cross-validation; of repeated measurements, the median."""
-    found: dict[str, dict[str, float]] = {}
+    by_label: dict[str, dict[str, float]] = {}
     for errors in validation.operations:
         repeats: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"time": [], "power": []})
         time = (errors.predicted_time_s / errors.time_s - 1).tolist()
@@ -46,9 +45,9 @@ def operations_left_out(validation: Validation) -> dict[str, dict[str, float]]:
             mine["time"].append(time_error)
             mine["power"].append(power_error)
         for label, quantities in repeats.items():
-            known = {name: np.array(values)[~np.isnan(values)] for name, values in quantities.items()}
-            found[label] = {name: float(np.median(values)) for name, values in known.items() if len(values)}
-    return found
+            predicted = {name: np.array(values)[~np.isnan(values)] for name, values in quantities.items()}
+            by_label[label] = {name: float(np.median(values)) for name, values in predicted.items() if len(values)}
+    return by_label
 
 
 def left_out_of(folder: Path) -> dict[str, Errors]:
@@ -56,14 +55,13 @@ def left_out_of(folder: Path) -> dict[str, Errors]:
 
     Raises ZooError: the entry is damaged, or stores no such errors.
     """
-    _, files = checked_files(folder, {"card.json"})
-    card = read_card(files)
+    files = StoredEntry.of(folder)
     try:
-        found = {"networks": _checked(errors_of_networks(card))}
+        tested = {"networks": _checked(errors_of_networks(files.card))}
         if LEFT_OUT in files:
-            found["operations"] = _checked(parsed_json(files[LEFT_OUT], "the errors of this zoo entry"))
-        if any(found.values()):
-            return {what: errors for what, errors in found.items() if errors}
+            tested["operations"] = _checked(parsed_json(files[LEFT_OUT], "the errors of this zoo entry"))
+        if any(tested.values()):
+            return {what: errors for what, errors in tested.items() if errors}
     except (AttributeError, TypeError, KeyError, ValueError) as error:
         raise ZooError(
             "the errors of this zoo entry are damaged",
@@ -85,13 +83,13 @@ def errors_of_networks(card: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _checked(errors: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    found = {
+    checked = {
         str(label): {str(name): float(value) for name, value in quantities.items()}
         for label, quantities in errors.items()
     }
-    if any(value <= -1 for quantities in found.values() for value in quantities.values()):
+    if any(value <= -1 for quantities in checked.values() for value in quantities.values()):
         raise ValueError("a relative error of -100 % or less")
-    return found
+    return checked
 
 
 _DRAWS = 10_000
@@ -147,12 +145,12 @@ def compare(champion: Errors, challenger: Errors) -> Verdict:
     tested = f"on {count} left out of training, in {len(pairs)} groups"
     errors = f"mean absolute log error {before:.4f} before, {after:.4f} after, {tested}"
     if after >= before:
-        return Verdict(False, f"the challenger is not better: {errors}", before, after, before - after, least, count)
-    if least <= 0:
+        why = f"the challenger is not better: {errors}"
+    elif least <= 0:
         why = f"the challenger's gain may be chance: {errors}; the gain may be as low as {least:.4f}"
-        return Verdict(False, why, before, after, before - after, least, count)
-    why = f"the challenger is better: {errors}; the gain is at least {least:.4f} in 95 % of the bootstrap samples"
-    return Verdict(True, why, before, after, before - after, least, count)
+    else:
+        why = f"the challenger is better: {errors}; the gain is at least {least:.4f} in 95 % of the bootstrap samples"
+    return Verdict(before > after and least > 0, why, before, after, before - after, least, count)
 
 
 def decide(champion: Mapping[str, Errors], challenger: Mapping[str, Errors]) -> Verdict:
@@ -162,13 +160,13 @@ def decide(champion: Mapping[str, Errors], challenger: Mapping[str, Errors]) -> 
         champion: "networks" and "operations", where there are any -> errors on them.
     """
     both = [what for what in ("networks", "operations") if what in champion and what in challenger]
-    found = {what: compare(champion[what], challenger[what]) for what in both}
-    if not found:
+    verdicts = {what: compare(champion[what], challenger[what]) for what in both}
+    if not verdicts:
         had = " and ".join(sorted({*champion, *challenger}))
         return Verdict(False, f"they were not tested on the same ({had}); train both on the same data")
-    networks, operations = found.get("networks"), found.get("operations")
+    networks, operations = verdicts.get("networks"), verdicts.get("operations")
     if networks is None or operations is None or networks.enough:
-        return networks or found["operations"]
+        return networks or verdicts["operations"]
     if operations.better and networks.challenger_error > networks.champion_error:
         grown = f"{networks.champion_error:.4f} before, {networks.challenger_error:.4f} after"
         why = f"better on operations, but worse on the {networks.compared} networks that were left out: {grown}"

@@ -15,7 +15,8 @@ from ...predictors.cpu.predictor import CallModel, CpuPredictor
 from ...predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
 from ...predictors.regressors.forms import ONE_GPU_FORMS
 from .cards import ModelCard, name_of
-from .stored import GOLDEN_OPERATIONS, Stored, golden_of, golden_operations, save_as_entry, smoke_test
+from .files import StoredEntry
+from .stored import GOLDEN_OPERATIONS, golden_of, golden_operations, save_as_entry, smoke_test
 
 CPU_PREDICTOR = "cpu"
 """What the manifests of these entries name as their predictor. The recipe stands in the card."""
@@ -48,10 +49,10 @@ def _golden(predictor: CpuPredictor, operations: list[Operation]) -> dict[str, A
     return golden_of(operations, predictor.predict(operations), *columns)
 
 
-def read_cpu(stored: Stored) -> tuple[CpuNetworkPredictor, dict[str, Any]]:
+def read_cpu(stored: StoredEntry) -> tuple[CpuNetworkPredictor, dict[str, Any]]:
     """The predictor of an entry, and its golden prediction as it comes out now."""
-    facts, files = stored.facts, stored.files
-    require_features(facts["inputs"], INPUT_NAMES, stored.folder)
+    facts = stored.facts
+    require_features(facts["inputs"], INPUT_NAMES, stored.where)
     from_files = ONE_GPU_FORMS[facts["recipe"]].from_files
     typical_w = number(facts["typical_power_w"])
     operations = CpuPredictor(
@@ -59,8 +60,8 @@ def read_cpu(stored: Stored) -> tuple[CpuNetworkPredictor, dict[str, Any]]:
         mode=facts["mode"],
         threads=int(number(facts["threads"])),
         calls=CallModel.from_dict(facts["calls"]),
-        time=from_files(files, "time"),
-        power=from_files(files, "power") if typical_w else None,
+        time=from_files(stored, "time"),
+        power=from_files(stored, "power") if typical_w else None,
         typical_power_w=typical_w,
         measured=frozenset(facts["measured"]),
     )

@@ -1,4 +1,7 @@
-"""Loading an entry of any form, which its manifest names; and entries of what loops of one GPU add."""
+"""Loads entries of any form, which their manifest names; writes those of a measured GPU.
+
+Such an entry has what the loops that were measured on a GPU add to what all GPUs share.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,20 @@ from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...predictors.chip import ChipPart
 from ...predictors.contract import INPUT_NAMES, Shared
-from ...predictors.formats.numbers import require_features
+from ...predictors.formats.numbers import number, require_features
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
+from ...predictors.networks.composition import MOST_NETWORK_STATIC_W, TF32_FACTORS
 from ...predictors.networks.prediction import COMPOSITIONS
 from ...predictors.networks.prepared import NetworkPredictor
 from ...predictors.physics.baseline import Baseline
 from ...predictors.predictor import OperationPredictor
 from ...predictors.regressors.forms import ONE_GPU_FORMS
-from .cards import ModelCard, host_of, name_of, network_static_of, network_tf32_of
+from .cards import ModelCard, host_of, name_of
 from .comparing import LEFT_OUT
-from .files import json_bytes, parsed_json, predictor_of
+from .files import StoredEntry, json_bytes, parsed_json
 from .stored import (
     GOLDEN_OPERATIONS,
-    Stored,
     golden_of,
     golden_operations,
     golden_values,
@@ -33,7 +36,6 @@ from .stored import (
     require_agreement,
     save_as_entry,
     smoke_test,
-    stored_entry,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def save_entry(
         **chip.time.to_files("time"),
         **chip.power.to_files("power"),
     }
-    return save_as_entry(folder, card, facts, files, _golden(chip, golden[:GOLDEN_OPERATIONS]), card.predictor)
+    return save_as_entry(folder, card, facts, files, _golden(chip, golden[:GOLDEN_OPERATIONS]), str(card.predictor))
 
 
 def _golden(chip: ChipPart, operations: list[Operation]) -> dict[str, Any]:
@@ -87,22 +89,23 @@ def _alone(chip: ChipPart) -> OperationPredictor:
     return OperationPredictor(chip.gpu, chip.mode, shared, {chip.mode: chip})
 
 
-def read_own(stored: Stored) -> tuple[NetworkPredictor, dict[str, Any]]:
+def read_own(stored: StoredEntry) -> tuple[NetworkPredictor, dict[str, Any]]:
     """The predictor of an entry, and its golden prediction as it comes out now."""
     facts = stored.facts
-    require_features(facts["inputs"], INPUT_NAMES, stored.folder)
-    from_files = ONE_GPU_FORMS[predictor_of(stored.manifest)].from_files
+    require_features(facts["inputs"], INPUT_NAMES, stored.where)
+    from_files = ONE_GPU_FORMS[stored.predictor].from_files
     chip = ChipPart(
         gpu=find_gpu(facts["gpu"]),
         mode=facts["mode"],
         baseline=Baseline.from_dict(facts["baseline"]),
-        time=from_files(stored.files, "time"),
-        power=from_files(stored.files, "power"),
+        time=from_files(stored, "time"),
+        power=from_files(stored, "power"),
         measured=frozenset(facts["measured"]),
         transferred=tuple(facts["transferred"]),
         calibration=None if facts.get("calibration") is None else Calibration.from_dict(facts["calibration"]),
-        network_static_w=network_static_of(facts),
-        network_tf32_factor=network_tf32_of(facts),
+        # Entries of GPUs without measured networks may lack what these teach.
+        network_static_w=number(facts.get("network_static_w", 0.0), 0.0, MOST_NETWORK_STATIC_W),
+        network_tf32_factor=number(facts.get("network_tf32_factor", 1.0), *TF32_FACTORS),
     )
     composition, errors = stored.card["composition"], facts.get("network_errors")
     if composition not in COMPOSITIONS:
@@ -136,8 +139,8 @@ class Background:
 
 def load_background(folder: Path) -> Background:
     """Read what explanations of an entry's predictions need. Raises ZooError: the entry is damaged."""
-    files = stored_entry(folder).files
-    with refusing_damage(folder):
+    files = StoredEntry.of(folder)
+    with refusing_damage(str(folder)):
         stored = parsed_json(files[OPERATIONS], "the operations of this zoo entry") if OPERATIONS in files else []
         operations = tuple(Operation.from_dict(value) for value in stored)
         names = ("time", "power")
@@ -178,14 +181,14 @@ def load_entry(folder: str | Path, form: type[Form] = NetworkPredictor) -> Form:
     return loaded
 
 
-def read_entry(folder: str | Path) -> tuple[Loaded, Stored, dict[str, Any]]:
+def read_entry(folder: str | Path) -> tuple[Loaded, StoredEntry, dict[str, Any]]:
     """Read an entry without comparing its golden prediction.
 
     Returns what it becomes, its files, and the golden prediction as it comes out now. Raises ZooError: the entry is
     missing, damaged, changed, or of another format.
     """
-    stored = stored_entry(folder)
-    predictor = predictor_of(stored.manifest)
+    stored = StoredEntry.of(folder)
+    predictor = stored.predictor
     readers = {} if predictor in ONE_GPU_FORMS else _readers()
     if predictor not in {*ONE_GPU_FORMS, *readers}:
         raise ZooError(
@@ -194,12 +197,12 @@ def read_entry(folder: str | Path) -> tuple[Loaded, Stored, dict[str, Any]]:
             allowed=", ".join([*ONE_GPU_FORMS, *readers]),
             hint="update joulecast",
         )
-    with refusing_damage(stored.folder):
+    with refusing_damage(stored.where):
         loaded, again = readers.get(predictor, read_own)(stored)
     return loaded, stored, again
 
 
-def _readers() -> Mapping[str, Callable[[Stored], tuple[Loaded, dict[str, Any]]]]:
+def _readers() -> Mapping[str, Callable[[StoredEntry], tuple[Loaded, dict[str, Any]]]]:
     # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
     from ...predictors.fitting.fit import ANY_GPU_FORMS
     from .any_gpu_entry import read_any_gpu

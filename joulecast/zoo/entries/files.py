@@ -8,27 +8,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
-import stat
 import tempfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ...errors import ZooError, damaged_entry
+from ...system.regular_files import loaded_json, read_regular
 from ...system.whole_files import exchanged
 
 FORMAT_VERSION = 2
 """Version of the format. It increases when older entries can no longer be read."""
 MANIFEST = "manifest.json"
+CARD, README = "card.json", "README.md"
+"""Names of the files that hold the card, for programs and for people."""
+FACTS = "predictor.json"
+"""What a predictor needs besides arrays."""
 
-PACKED_SUFFIX = ".z"
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}/[a-z0-9][a-z0-9._-]{0,119}")
+"""Form of the name of an entry, such as "a30/forest-inference"."""
+
+_PACKED_SUFFIX = ".z"
 _PACKED = (".safetensors", ".ubj", "left_out.json", "operations.json")  # Files that deflate well.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Several times what any entry needs.
 _MOST_FILES = 160
@@ -36,8 +44,6 @@ _MOST_FILE_BYTES = 64 << 20
 _MOST_ENTRY_BYTES = 128 << 20
 _MOST_UNPACKED_BYTES = 128 << 20
 _MOST_JSON_BYTES = 8 << 20
-
-_NEXT = "restore it, or pull it again"
 
 
 def sha256_of(data: bytes) -> str:
@@ -58,31 +64,20 @@ def parsed_json(data: bytes, what: str) -> Any:
     if len(data) > _MOST_JSON_BYTES:
         raise damaged_entry(f"{what} is larger than allowed", len(data), f"{_MOST_JSON_BYTES} bytes")
     try:
-        return json.loads(data, parse_constant=_refuse, parse_float=_finite)
+        return loaded_json(data)
     except (ValueError, RecursionError) as error:
         raise damaged_entry(f"{what} is damaged: not valid JSON", str(error)[:100]) from error
 
 
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is not a number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"{text[:20]} is too large")
-    return value
-
-
 def library_versions() -> dict[str, str]:
     """Versions of the installed libraries that predictors are made with."""
-    found = {}
+    installed = {}
     for name in ("joulecast", "numpy", "scikit-learn", "xgboost-cpu", "xgboost", "onnxruntime", "torch"):
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def write_files(
@@ -97,20 +92,26 @@ def write_files(
 
     Args:
         files: Contents by name. Files that compress well are stored deflated.
+        predictor: What reads the entry (`load_any`).
         libraries: Versions of the libraries that it was made with; None for the installed ones.
     """
     stored = {}
     for name, data in files.items():
         packed = name.endswith(_PACKED)
-        stored[name + PACKED_SUFFIX * packed] = zlib.compress(data, 9) if packed else data
+        stored[name + _PACKED_SUFFIX * packed] = zlib.compress(data, 9) if packed else data
     manifest = {
         "format_version": FORMAT_VERSION,
         "predictor": predictor,
         "libraries": libraries or library_versions(),
-        "files": {name: {"sha256": sha256_of(data), "size_bytes": len(data)} for name, data in stored.items()},
+        "files": {name: _fact(data) for name, data in stored.items()},
         "golden": golden,
     }
     return put_in_place(folder, {**stored, MANIFEST: json_bytes(manifest)})
+
+
+def _fact(data: bytes) -> dict[str, Any]:
+    """What a manifest says of a file."""
+    return {"sha256": sha256_of(data), "size_bytes": len(data)}
 
 
 def put_in_place(folder: str | Path, files: Mapping[str, bytes]) -> Path:
@@ -137,51 +138,113 @@ def read_plain(path: Path, most_bytes: int = _MOST_FILE_BYTES) -> bytes:
 
     Raises ZooError: the file cannot be read, is a link, a pipe or a device, or is larger than allowed.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise damaged_entry("a file of this zoo entry is not a plain file", str(path))
-            data = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise damaged_entry("a file of this zoo entry cannot be read", f"{path}: {reason}") from error
-    if status.st_size > most_bytes or len(data) > most_bytes:
-        raise damaged_entry("a file of this zoo entry is larger than allowed", str(path), f"{most_bytes} bytes")
-    return data
+    return read_regular(path, most_bytes, "a file of this zoo entry", ZooError, follow_links=False)
 
 
-class EntryFiles(Mapping[str, bytes]):
-    """Files of an entry by name, each checked. Deflated files are unpacked when they are read."""
+@dataclass(frozen=True, eq=False)
+class StoredEntry(Mapping[str, bytes]):
+    """The files of an entry by name, each compared with its sha256. Deflated files are unpacked when they are read.
 
-    def __init__(self, stored: Mapping[str, bytes]) -> None:
-        self._stored = stored
-        self._names = {name.removesuffix(PACKED_SUFFIX): name for name in stored}
+    Args:
+        where: Where it was read from, for messages.
+        files: Contents as they are stored, with the manifest.
+    """
+
+    where: str
+    manifest: Mapping[str, Any]
+    files: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, folder: str | Path) -> Self:
+        """Read the entry in a folder.
+
+        Raises ZooError: the entry is missing, damaged, changed, or of another format.
+        """
+        return cls.read(lambda name, most_bytes: read_plain(Path(folder) / name, most_bytes), str(folder))
+
+    @classmethod
+    def read(cls, file: Callable[[str, int], bytes | None], where: str) -> Self:
+        """Read the entry whose files a function gives, or None, by their names and the most bytes that they may have.
+
+        Raises ZooError: the entry is missing, damaged, changed, or of another format.
+        """
+
+        def required(name: str, most_bytes: int) -> bytes:
+            data = file(name, most_bytes)
+            if data is None:
+                raise damaged_entry("a file of this zoo entry is missing", f"{where}/{name}")
+            return data
+
+        files = {MANIFEST: required(MANIFEST, _MOST_JSON_BYTES)}
+        manifest = read_manifest(files[MANIFEST], where)
+        for name, fact in manifest["files"].items():
+            files[name] = required(name, min(fact["size_bytes"], _MOST_FILE_BYTES))
+            if _fact(files[name]) != {"sha256": fact["sha256"], "size_bytes": fact["size_bytes"]}:
+                raise damaged_entry("a file of this zoo entry was changed", f"{where}/{name}")
+        return cls(where, manifest, files)
+
+    @cached_property
+    def _stored_names(self) -> Mapping[str, str]:
+        return {name.removesuffix(_PACKED_SUFFIX): name for name in self.manifest["files"]}
 
     def __getitem__(self, name: str) -> bytes:
         """The contents of a file.
 
-        Raises ZooError: the file cannot be unpacked, or unpacks to more bytes than a file may have.
+        Raises ZooError: there is no such file, it cannot be unpacked, or unpacks to more bytes than a file may have.
         """
-        data = self._stored[self._names[name]]
-        return unpacked(data, name) if self._names[name].endswith(PACKED_SUFFIX) else data
+        stored = self._stored_names.get(name)
+        if stored is None:
+            raise damaged_entry("this zoo entry is incomplete", f"{self.where}, missing: {name}")
+        return _unpacked(self.files[stored], name) if stored.endswith(_PACKED_SUFFIX) else self.files[stored]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._stored_names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._stored_names)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._stored_names)
+
+    @property
+    def golden(self) -> Any:
+        """The golden prediction as it was when the entry was made."""
+        return self.manifest["golden"]
+
+    @property
+    def predictor(self) -> str:
+        """Name of the predictor, by which `load_any` chooses what reads the entry."""
+        return str(self.manifest.get("predictor"))[:80]
+
+    @cached_property
+    def card(self) -> Any:
+        """The card. Raises ZooError: it is not a JSON object."""
+        card = parsed_json(self[CARD], "the card of this zoo entry")
+        if not isinstance(card, dict):
+            raise damaged_entry("the card of this zoo entry is damaged", self.where)
+        return card
+
+    @cached_property
+    def facts(self) -> Any:
+        """What the predictor needs besides arrays, as `save_as_entry` got it. Raises ZooError: it is not JSON."""
+        return parsed_json(self[FACTS], "the predictor of this zoo entry")
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the manifest, which identifies the entry."""
+        return sha256_of(self.files[MANIFEST])
+
+    def with_files(self, files: Mapping[str, bytes], **changed: Any) -> Mapping[str, bytes]:
+        """All files with some of them, and values of the manifest, replaced."""
+        facts = {**self.manifest["files"], **{name: _fact(data) for name, data in files.items()}}
+        return {**self.files, **files, MANIFEST: json_bytes({**self.manifest, "files": facts, **changed})}
 
 
-def unpacked(data: bytes, name: str) -> bytes:
-    """Unpack deflated bytes, up to the size that a file may have.
-
-    Raises ZooError: the bytes are not deflated data, or unpack to more than that.
-    """
+def _unpacked(data: bytes, name: str) -> bytes:
+    """Unpack deflated bytes. Raises ZooError: they are not deflated data, or unpack to more than a file may have."""
     inflater = zlib.decompressobj()
     try:
-        found = inflater.decompress(data, _MOST_UNPACKED_BYTES)
+        plain = inflater.decompress(data, _MOST_UNPACKED_BYTES)
     except zlib.error as error:
         raise damaged_entry("a file of this zoo entry cannot be unpacked", name) from error
     if inflater.unconsumed_tail:
@@ -190,7 +253,7 @@ def unpacked(data: bytes, name: str) -> bytes:
         )
     if not inflater.eof or inflater.unused_data:
         raise damaged_entry("a file of this zoo entry is truncated, or has more bytes after its end", name)
-    return found
+    return plain
 
 
 def read_manifest(data: bytes, where: str) -> dict[str, Any]:
@@ -218,7 +281,7 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
     if len(files) > _MOST_FILES:
         raise damaged_entry("a zoo entry has more files than allowed", len(files), _MOST_FILES)
     for name, fact in files.items():
-        if not _NAME.fullmatch(name) or name == MANIFEST:
+        if not _FILE_NAME.fullmatch(name) or name == MANIFEST:
             raise damaged_entry("the manifest of this zoo entry names a file outside its folder", repr(name)[:100])
         size = fact.get("size_bytes") if isinstance(fact, dict) else None
         if type(size) is not int or size < 0 or not _SHA256.fullmatch(str(fact.get("sha256"))):
@@ -227,35 +290,3 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
     if total > _MOST_ENTRY_BYTES:
         raise damaged_entry("a zoo entry is larger than allowed", total, f"{_MOST_ENTRY_BYTES} bytes")
     return manifest
-
-
-def stored_files(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Read the manifest and all files that it names, as they are stored, and compare each with its sha256.
-
-    Raises ZooError: the entry is missing, damaged, changed, or of another format.
-    """
-    manifest = read_manifest(read_plain(folder / MANIFEST, _MOST_JSON_BYTES), str(folder))
-    found = {}
-    for name, fact in manifest["files"].items():
-        found[name] = read_plain(folder / name)
-        if len(found[name]) != fact["size_bytes"] or sha256_of(found[name]) != fact["sha256"]:
-            raise damaged_entry("a file of this zoo entry was changed", str(folder / name))
-    return manifest, found
-
-
-def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any], EntryFiles]:
-    """Read the manifest and the files that it names, unpacked on demand, and compare each with its sha256.
-
-    Raises ZooError: the entry is missing, damaged, changed, or of another format.
-    """
-    manifest, stored = stored_files(folder)
-    files = EntryFiles(stored)
-    missing = set(needed) - set(files)
-    if missing:
-        raise ZooError("this zoo entry is incomplete", given=str(folder), hint=f"missing: {', '.join(sorted(missing))}")
-    return manifest, files
-
-
-def predictor_of(manifest: Mapping[str, Any]) -> str:
-    """Name of an entry's predictor, by which `load_any` chooses what reads the entry."""
-    return str(manifest.get("predictor"))[:80]

@@ -26,9 +26,9 @@ from ...predictors.model.learned import NETWORK_BASES, Key, NetworkBasis, OneMod
 from ...predictors.model.physics import STARTS
 from ...predictors.model.power import POWER_NAMES, PowerDemand
 from ...predictors.regressors.trees import StoredTrees, stored_trees, trees_file
-from .cards import KernelsCard, name_of
-from .files import EntryFiles
-from .stored import Stored, golden_operations, refusing_damage, require_agreement, save_as_entry, stored_entry
+from .cards import ModelCard, name_of
+from .files import StoredEntry
+from .stored import golden_operations, refusing_damage, require_agreement, save_as_entry
 
 KERNELS_PREDICTOR = "kernels"
 _MOST_TREES = 128
@@ -67,7 +67,7 @@ def _columns(of_power: bool) -> int:
     return len(NAMES) + (len(POWER_NAMES) if of_power else 0)
 
 
-def save_kernels(folder: str | Path, model: OneModel, card: KernelsCard, golden: Golden) -> Path:
+def save_kernels(folder: str | Path, model: OneModel, card: ModelCard, golden: Golden) -> Path:
     """Write the entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Raises MissingDependencyError: the converter of fitted trees is not installed.
@@ -131,19 +131,19 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
 
     Raises ZooError: the entry is missing, damaged, changed, or of another format.
     """
-    return _kernels_entry(stored_entry(folder))
+    return _kernels_entry(StoredEntry.of(folder))
 
 
-def read_kernels(stored: Stored) -> tuple[KernelsEntry, dict[str, Any]]:
+def read_kernels(stored: StoredEntry) -> tuple[KernelsEntry, dict[str, Any]]:
     """The entry, with all trees checked; the golden prediction of each is compared when it is read."""
     entry = _kernels_entry(stored)
     entry.check()
     return entry, {}
 
 
-def _kernels_entry(stored: Stored) -> KernelsEntry:
-    with refusing_damage(stored.folder):
-        facts, files = stored.facts, stored.files
+def _kernels_entry(stored: StoredEntry) -> KernelsEntry:
+    with refusing_damage(stored.where):
+        facts = stored.facts
         require_features(facts["inputs"], [*NAMES, *POWER_NAMES], KERNELS_PREDICTOR)
         constants = np.array(facts["constants"], dtype=float)
         if constants.shape != STARTS.shape or not np.isfinite(constants).all() or (constants <= 0).any():
@@ -153,12 +153,12 @@ def _kernels_entry(stored: Stored) -> KernelsEntry:
         power = facts["power"]
         plain = OneModel(
             constants=constants,
-            trees=_read_trees(facts["trees"], files, ""),
+            trees=_read_trees(facts["trees"], stored, ""),
             measured=measured,
             trust={part: number(facts["trust"].get(part, 0.0)) for part in measured},
             errors={part: _sorted_errors(errors) for part, errors in facts["errors"].items()},
             power=PowerDemand(
-                _read_trees(power["trees"], files, _POWER),
+                _read_trees(power["trees"], stored, _POWER),
                 _names(power["measured"]),
                 {
                     part: {
@@ -179,8 +179,8 @@ def _kernels_entry(stored: Stored) -> KernelsEntry:
     return KernelsEntry(name_of(stored.card["name"]), plain, shown, stored.card)
 
 
-def _agree(stored: Stored, model: OneModel, row: Mapping[str, Any]) -> None:
-    with refusing_damage(stored.folder):
+def _agree(stored: StoredEntry, model: OneModel, row: Mapping[str, Any]) -> None:
+    with refusing_damage(stored.where):
         again = _device_s(model, str(row["gpu"]), golden_operations(row["operations"]))
     require_agreement(stored, [(again, row["device_s"])])
 
@@ -199,7 +199,7 @@ def _known(basis: str) -> str:
     return basis
 
 
-def _read_trees(keys: Sequence[Any], files: EntryFiles, prefix: str) -> dict[Key, Regressor]:
+def _read_trees(keys: Sequence[Any], files: StoredEntry, prefix: str) -> dict[Key, Regressor]:
     if len(keys) > _MOST_TREES:
         raise damaged_entry("a zoo entry has an impossible number of trees", len(keys), f"up to {_MOST_TREES}")
     pairs = [(str(generation), str(group)) for generation, group in keys]
@@ -214,7 +214,7 @@ class LazyTrees:
         check: Compares their golden prediction; called once, after they are read.
     """
 
-    files: EntryFiles
+    files: StoredEntry
     name: str
     columns: int
     check: Callable[[], None] | None = None

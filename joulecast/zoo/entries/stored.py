@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,8 @@ import numpy as np
 from ...errors import InputError, ZooError, damaged_entry
 from ...operations.network import Network
 from ...operations.operation import Operation
-from .cards import CARD, Card, card_files, read_card
-from .files import EntryFiles, checked_files, json_bytes, parsed_json, write_files
+from .cards import ModelCard, card_files
+from .files import FACTS, StoredEntry, json_bytes, write_files
 
 if TYPE_CHECKING:
     from ...predictors.cpu.network import CpuNetworkPredictor
@@ -32,40 +31,11 @@ _MOST_OPERATIONS = 64
 # Sums in fp32 differ between processors: those of trees by 1e-6, and those of a transformer, whose large terms
 # cancel, by up to 5e-4 (measured against fp64). A different forest differs by far more.
 _TOLERANCE = 2e-3
-FACTS = "predictor.json"
-
-
-@dataclass(frozen=True)
-class Stored:
-    """An entry as it is stored, each file compared with its sha256.
-
-    Args:
-        facts: What its predictor needs besides arrays, as it was given to `save_as_entry`.
-    """
-
-    folder: Path
-    manifest: Mapping[str, Any]
-    files: EntryFiles
-    card: Any
-    facts: Any
-
-    @property
-    def golden(self) -> Any:
-        """The golden prediction as it was when the entry was made."""
-        return self.manifest["golden"]
-
-
-def stored_entry(folder: str | Path) -> Stored:
-    """Read the files of an entry. Raises ZooError: the entry is missing, damaged, changed, or of another format."""
-    folder = Path(folder)
-    manifest, files = checked_files(folder, (CARD, FACTS))
-    with refusing_damage(folder):
-        return Stored(folder, manifest, files, read_card(files), read_facts(files))
 
 
 def save_as_entry(
     folder: str | Path,
-    card: Card,
+    card: ModelCard,
     facts: Mapping[str, Any],
     files: Mapping[str, bytes],
     golden: Mapping[str, Any],
@@ -76,12 +46,9 @@ def save_as_entry(
     Args:
         predictor: What the manifest names as the predictor, by which the entry is read (`load_any`).
     """
-    return write_files(folder, {**card_files(card), FACTS: json_bytes(facts), **files}, golden, predictor=predictor)
-
-
-def read_facts(files: Mapping[str, bytes]) -> Any:
-    """Parse the facts of an entry's predictor. Raises ZooError: the file is not JSON."""
-    return parsed_json(files[FACTS], "the predictor of this zoo entry")
+    return write_files(
+        folder, {**card_files(card.to_dict()), FACTS: json_bytes(facts), **files}, golden, predictor=predictor
+    )
 
 
 def golden_sample(operations: Collection[Operation]) -> list[Operation]:
@@ -108,8 +75,8 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
 
 def golden_of(operations: Iterable[Operation], predicted: Any, *columns: str) -> dict[str, Any]:
     """A golden prediction: operations, and columns of what is predicted of them."""
-    found = {name: getattr(predicted, name).tolist() for name in columns}
-    return {"operations": [operation.to_dict() for operation in operations], **found}
+    costs = {name: getattr(predicted, name).tolist() for name in columns}
+    return {"operations": [operation.to_dict() for operation in operations], **costs}
 
 
 def smoke_test(predictor: NetworkPredictor | CpuNetworkPredictor, operations: Sequence[Operation]) -> None:
@@ -131,7 +98,7 @@ def smoke_test(predictor: NetworkPredictor | CpuNetworkPredictor, operations: Se
 
 
 @contextmanager
-def refusing_damage(folder: Path) -> Iterator[None]:
+def refusing_damage(where: str) -> Iterator[None]:
     """Turn every exception that damaged content causes into a `ZooError`.
 
     Numbers out of range cause no warning here, because the golden prediction shows them later. Raises ZooError: the
@@ -144,15 +111,15 @@ def refusing_damage(folder: Path) -> Iterator[None]:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
         cause = error.what if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-        raise damaged_entry("this zoo entry is damaged", f"{folder}: {cause}"[:400]) from error
+        raise damaged_entry("this zoo entry is damaged", f"{where}: {cause}"[:400]) from error
 
 
-def require_agreement(stored: Stored, pairs: Iterable[tuple[Any, Any]]) -> None:
+def require_agreement(stored: StoredEntry, pairs: Iterable[tuple[Any, Any]]) -> None:
     """Compare the golden prediction as it comes out now with the stored one.
 
     Raises ZooError: they differ by more than rounding, or are not numbers.
     """
-    with refusing_damage(stored.folder):
+    with refusing_damage(stored.where):
         agrees = all(
             np.shape(now) == np.shape(before) and np.allclose(now, before, rtol=_TOLERANCE, atol=0)
             for now, before in [*pairs]  # all of them exist, before one is compared
@@ -160,7 +127,7 @@ def require_agreement(stored: Stored, pairs: Iterable[tuple[Any, Any]]) -> None:
     if not agrees:
         raise ZooError(
             "this zoo entry no longer predicts what it predicted when it was made",
-            given=str(stored.folder),
+            given=stored.where,
             hint=f"it was made with {str(stored.manifest.get('libraries'))[:300]}; install those versions, or train it "
             "again",
         )

@@ -84,18 +84,18 @@ def translated(error: Exception, uri: str, what: str) -> TrackingError:
 def experiment(mlflow: Any, uri: str | None) -> str:
     """The id of joulecast's experiment. It is created if needed, even if several processes try that at once."""
     uri = uri or default_uri()
-    found = mlflow.get_experiment_by_name(EXPERIMENT)
-    if found is None:
+    known_experiment = mlflow.get_experiment_by_name(EXPERIMENT)
+    if known_experiment is None:
         # A local store would put artifacts into ./mlruns of the working folder; this puts them beside the database.
         local = uri.startswith(_SQLITE)
         root = (Path(uri.removeprefix(_SQLITE)).resolve().parent / "mlartifacts").as_uri() if local else None
         try:
             return str(mlflow.create_experiment(EXPERIMENT, artifact_location=root))
         except mlflow.exceptions.MlflowException:
-            found = mlflow.get_experiment_by_name(EXPERIMENT)
-            if found is None:
+            known_experiment = mlflow.get_experiment_by_name(EXPERIMENT)
+            if known_experiment is None:
                 raise
-    return str(found.experiment_id)
+    return str(known_experiment.experiment_id)
 
 
 @contextlib.contextmanager

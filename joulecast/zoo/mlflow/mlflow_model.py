@@ -39,14 +39,14 @@ class JoulecastModel(PythonModel):  # type: ignore[misc]
         operations = [Operation.from_dict(json.loads(text)) for text in model_input["operation"]]
         clocks = model_input.get("clock_mhz", pd.Series(np.nan, index=model_input.index)).astype(float)
         gpus = model_input.get("gpu", pd.Series("", index=model_input.index))
-        found = np.full((len(operations), len(OUTPUTS)), np.nan)
+        costs = np.full((len(operations), len(OUTPUTS)), np.nan)
         groups: dict[tuple[str, str, float | None], list[int]] = {}
         for i, (operation, gpu, clock) in enumerate(zip(operations, gpus, clocks, strict=True)):
             groups.setdefault((gpu, operation.mode, None if np.isnan(clock) else float(clock)), []).append(i)
         for (gpu, mode, clock), rows in groups.items():
             predictions = self._predictor(gpu, mode).predict([operations[i] for i in rows], clock)
-            found[rows] = np.column_stack([getattr(predictions, name) for name in OUTPUTS])
-        return pd.DataFrame(found, columns=list(OUTPUTS), index=model_input.index)
+            costs[rows] = np.column_stack([getattr(predictions, name) for name in OUTPUTS])
+        return pd.DataFrame(costs, columns=list(OUTPUTS), index=model_input.index)
 
     def _predictor(self, gpu: str, mode: str) -> Any:
         from joulecast.hardware import find_gpu

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import json
 import re
-import shutil
 import tempfile
 import time
 import warnings
@@ -24,23 +23,26 @@ from ...errors import InputError, ZooError
 from ...hardware import find_device
 from ...operations.operation import MODES, Operation
 from ...system.limits import within
-from ..entries.cards import git_commit, load_card
-from ..entries.comparing import Verdict, decide, errors_of_networks, left_out_of
-from ..entries.files import MANIFEST, library_versions, read_plain, sha256_of, stored_files
+from ..entries.cards import git_commit
+from ..entries.comparing import Verdict, decide, left_out_of
+from ..entries.files import StoredEntry, library_versions, put_in_place, sha256_of
 from ..entries.kernels_entry import not_by_itself
-from ..store import admit, object_folder, pulled, pulled_folder
+from ..store import REGISTERED, admit, pulled, pulled_folder
 from .mlflow_client import connected, default_uri, experiment
 
-# A zoo entry as a model in MLflow: its files, its name and its signature.
-
 ENTRY = "entry"
-"""Name of the artifact, and of its folder below `artifacts/`."""
+"""Name of an entry as an artifact of its model, and of its folder below `artifacts/`."""
 ENTRY_SHA256 = "joulecast.entry_sha256"
 """Tag of a version: sha256 of the entry's manifest."""
 OUTPUTS = ("time_s", "power_w", "energy_j", "device_time_s", "dynamic_energy_j")
 """Columns that the logged model returns, one row per operation."""
+CHAMPION, CHALLENGER = "champion", "challenger"
 
 _MODEL_CODE = Path(__file__).with_name("mlflow_model.py")
+_URI = re.compile(r"models:/(?P<name>[\w.-]{1,120})(?:@(?P<alias>[\w.-]{1,80})|/(?P<version>[0-9]{1,9}))")
+_MOST_BYTES = 128 << 20
+_ALIAS_SECONDS = 60.0
+_SECONDS = 300.0  # to look up and fetch a version, the largest of which has 128 MB
 
 
 def model_name(card: Mapping[str, Any]) -> str:
@@ -55,33 +57,22 @@ def model_name(card: Mapping[str, Any]) -> str:
     return f"joulecast-{find_device(card['gpu']).slug}-{card['mode']}"
 
 
-def entry_sha256(folder: Path) -> str:
-    """The sha256 of an entry's manifest, which identifies the entry."""
-    return sha256_of(read_plain(folder / MANIFEST))
-
-
-def log_model(mlflow: Any, folder: Path) -> str:
-    """Log an entry as a model of the active run, and return the model's URI. Raises ZooError: the entry is damaged."""
-    card = load_card(folder)
-    _, files = stored_files(folder)
-    any_gpu = "gpu" not in card
+def log_model(mlflow: Any, entry: StoredEntry) -> str:
+    """Log an entry as a model of the active run, and return the model's URI."""
+    any_gpu = "gpu" not in entry.card
     with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
         # MLflow warns of missing type hints, from which it would infer the signature, but the signature is given here.
         warnings.simplefilter("ignore", UserWarning)
         # Under a fixed name, whatever the folder is called, and only the files that belong to the entry.
-        staged = Path(scratch) / ENTRY
-        staged.mkdir()
-        for name in (*files, MANIFEST):
-            shutil.copyfile(folder / name, staged / name)
         info = mlflow.pyfunc.log_model(
-            name=model_name(card),
+            name=model_name(entry.card),
             python_model=str(_MODEL_CODE),
-            artifacts={ENTRY: str(staged)},
+            artifacts={ENTRY: str(put_in_place(Path(scratch) / ENTRY, entry.files))},
             signature=_signature(mlflow, any_gpu),
-            input_example=_example(card, any_gpu),
+            input_example=_example(entry.card, any_gpu),
             # Stated here, because MLflow would otherwise load the model in another process to find out.
             pip_requirements=[f"joulecast=={library_versions()['joulecast']}"],
-            metadata={"entry_sha256": entry_sha256(folder)},
+            metadata={"entry_sha256": entry.sha256},
         )
         return str(info.model_uri)
 
@@ -106,14 +97,6 @@ def _example(card: Mapping[str, Any], any_gpu: bool) -> Any:
     if any_gpu:
         columns["gpu"] = ["NVIDIA A30", "NVIDIA A30"]
     return pd.DataFrame(columns)
-
-
-CHAMPION, CHALLENGER = "champion", "challenger"
-
-_URI = re.compile(r"models:/(?P<name>[\w.-]{1,120})(?:@(?P<alias>[\w.-]{1,80})|/(?P<version>[0-9]{1,9}))")
-_MOST_BYTES = 128 << 20
-_ALIAS_SECONDS = 60.0
-_SECONDS = 300.0  # to look up and fetch a version, the largest of which has 128 MB
 
 
 @dataclass(frozen=True)
@@ -144,38 +127,37 @@ def register(folder: Path, uri: str | None = None, *, run_id: str | None = None)
     Args:
         run_id: The run that trained it and logged the model; None to make one.
     """
-    card, digest = load_card(folder), entry_sha256(folder)
-    name = model_name(card)
+    entry = StoredEntry.of(folder)
+    name = model_name(entry.card)
+    served = {"gpu": str(entry.card.get("gpu", "any")), "mode": str(entry.card.get("mode", ",".join(MODES)))}
+    named = {"predictor": str(entry.card["predictor"]), **served}
     with connected(uri, "the entry was not registered") as mlflow:
         client = mlflow.MlflowClient()
-        _ensure_model(mlflow, client, name, card)
-        found = client.search_model_versions(f"name = '{name}'")
-        mine = [each for each in found if each.tags.get(ENTRY_SHA256) == digest]
-        if mine:
-            version = str(max(int(each.version) for each in mine))
-        else:
-            source, run = _logged(mlflow, folder, card, uri, run_id)
-            # With all its tags in one request: a version is never without them.
-            made = client.create_model_version(
-                name, source, run_id=run, tags=_tags(card, digest), model_id=source.removeprefix("models:/")
+        try:
+            client.create_registered_model(
+                name, tags=served, description="Time, power and energy of PyTorch operations"
             )
-            version = str(made.version)
+        except mlflow.exceptions.MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        versions = client.search_model_versions(f"name = '{name}'")
+        mine = [int(each.version) for each in versions if each.tags.get(ENTRY_SHA256) == entry.sha256]
+        if mine:
+            return Registered(name, str(max(mine)), _set_alias(client, name, str(max(mine))))
+        source, run = _logged(mlflow, entry, named, uri, run_id)
+        # With all its tags in one request: a version is never without them.
+        tags = {ENTRY_SHA256: entry.sha256, "joulecast.entry": str(entry.card["name"]), **named}
+        version = str(
+            client.create_model_version(
+                name, source, run_id=run, tags=tags, model_id=source.removeprefix("models:/")
+            ).version
+        )
         return Registered(name, version, _set_alias(client, name, version))
 
 
-def _ensure_model(mlflow: Any, client: Any, name: str, card: Mapping[str, Any]) -> None:
-    try:
-        client.create_registered_model(
-            name,
-            tags=_served(card),
-            description="Time, power and energy of PyTorch operations; https://pypi.org/project/joulecast",
-        )
-    except mlflow.exceptions.MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
-
-
-def _logged(mlflow: Any, folder: Path, card: Mapping[str, Any], uri: str | None, run_id: str | None) -> tuple[str, str]:
+def _logged(
+    mlflow: Any, entry: StoredEntry, tags: Mapping[str, str], uri: str | None, run_id: str | None
+) -> tuple[str, str]:
     """The URI of the logged model, and the run that it belongs to."""
     if run_id is not None:
         outputs = mlflow.get_run(run_id).outputs
@@ -183,9 +165,9 @@ def _logged(mlflow: Any, folder: Path, card: Mapping[str, Any], uri: str | None,
         if models:
             return f"models:/{models[-1]}", run_id
     mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
-    tags = {"stage": "register", "predictor": str(card["predictor"]), "git_commit": git_commit(), **_served(card)}
-    with mlflow.start_run(run_name=f"register {card['name']}", tags=tags) as run:
-        return log_model(mlflow, folder), str(run.info.run_id)
+    tags = {"stage": "register", "git_commit": git_commit(), **tags}
+    with mlflow.start_run(run_name=f"register {entry.card['name']}", tags=tags) as run:
+        return log_model(mlflow, entry), str(run.info.run_id)
 
 
 def _set_alias(client: Any, name: str, version: str) -> str:
@@ -199,30 +181,6 @@ def _set_alias(client: Any, name: str, version: str) -> str:
     return f"is the challenger; `joulecast zoo promote {name}` compares it with the champion"
 
 
-def _served(card: Mapping[str, Any]) -> dict[str, str]:
-    """Tags that say which GPU and mode an entry serves."""
-    return {"gpu": str(card.get("gpu", "any")), "mode": str(card.get("mode", ",".join(MODES)))}
-
-
-def _tags(card: Mapping[str, Any], digest: str) -> dict[str, str]:
-    tags = {
-        ENTRY_SHA256: digest,
-        "joulecast.entry": str(card["name"]),
-        "predictor": str(card["predictor"]),
-        **_served(card),
-        "created": str(card.get("created", "")),
-    }
-    for quantity in ("time", "energy"):
-        values = [abs(errors[quantity]) for errors in errors_of_networks(card).values() if quantity in errors]
-        if values:
-            tags[f"networks.{quantity}_error_mean"] = f"{sum(values) / len(values):.5f}"
-    for campaign, summary in card["operation_errors"].items() if "gpu" in card else ():
-        for metric in ("time_r2", "time_median", "time_mean", "power_median", "power_mean"):
-            if metric in summary:
-                tags[f"{campaign}.{metric}"[:240]] = f"{summary[metric]:.5f}"
-    return tags
-
-
 def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> Promotion:
     """Make a version champion if it is better than the champion by more than chance explains.
 
@@ -232,7 +190,7 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
 
     Args:
         version: Version of the model; None for the challenger.
-        force: Make it champion whatever the comparison says. The version's tags and a run record that.
+        force: Make it champion whatever the comparison says. The version's tags record that.
     """
     with connected(uri, "nothing was promoted", reading=True) as mlflow:
         client = mlflow.MlflowClient()
@@ -244,42 +202,27 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
             )
         if challenger == champion:
             return Promotion(False, f"{name}/{challenger} is the champion already")
-        new = _fetched(mlflow, client, name, challenger, uri)
+        new = left_out_of(_fetched(mlflow, name, challenger, uri))
         if champion is None:
             verdict = Verdict(True, "there is no champion yet")
         else:
-            verdict = _compared(_fetched(mlflow, client, name, champion, uri), new)
+            verdict = decide(left_out_of(_fetched(mlflow, name, champion, uri)), new)
         if not verdict.better and not force:
             return Promotion(False, f"{name}/{challenger} was not promoted: {verdict.why}", verdict)
         said = verdict.why if verdict.better else f"forced, although {verdict.why}"
-        _log_promotion(mlflow, client, name, challenger, champion, said, uri, forced=not verdict.better)
+        tags = {
+            "promoted": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "promotion": said,
+            "promotion_forced": str(not verdict.better).lower(),
+            "champion_before": champion or "",
+        }
+        for key, value in tags.items():
+            client.set_model_version_tag(name, challenger, f"joulecast.{key}", value)
         client.set_registered_model_alias(name, CHAMPION, challenger)
         if aliases.get(CHALLENGER) == challenger:
             client.delete_registered_model_alias(name, CHALLENGER)
         _aliases.pop((uri or default_uri(), name, CHAMPION), None)
         return Promotion(True, f"{name}/{challenger} is the champion: {said}", verdict)
-
-
-def _compared(champion: Path, challenger: Path) -> Verdict:
-    return decide(left_out_of(champion), left_out_of(challenger))
-
-
-def _log_promotion(
-    mlflow: Any, client: Any, name: str, version: str, before: str | None, said: str, uri: str | None, *, forced: bool
-) -> None:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    tags = {
-        "promoted": now,
-        "promotion": said,
-        "promotion_forced": str(forced).lower(),
-        "champion_before": before or "",
-    }
-    mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
-    named = {"stage": "promote", "model": name, "version": version, **tags}
-    with mlflow.start_run(run_name=f"promote {name}/{version}", tags=named):
-        pass
-    for key, value in tags.items():
-        client.set_model_version_tag(name, version, f"joulecast.{key}", value)
 
 
 _aliases: dict[tuple[str, str, str], tuple[float, str]] = {}
@@ -305,41 +248,38 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
     asked = _aliases.get((uri, name, alias or ""))
     if version is None and asked is not None and time.monotonic() - asked[0] < _ALIAS_SECONDS:
         version = asked[1]
-    if version is not None and (found := _cached(name, version, uri)):
-        return found
+    if version is not None and (folder := pulled_folder(name_in_cache(name, version, uri))):
+        return folder
     what = "the model was not loaded; the predictors that ship with joulecast need no registry"
     with connected(uri, what, reading=True) as mlflow:
         return within(_SECONDS, partial(_looked_up, mlflow, name, alias, version, uri))
 
 
 def _looked_up(mlflow: Any, name: str, alias: str, version: str | None, uri: str) -> Path:
-    client = mlflow.MlflowClient()
     if version is None:
-        version = str(client.get_model_version_by_alias(name, alias).version)
+        version = str(mlflow.MlflowClient().get_model_version_by_alias(name, alias).version)
         _aliases[uri, name, alias] = (time.monotonic(), version)
-    return _fetched(mlflow, client, name, version, uri)
+    return _fetched(mlflow, name, version, uri)
 
 
-def pull_model(model: str, uri: str | None = None, *, replace: bool = False) -> str:
+def pull_model(model: str, *, replace: bool = False) -> str:
     """Copy a model of a registry into the cache under the name of its entry, and return that name."""
-    folder = registry_folder(model, uri)
-    name = str(load_card(folder)["name"])
-    admit(_files_in(folder), name, model, replace=replace)
-    return name
+    entry = StoredEntry.of(registry_folder(model))
+    admit(entry, str(entry.card["name"]), model, replace=replace)
+    return str(entry.card["name"])
 
 
-def _cached(name: str, version: str, uri: str) -> Path | None:
-    row = pulled().get(f"models:/{name}/{version}")
-    return pulled_folder(f"models:/{name}/{version}") if row is not None and row.source == uri else None
+def name_in_cache(name: str, version: str, uri: str) -> str:
+    """The name under which the cache has a version of a model of a registry."""
+    return f"{REGISTERED}{sha256_of(f'{uri} {name} {version}'.encode())[:32]}"
 
 
-def _fetched(mlflow: Any, client: Any, name: str, version: str, uri: str | None) -> Path:
-    """The entry of a version, in the cache."""
-    uri = uri or default_uri()
-    if found := _cached(name, version, uri):
-        return found
-    digest = client.get_model_version(name, version).tags.get(ENTRY_SHA256)
-    where = f"models:/{name}/{version}"
+def _fetched(mlflow: Any, name: str, version: str, uri: str | None) -> Path:
+    """The folder of a version in the cache."""
+    cached, where = name_in_cache(name, version, uri or default_uri()), f"models:/{name}/{version}"
+    if folder := pulled_folder(cached):
+        return folder
+    digest = mlflow.MlflowClient().get_model_version(name, version).tags.get(ENTRY_SHA256)
     if digest is None:
         raise ZooError(
             "this model was not registered by joulecast",
@@ -347,26 +287,22 @@ def _fetched(mlflow: Any, client: Any, name: str, version: str, uri: str | None)
             allowed=f"versions with the tag {ENTRY_SHA256}",
             hint="`joulecast zoo push ENTRY models:/` registers one",
         )
-    folder = object_folder(digest)
-    files = _files_in(folder) if (folder / MANIFEST).is_file() else _downloaded(mlflow, where)
-    if MANIFEST not in files or sha256_of(files[MANIFEST]) != digest:
+    alike = next((other for other, row in pulled().items() if row.manifest_sha256 == digest), "")
+    folder = pulled_folder(alike)
+    entry = _downloaded(mlflow, where) if folder is None else StoredEntry.of(folder)
+    if entry.sha256 != digest:
         raise ZooError(
             "the files of this version were changed after it was registered",
             given=where,
             hint="ask the owner of the registry",
         )
-    return admit(files, where, uri)
+    return admit(entry, cached, where)
 
 
-def _files_in(folder: Path) -> dict[str, bytes]:
-    return {path.name: read_plain(path) for path in folder.iterdir()}
-
-
-def _downloaded(mlflow: Any, where: str) -> dict[str, bytes]:
+def _downloaded(mlflow: Any, where: str) -> StoredEntry:
     below = f"{where}/artifacts/{ENTRY}"
     sizes = [each.file_size or 0 for each in mlflow.artifacts.list_artifacts(artifact_uri=below)]
     if sum(sizes) > _MOST_BYTES:
         raise ZooError("a zoo entry is larger than allowed", given=sum(sizes), allowed=f"{_MOST_BYTES} bytes")
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=below, dst_path=scratch))
-        return _files_in(folder)
+        return StoredEntry.of(mlflow.artifacts.download_artifacts(artifact_uri=below, dst_path=scratch))

@@ -18,8 +18,8 @@ from ...predictors.evaluation.any_gpu import AnyGpuValidation
 from ...predictors.evaluation.one_gpu import Validation
 from ...predictors.evaluation.report import write_report
 from ...predictors.recipes import Recipe
-from ..entries.cards import ModelCard, git_commit
-from ..entries.files import library_versions
+from ..entries.cards import git_commit
+from ..entries.files import StoredEntry, library_versions
 from ..training import Trained
 from .mlflow_client import EXPERIMENT, connected, default_uri, experiment
 from .registry import log_model
@@ -30,35 +30,36 @@ _AT_ONCE = 90  # MLflow accepts up to 100 parameters and 1000 metrics in one req
 _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
 
 
-def track(trained: Trained[Any, Any, Any], recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
+def track(trained: Trained[Any, Any], recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
     """Log a training as an MLflow run: settings, metrics, datasets, report with plots, and the model.
 
     Returns the id of the run. Raises MissingDependencyError: mlflow is not installed. Raises TrackingError: the server
     cannot be reached, or refused.
     """
-    card, validation = trained.card, trained.validation
-    own = isinstance(card, ModelCard)
+    card, validation = trained.card.to_dict(), trained.validation
+    own = "gpu" in card
+    datasets = [{"gpu": card["gpu"], **card["data"]}] if own else card["data"]
+    settings = recipe.to_dict() | ({"dataset_sha256": card["data"]["sha256"]} if own else {})
+    curves = curves_of(trained.predictor) | getattr(validation, "curves", {})
 
     def fill(mlflow: Any, run_id: str) -> None:
-        log_params(mlflow, recipe.to_dict() | ({"dataset_sha256": card.data["sha256"]} if own else {}))
-        log_metrics(mlflow, validation.metrics())
-        log_curves(mlflow, curves_of(trained.predictor) | getattr(validation, "curves", {}))
-        _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}] if own else card.data)
+        _log(mlflow, run_id, settings, validation.metrics(), curves)
+        _log_datasets(mlflow, run_id, datasets)
         if isinstance(validation, Validation) and validation.held_out:
             with tempfile.TemporaryDirectory() as scratch:
                 write_report([validation], recipe, Path(scratch), command=command)
                 mlflow.log_artifacts(scratch, "report")
         else:
             mlflow.log_text((entry / "README.md").read_text(encoding="utf-8"), "report/REPORT.md")
-        log_model(mlflow, entry)
+        log_model(mlflow, StoredEntry.of(entry))
 
     tags = {
-        "gpu": card.gpu if own else "any",
-        "mode": card.mode if own else "inference,training",
-        "predictor": card.predictor,
-        "precision": ",".join(card.precisions) if own else "any",
+        "gpu": card.get("gpu", "any"),
+        "mode": card.get("mode", "inference,training"),
+        "predictor": card["predictor"],
+        "precision": ",".join(card.get("precisions", ["any"])),
     }
-    return _run(card.name, {**tags, "command": command, "stage": "train"}, uri, fill)
+    return _run(card["name"], {**tags, "command": command, "stage": "train"}, uri, fill)
 
 
 def track_evaluation(
@@ -78,20 +79,18 @@ def track_evaluation(
     Args:
         report: The report's file. All of its folder is logged.
     """
+    of_devices = [validation for validation in validations if isinstance(validation, Validation)]
     metrics: dict[str, float] = {}
     for validation in validations:
-        prefix = ""
-        if len(validations) > 1 and not isinstance(validation, AnyGpuValidation):
-            prefix = f"{validation.gpu}/{validation.mode}/"
+        several = len(validations) > 1 and isinstance(validation, Validation)
+        prefix = f"{validation.gpu}/{validation.mode}/" if several else ""  # type: ignore[union-attr]
         metrics |= {f"{prefix}{key}": value for key, value in validation.metrics().items()}
 
     def fill(mlflow: Any, run_id: str) -> None:
-        log_params(mlflow, recipe.to_dict())
-        log_metrics(mlflow, metrics)
+        _log(mlflow, run_id, recipe.to_dict(), metrics)
         _log_datasets(mlflow, run_id, datasets)
         mlflow.log_artifacts(str(report.parent), "report")
 
-    of_devices = [validation for validation in validations if not isinstance(validation, AnyGpuValidation)]
     tags = {
         "gpu": ",".join(dict.fromkeys(v.gpu for v in of_devices)) or "any",
         "mode": ",".join(dict.fromkeys(v.mode for v in of_devices)) or "inference,training",
@@ -112,15 +111,12 @@ class Tuning:
     def trial(self, settings: Mapping[str, Any], metrics: Mapping[str, float], curves: Curves | None = None) -> str:
         """Log a trial as a nested run, and return its id."""
         with self._mlflow.start_run(nested=True, tags={**self._tags, "stage": "trial"}) as run:
-            log_params(self._mlflow, settings)
-            log_metrics(self._mlflow, metrics)
-            log_curves(self._mlflow, curves or {})
+            _log(self._mlflow, run.info.run_id, settings, metrics, curves or {})
             return str(run.info.run_id)
 
     def best(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
         """Log the best settings and their metrics in the run of the search."""
-        log_params(self._mlflow, {f"best_{name}": value for name, value in settings.items()})
-        log_metrics(self._mlflow, metrics)
+        _log(self._mlflow, self.run_id, {f"best_{name}": value for name, value in settings.items()}, metrics)
 
 
 @contextlib.contextmanager
@@ -130,52 +126,49 @@ def tuning(name: str, tags: Mapping[str, str], uri: str | None = None, *, comman
     Raises MissingDependencyError, TrackingError: see `track`.
     """
     tags = {**tags, "command": command}
-    with connected(uri, "the search was not logged") as mlflow:
-        mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
-        with mlflow.start_run(run_name=name, tags={**tags, "stage": "tuning", "git_commit": git_commit()}) as run:
-            log_params(mlflow, _versions())
-            yield Tuning(str(run.info.run_id), mlflow, tags)
+    with _started(name, {**tags, "stage": "tuning"}, uri, "the search was not logged") as (mlflow, run_id):
+        yield Tuning(run_id, mlflow, tags)
 
 
 def _run(name: str, tags: Mapping[str, str], uri: str | None, fill: Callable[[Any, str], None]) -> str:
-    with connected(uri, "this run was not logged; the files were written all the same") as mlflow:
+    what = "this run was not logged; the files were written all the same"
+    with _started(name, tags, uri, what) as (mlflow, run_id):
+        fill(mlflow, run_id)
+        return run_id
+
+
+@contextlib.contextmanager
+def _started(name: str, tags: Mapping[str, str], uri: str | None, what: str) -> Iterator[tuple[Any, str]]:
+    """A run that ends with the block: mlflow, and the id of the run. For `what` see `connected`."""
+    with connected(uri, what) as mlflow:
         mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
         with mlflow.start_run(run_name=name, tags={**tags, "git_commit": git_commit()}) as run:
-            log_params(mlflow, _versions())
-            fill(mlflow, run.info.run_id)
-            return str(run.info.run_id)
+            versions = {f"version_{library}": number for library, number in library_versions().items()}
+            _log(mlflow, run.info.run_id, versions, {})
+            yield mlflow, str(run.info.run_id)
 
 
-# Parts that runs of several kinds log
+def _log(
+    mlflow: Any, run_id: str, settings: Mapping[str, Any], metrics: Mapping[str, float], curves: Curves | None = None
+) -> None:
+    """Log any number of settings, metrics, and learning curves with one step per value; NaN is left out."""
+    from mlflow.entities import Metric, Param
 
-
-def log_params(mlflow: Any, values: Mapping[str, Any]) -> None:
-    """Log any number of parameters, in several requests where needed."""
-    items = list(values.items())
-    for i in range(0, len(items), _AT_ONCE):
-        mlflow.log_params(dict(items[i : i + _AT_ONCE]))
-
-
-def log_metrics(mlflow: Any, values: Mapping[str, float]) -> None:
-    """Log any number of metrics, in several requests where needed; NaN is left out."""
-    items = [(_metric_name(name), float(value)) for name, value in values.items() if value == value]
-    for i in range(0, len(items), _AT_ONCE):
-        mlflow.log_metrics(dict(items[i : i + _AT_ONCE]))
-
-
-def log_curves(mlflow: Any, curves: Curves) -> None:
-    """Log learning curves: one metric per curve, one step per value; NaN is left out."""
-    from mlflow.entities import Metric
-
-    client, run = mlflow.MlflowClient(), mlflow.active_run()
-    points = [
-        Metric(_metric_name(f"curves/{name}"), float(value), run.info.start_time + step, step)
-        for name, values in curves.items()
-        for step, value in enumerate(values)
-        if value == value
-    ]
-    for i in range(0, len(points), 10 * _AT_ONCE):
-        client.log_batch(run.info.run_id, metrics=points[i : i + 10 * _AT_ONCE])
+    client = mlflow.MlflowClient()
+    start = client.get_run(run_id).info.start_time
+    points = [(name, value, 0) for name, value in metrics.items()]
+    points += [(f"curves/{name}", v, step) for name, values in (curves or {}).items() for step, v in enumerate(values)]
+    logged = {
+        "params": [Param(name, str(value)) for name, value in settings.items()],
+        "metrics": [
+            Metric(_metric_name(name), float(value), start + step, step)
+            for name, value, step in points
+            if value == value
+        ],
+    }
+    for what, values in logged.items():
+        for i in range(0, len(values), _AT_ONCE):
+            client.log_batch(run_id, **{what: values[i : i + _AT_ONCE]})
 
 
 def _log_datasets(mlflow: Any, run_id: str, datasets: Sequence[Mapping[str, Any]]) -> None:
@@ -199,7 +192,3 @@ def _log_datasets(mlflow: Any, run_id: str, datasets: Sequence[Mapping[str, Any]
 
 def _metric_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)[:240]
-
-
-def _versions() -> Mapping[str, str]:
-    return {f"version_{name}": found for name, found in library_versions().items()}

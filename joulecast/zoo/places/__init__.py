@@ -1,1 +1,1 @@
-"""Places that entries are pulled from and pushed to: folders, zip files, HTTP and S3."""
+"""Places that entries are pulled from and pushed to: folders, HTTP and S3."""

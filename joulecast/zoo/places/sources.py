@@ -1,74 +1,66 @@
-"""Where zoo entries come from and go to: a folder, a zip file, an HTTP(S) or S3 location; for MLflow see registry.py.
+"""Places of zoo entries: a folder, an HTTP(S) or S3 location. The cache of pulled entries is a folder, too.
 
-All of them have the same layout: `index.json`, which names the entries with the sha256 of their manifests, and one
-folder per entry. A source is not trusted: names, sizes and digests are checked before a file is used.
+All of them have the same layout: `index.json` says where the files of each entry are, and has the sha256 of its
+manifest. A place is not trusted: names, sizes and digests are checked before a file is used. A folder of entries
+without an index, such as `zoo/` of a checkout, is a place as well.
 
-Before a push replaces an entry, it copies the old files beside themselves, as `_old-FILE`, and deletes the copies once
-the index names the new entry. A push that is killed in between leaves the entry that the index names readable.
+A push writes files where no other entry has any, then changes the index in one step, and then deletes what was
+replaced. So a push that is killed leaves the old entry or the new one; the files of a killed push that no index names
+are deleted when its entry is removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from ...errors import InputError, UnknownNameError, ZooError, damaged_zoo, unknown_name
+from ...errors import InputError, ZooError, damaged_zoo, unknown_name
 from ...system.resources import shipped
-from ..entries.files import MANIFEST, json_bytes, parsed_json, read_manifest, sha256_of, stored_files
-from ..store import NAME, admit
+from ..entries.files import MANIFEST, NAME, StoredEntry, json_bytes, parsed_json, read_manifest, sha256_of
+from .source_folder import INDEX, FolderSource, Source
 
-INDEX = "index.json"
-INDEX_VERSION = 1
-_OLD = "_old-"  # No file of an entry may begin like this.
+INDEX_VERSION = 2
+_VERSIONS = (1, INDEX_VERSION)  # In the first one, the files of an entry are below its name.
 
 _MOST_INDEX_BYTES = 8 << 20
 _MOST_ENTRIES = 10_000
-_MOST_TRIES = 20
-
-
-class Source(Protocol):
-    """A location of zoo entries. Paths are relative, with slashes."""
-
-    def read(self, path: str, most_bytes: int) -> bytes | None:
-        """Read a file; None where there is none. A file of more than `most_bytes` raises a ZooError."""
-
-    def names(self) -> list[str]:
-        """List the names of entries, for a place without an index."""
-
-    def files(self, name: str) -> list[str]:
-        """Names of the files of an entry, whether its manifest lists them or not."""
-
-    def write(self, files: Mapping[str, bytes]) -> None:
-        """Write files in this order. A place that cannot be written to raises a ZooError."""
-
-    def delete(self, paths: list[str]) -> None:
-        """Delete files. A place that cannot be written to raises a ZooError."""
-
-    def changing(self) -> AbstractContextManager[None]:
-        """A context manager in which no other process changes this place, as far as the place can ensure that."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """The row of an entry in an index."""
+    """The row of an entry in an index.
 
-    sha256: str
+    Args:
+        folder: Where its files are, below the place.
+        source: Where it was pulled from, for entries of the cache.
+    """
+
+    manifest_sha256: str
     size_bytes: int
     predictor: str
+    folder: str
+    source: str = ""
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any], data: bytes) -> Self:
-        """Make the row of an entry from its manifest and the manifest's bytes."""
-        size = sum(fact["size_bytes"] for fact in manifest["files"].values())
-        return cls(sha256_of(data), size, str(manifest.get("predictor", ""))[:80])
+    def of(cls, manifest: bytes, name: str, folder: str, source: str = "") -> Self:
+        """Make the row of an entry from its manifest."""
+        facts = read_manifest(manifest, name)
+        size = sum(fact["size_bytes"] for fact in facts["files"].values())
+        return cls(sha256_of(manifest), size, str(facts.get("predictor", ""))[:80], folder, source)
+
+    @classmethod
+    def from_dict(cls, name: str, value: Mapping[str, Any]) -> Self:
+        """Read the row of an index. Raises KeyError, TypeError, ValueError: it is none."""
+        folder = str(value.get("folder", name))
+        size, predictor = int(value["size_bytes"]), str(value["predictor"])[:80]
+        return cls(str(value["manifest_sha256"]), size, predictor, folder, str(value.get("source", "")))
 
 
 def open_source(where: str) -> Source:
-    """Open the source at an address: a folder, a .zip file, http://, https:// or s3://.
+    """Open the place at an address: a folder, http://, https:// or s3://.
 
     Raises InputError: the address has another form. Raises MissingDependencyError: the address is in S3, and boto3 is
     not installed.
@@ -81,47 +73,45 @@ def open_source(where: str) -> Source:
             "this is not a valid address", given=f"{where}: {error}", allowed="such as https://host/zoo"
         ) from error
     if scheme in ("http", "https"):
-        from .source_folder import HttpSource
+        from .source_http import HttpSource
 
         return HttpSource(where)
     if scheme == "s3":
         from .source_s3 import S3Source
 
         return S3Source(where)
-    from .source_folder import FolderSource, ZipSource
-
     if scheme or where.startswith("models:"):
         raise InputError(
             "this is not the address of a zoo",
             given=where,
-            allowed="a folder, a .zip file, https://, http://, s3://, or models:/NAME@ALIAS of an MLflow registry",
+            allowed="a folder, https://, http://, s3://, or models:/NAME@ALIAS of an MLflow registry",
         )
-    if where == "package":
-        return FolderSource(shipped("zoo"))
-    return ZipSource(Path(where)) if where.endswith(".zip") else FolderSource(Path(where))
+    return FolderSource(shipped("zoo") if where == "package" else Path(where))
 
 
 def index_of(source: Source) -> dict[str, Row]:
-    """List the entries of a source, from its index or, where it has none, by looking into its folders.
+    """List the entries of a place, from its index or, where it has none, by looking into its folders.
 
     Raises ZooError: the index is damaged.
     """
-    data = source.read(INDEX, _MOST_INDEX_BYTES)
+    return _rows(source, source.read(INDEX, _MOST_INDEX_BYTES))
+
+
+def _rows(source: Source, data: bytes | None) -> dict[str, Row]:
     if data is None:
-        return _listed(source, None)
+        names = [name for name in source.names()[:_MOST_ENTRIES] if NAME.fullmatch(name)]
+        manifests = {name: source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES) for name in names}
+        return {name: Row.of(data, name, name) for name, data in manifests.items() if data is not None}
     value = parsed_json(data, "the index of this zoo")
     try:
-        if value["format_version"] != INDEX_VERSION:
+        if value["format_version"] not in _VERSIONS:
             raise ZooError(
                 "the index of this zoo has another format",
                 given=str(value["format_version"])[:40],
                 allowed=INDEX_VERSION,
                 hint="update joulecast",
             )
-        rows = {
-            name: Row(str(row["manifest_sha256"]), int(row["size_bytes"]), str(row["predictor"])[:80])
-            for name, row in value["entries"].items()
-        }
+        rows = {name: Row.from_dict(name, row) for name, row in value["entries"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged_zoo("the index of this zoo is damaged", f"{type(error).__name__}: {error}"[:200]) from error
     if len(rows) > _MOST_ENTRIES or not all(NAME.fullmatch(name) for name in rows):
@@ -133,140 +123,74 @@ def index_of(source: Source) -> dict[str, Row]:
     return rows
 
 
-def _read(source: Source, name: str, file: str, sha256: str, most_bytes: int) -> bytes | None:
-    """Read a file of an entry: the one in its place, or the copy from before a push, if only that has this digest."""
-    data, problem = None, None
-    try:
-        data = source.read(f"{name}/{file}", most_bytes)
-    except ZooError as error:  # It may have become larger than the old one.
-        problem = error
-    if data is not None and sha256_of(data) == sha256:
-        return data
-    old = source.read(f"{name}/{_OLD}{file}", most_bytes)
-    if old is not None and sha256_of(old) == sha256:
-        return old
-    if problem is not None:
-        raise problem
-    return data
-
-
-def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, bytes]:
+def fetch(source: Source, name: str) -> StoredEntry:
     """Fetch all files of an entry. Each is compared with the manifest, and the manifest with the index.
 
-    Raises UnknownNameError: the source has no entry of this name. Raises ZooError: a file is missing or was changed.
-
-    Args:
-        sha256: Digest of its manifest; None for the one in the index.
+    Raises UnknownNameError: the place has no entry of this name. Raises ZooError: a file is missing or was changed.
     """
-    if sha256 is None:
-        index = index_of(source)
-        if name not in index:
-            raise unknown_name("zoo entry there", name, index, hint="`joulecast zoo list SOURCE` lists all")
-        sha256 = index[name].sha256
-    data = _read(source, name, MANIFEST, sha256, _MOST_INDEX_BYTES)
-    if data is None:
-        raise damaged_zoo("this zoo lacks the manifest of an entry", name)
-    if sha256_of(data) != sha256:
+    index = index_of(source)
+    if name not in index:
+        raise unknown_name("zoo entry there", name, index, hint="`joulecast zoo list SOURCE` lists all")
+    row = index[name]
+    entry = StoredEntry.read(
+        lambda file, most_bytes: source.read(f"{row.folder}/{file}", most_bytes), f"{source.where}/{row.folder}"
+    )
+    if entry.sha256 != row.manifest_sha256:
         raise ZooError(
             "the manifest of this zoo entry is not the one in the index",
-            given=f"{name}: {sha256_of(data)}",
-            allowed=sha256,
+            given=f"{name}: {entry.sha256}",
+            allowed=row.manifest_sha256,
             hint="the entry was changed, or is being replaced at this moment; try again, or ask its owner",
         )
-    files = {}
-    for file, fact in read_manifest(data, name)["files"].items():
-        content = _read(source, name, file, fact["sha256"], fact["size_bytes"])
-        if content is None or sha256_of(content) != fact["sha256"]:
-            problem = "is missing" if content is None else "was changed"
-            raise ZooError(
-                f"a file of this zoo entry {problem}", given=f"{name}/{file}", hint="pull it again, or ask its owner"
-            )
-        files[file] = content
-    return {**files, MANIFEST: data}
-
-
-def pull(where: str, name: str, *, replace: bool = False) -> Path:
-    """Copy an entry into the cache. From then on `predictor=NAME` finds it before a shipped entry of that name.
-
-    Returns its folder in the cache. Raises InputError, UnknownNameError: no such place or entry. Raises ZooError: the
-    entry is damaged or not valid, or its name ships with joulecast.
-
-    Args:
-        where: Address, as for `open_source`. Models of a registry are pulled by `registry.pull_model`.
-        replace: Whether it may stand for a name that ships with joulecast.
-    """
-    return admit(fetch(open_source(where), name), name, where, replace=replace)
+    return entry
 
 
 def push(folder: Path, name: str, where: str) -> None:
-    """Copy an entry to a folder or an S3 location. The index is written last.
+    """Copy an entry into a folder or an S3 location, and list it in the index there.
 
-    Raises InputError: there is no such place, or the name is not valid. Raises ZooError: the entry is damaged, or the
+    Raises InputError: the name is not valid, or the place is read only. Raises ZooError: the entry is damaged, or the
     place cannot be written to.
     """
     if not NAME.fullmatch(name):
         raise InputError("this is not a valid name of an entry", given=name, allowed="such as a30/forest-inference")
-    source = open_source(where)
-    source.write({})  # creates a missing folder, and fails early where the place is read only
-    _, files = stored_files(folder)
-    data = (folder / MANIFEST).read_bytes()
-    with source.changing():
-        # A push that was killed while it deleted has left files that no manifest lists.
-        there = source.files(name)
-        old: dict[str, bytes] = {}
-        with suppress(ZooError, UnknownNameError):  # There is none, or none that can be read.
-            old = fetch(source, name)
-        copies = {f"{_OLD}{file}": content for file, content in old.items()} if old.get(MANIFEST) != data else {}
-        # The manifest follows the files that it lists, and the index follows the manifest. So a reader finds the old
-        # entry until the index names the new one.
-        source.write({f"{name}/{file}": content for file, content in {**copies, **files, MANIFEST: data}.items()})
-        _write_index(source)
-        source.delete([f"{name}/{file}" for file in dict.fromkeys([*copies, *there]) if file not in {*files, MANIFEST}])
+    put(open_source(where), name, StoredEntry.of(folder))
 
 
-def remove(where: str, name: str) -> None:
-    """Remove an entry from a folder or an S3 location, first from its index.
+def put(source: Source, name: str, entry: StoredEntry, pulled_from: str = "") -> str:
+    """Write an entry into a place, list it in the index, and return its folder there; see `push`."""
+    row = Row.of(entry.files[MANIFEST], name, f"{name}/{entry.sha256[:16]}", pulled_from)
+    for file, data in entry.files.items():
+        source.write(f"{row.folder}/{file}", data)
+    before = _change_index(source, lambda rows: {**rows, name: row}).get(name)
+    if before is not None and before.folder != row.folder:
+        source.delete([path for path in source.files(before.folder) if not path.startswith(f"{row.folder}/")])
+    return row.folder
+
+
+def remove(source: Source, name: str) -> None:
+    """Remove an entry from a place, first from its index.
 
     Raises UnknownNameError: the place has no entry of this name. Raises ZooError: the place cannot be written to.
     """
-    source = open_source(where)
-    with source.changing():
-        index = index_of(source)
-        if name not in index:
-            raise unknown_name("zoo entry there", name, index)
-        _write_index(source, without=name)
-        # The manifest goes first: without it, the rest of a killed removal is no entry.
-        source.delete([f"{name}/{file}" for file in sorted(source.files(name), key=lambda file: file != MANIFEST)])
-        _write_index(source)
+
+    def without(rows: dict[str, Row]) -> dict[str, Row]:
+        if name not in rows:
+            raise unknown_name("zoo entry there", name, rows)
+        return {other: row for other, row in rows.items() if other != name}
+
+    _change_index(source, without)
+    source.delete(source.files(name))
 
 
-def _write_index(source: Source, without: str | None = None) -> None:
-    """Write the index of the entries that are there, until nobody has added or removed one in the meantime.
+def _change_index(source: Source, change: Callable[[dict[str, Row]], dict[str, Row]]) -> dict[str, Row]:
+    """Replace the rows of an index, and return those before."""
+    before: dict[str, Row] = {}
 
-    Two processes that push at a time may each list the entries before the other's manifest is there. Whoever writes
-    last lists them again afterwards, and so finds what is missing. Where a place can be locked, this ends at once.
-    """
-    for _ in range(_MOST_TRIES):
-        index = _listed(source, without)
-        source.write({INDEX: index_bytes(index)})
-        if _listed(source, without) == index:
-            return
-    raise ZooError(
-        "this zoo changes faster than its index can be written", given=f"{_MOST_TRIES} tries", hint="push again later"
-    )
+    def changed(data: bytes | None) -> bytes:
+        before.clear()
+        before.update(_rows(source, data))
+        entries = {name: asdict(row) for name, row in change(before).items()}
+        return json_bytes({"format_version": INDEX_VERSION, "entries": entries})
 
-
-def _listed(source: Source, without: str | None) -> dict[str, Row]:
-    """The rows of the entries that a source has, from their manifests; one that is being removed has none."""
-    names = [name for name in source.names()[:_MOST_ENTRIES] if NAME.fullmatch(name) and name != without]
-    manifests = {name: source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES) for name in names}
-    return {name: Row.of(read_manifest(data, name), data) for name, data in manifests.items() if data is not None}
-
-
-def index_bytes(index: Mapping[str, Row]) -> bytes:
-    """An index as JSON."""
-    rows: dict[str, Any] = {
-        name: {"manifest_sha256": row.sha256, "size_bytes": row.size_bytes, "predictor": row.predictor}
-        for name, row in index.items()
-    }
-    return json_bytes({"format_version": INDEX_VERSION, "entries": rows})
+    source.update(INDEX, changed)
+    return before

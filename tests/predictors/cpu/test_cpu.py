@@ -19,8 +19,9 @@ from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_cpu_predictor
 from joulecast.zoo.catalogue import CPU_FOLDERS
-from joulecast.zoo.entries.cards import load_card, measured_gpus
+from joulecast.zoo.entries.cards import measured_gpus
 from joulecast.zoo.entries.comparing import left_out_of
+from joulecast.zoo.entries.files import StoredEntry
 from joulecast.zoo.training import train_cpu
 
 CALL_S, FLOPS_PER_S, BYTES_PER_S, POWER_W = 2e-6, 1e11, 1e10, {"linear": 30.0, "relu": 20.0}
@@ -313,7 +314,7 @@ def test_a_stored_predictor_predicts_the_same(zoo, timed, tmp_path):
 
 def test_the_shipped_predictor_of_a_cpu_is_what_its_card_says():
     (name,) = [name for name in entries() if name.startswith(CPU_FOLDERS)]
-    card, found = load_card(shipped("zoo") / name), find_cpu_predictor(find_device("AMD EPYC"), "inference")
+    card, found = StoredEntry.of(shipped("zoo") / name).card, find_cpu_predictor(find_device("AMD EPYC"), "inference")
     assert found.name == card["name"] == name
     assert card["gpu"] == found.operations.cpu.name == "CPU AMD EPYC"
     assert card["data"]["sha256"] == fingerprint(shipped("datasets") / "cpu-amd-epyc")
