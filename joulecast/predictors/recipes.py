@@ -318,13 +318,13 @@ class TransformerRecipe(Recipe):
         shrinkage: Weight of the penalty that draws the corrections of networks to zero; the data has weight 1.
     """
 
-    width: int = setting(32, 1)
-    heads: int = setting(2, 1)
-    network_layers: int = setting(1)
-    operation_layers: int = setting(1)
-    kind_layers: int = setting(2)
-    feed_forward: int = setting(2, 1)
-    kind_feed_forward: int = setting(8, 1)
+    width: int = setting(32, 1, 1024)
+    heads: int = setting(2, 1, 32)
+    network_layers: int = setting(1, 0, 64)
+    operation_layers: int = setting(1, 0, 64)
+    kind_layers: int = setting(2, 0, 64)
+    feed_forward: int = setting(2, 1, 64)
+    kind_feed_forward: int = setting(8, 1, 64)
     stacks: Literal["three", "one"] = setting("three", choices=("three", "one"))
     layer_norm: bool = setting(False)
     distance_weighting: bool = setting(True)

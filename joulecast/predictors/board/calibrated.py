@@ -25,7 +25,7 @@ from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import FAMILIES, numbers_of
-from .parts import LAUNCHES, PARTS, STATIC, calibrated_work, factor_of, launches_in, members
+from .parts import LAUNCHES, PARTS, STATIC, calibrated_work, factor_of, launches_in, members, places_of
 from .profile import ALL, BoardProfile
 
 _LEAST = 1e-30  # Instead of a division by zero.
@@ -48,10 +48,10 @@ def corrected(
     work, cap_w = found.work, found.power_range_w[1]
     if work is None:
         return found
-    masks, most_mhz = members(OperationList.of(found.operations), gpu), profile.most_clock_mhz or np.inf
-    after = calibrated_work(work, profile.factors, masks, most_mhz)
+    of, most_mhz = members(OperationList.of(found.operations), gpu), profile.most_clock_mhz or np.inf
+    after = calibrated_work(work, profile.factors, of, most_mhz)
     static = profile.factors.get(STATIC, 1.0)
-    host_s = found.host_time_s * (factor_of(LAUNCHES, profile.factors, masks) if in_loops else 1.0)
+    host_s = found.host_time_s * (factor_of(LAUNCHES, profile.factors, of) if in_loops else 1.0)
     # Predicted loops already hold at the clock that the cap allows; the board may hold less. Networks find their own.
     held_mhz = np.minimum(found.held_clock_mhz, most_mhz)
     (old_s, old_j), (new_s, new_j) = work.at(found.held_clock_mhz), after.at(held_mhz)
@@ -168,12 +168,9 @@ class CalibratedPredictor(WrappedPredictor):
 
     def factors_of(self, operation: Operation) -> dict[str, float]:
         """Name of a part -> the factor that acts on it, for the parts of an operation."""
-        masks, factors = members(OperationList([operation]), self.gpu), self.profile.factors
-        return {
-            name: float(factor_of((name,), factors, masks)[0])
-            for name in PARTS
-            if name in factors and name in masks and masks[name][0]
-        }
+        names = [name for name in PARTS if name in self.profile.factors]
+        of_each = members(OperationList([operation]), self.gpu)[0, places_of(names)].tolist()
+        return {name: self.profile.factors[name] ** much for name, much in zip(names, of_each, strict=True) if much}
 
 
 def calibrated(own: PredictsOperations, profile: BoardProfile) -> CalibratedPredictor:

@@ -1,8 +1,9 @@
-"""A residual model of physics whose corrections come from a transformer over operations and networks (model.py).
+"""A residual model of physics whose corrections come from a transformer over operations and networks (encoder.py).
 
-Each operation is read alone. The transformer predicts the log ratio of its device time to the least time of physics,
-and that of its dynamic energy to the energy of physics. A network is read as one sequence. From its vector a head
-predicts the factors by which device times and dynamic energies differ inside the network.
+Each operation is read alone. The transformer predicts the log ratio of its device time to that of physics, which is the
+least time with what is counted of fp32 kernels (fp32_kernels.py), and that of its dynamic energy to that of physics. A
+network is read as one sequence. From its vector a head predicts the factors by which device times and dynamic energies
+differ inside the network.
 
 The input does not depend on the clock, so many clocks cost no more than one, and the last results are cached.
 """
@@ -11,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import compress
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from ...arrays import FloatArray
-from ...errors import InputError, damaged_entry
+from ...errors import damaged_entry
 from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
@@ -26,37 +26,34 @@ from ...operations.operation_list import OperationList
 from ...rendering.answers import Plain
 from ..batches import over_cores
 from ..contract import Files, host_times, launch_s
-from ..formats.numbers import number, number_array
+from ..formats.numbers import number, number_array, require_features
 from ..model.boosted_residual import Range
 from ..physics.cached import cached
 from ..physics.energy import EnergyConstants
-from .encoder import Encoder, StoredEncoder, TransformerWeights
-from .tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network, tokens
+from ..physics.fp32_kernels import counted_ratio
+from ..physics.least_times import LeastTimes
+from ..recipes import TransformerRecipe, recipe_of
+from .encoder import Encoder
+from .tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, WIDTH, in_network, tokens
 
 _WEIGHTS = "transformer.safetensors"
+_LAYOUT = [*ROLES, *PHYSICS_NAMES]
 _AT_ONCE = 256  # Operations that one thread reads at once; more do not fit into the processor's caches.
-_LONGEST = 2048  # Longest list of operations whose tokens are cached; a longer one would fill the memory.
 
 
+@dataclass(frozen=True, eq=False)
 class Reader:
-    """A transformer, the last results of which are cached.
+    """A transformer, and what it knows of kinds.
 
     Args:
+        encoder: Maps tokens to log ratios and to vectors of networks.
         vocabulary: Kinds of operations that it distinguishes.
         ranges: Kind or family -> lowest and highest log ratio of time that was seen.
     """
 
-    def __init__(self, encoder: Encoder, vocabulary: tuple[str, ...], ranges: Mapping[str, Range]) -> None:
-        self.encoder, self.vocabulary, self.ranges = encoder, vocabulary, ranges
-        # Each network is described for its operations, then for itself.
-        self._cached_tokens = lru_cache(2)(self._tokens)
-
-    def _described(self, operations: OperationList, gpu: GPU) -> Tokens:
-        of = self._cached_tokens if len(operations) <= _LONGEST else self._tokens
-        return of(operations, gpu)
-
-    def _tokens(self, operations: OperationList, gpu: GPU) -> Tokens:
-        return tokens(operations, gpu, float(gpu.boost_clock_mhz), self.vocabulary)
+    encoder: Encoder
+    vocabulary: tuple[str, ...]
+    ranges: Mapping[str, Range]
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`. Many rows at once use the processor's caches and all of its cores."""
@@ -66,10 +63,8 @@ class Reader:
 
     def log_ratios(self, operations: OperationList, some: Sequence[GPU]) -> FloatArray:
         """Log ratios of time and energy on each of some GPUs, shape (gpus, operations, 2)."""
-        each = [self._described(operations, gpu) for gpu in some]
-        values, families, kinds = (
-            np.concatenate([getattr(read, name) for read in each])[:, None] for name in ("values", "families", "kinds")
-        )
+        each = (tokens(operations, gpu, self.vocabulary) for gpu in some)
+        values, families, kinds = (np.concatenate(column)[:, None] for column in zip(*each, strict=True))
         shares = np.ones(families.shape, dtype=np.float32)
         parts = [slice(first, first + _AT_ONCE) for first in range(0, len(values), _AT_ONCE)]
         ratios = over_cores(lambda p: self.encoder(values[p], families[p], kinds[p], shares[p])[0][:, 0], parts)
@@ -82,8 +77,8 @@ class Reader:
 
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds of one call of each operation at the default clock, shape (operations,)."""
-        ratio, _ = _factors(operations, self, gpu)
-        return self._described(operations, gpu).least.time_s * ratio
+        least_s = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz)).time_s
+        return least_s * counted_ratio(operations, gpu) * _factors(operations, self, gpu)[0]
 
     def vectors(
         self, operations: OperationList, counts: FloatArray, device_s: FloatArray, launches_s: FloatArray, gpu: GPU
@@ -94,7 +89,7 @@ class Reader:
         and the seconds to launch it in a loop have the shape (networks, operations of one network), the vectors
         (networks, numbers).
         """
-        read = self._described(operations, gpu)
+        read = tokens(operations, gpu, self.vocabulary)
         values = in_network(read.values.reshape(*counts.shape, len(ROLES), WIDTH), counts, device_s, launches_s)
         times = counts * device_s
         shares = (times / times.sum(1, keepdims=True)).astype(np.float32)
@@ -113,7 +108,7 @@ def _ratios(operations: OperationList, reader: Reader, gpu: GPU) -> FloatArray:
 
 @cached
 def _factors(operations: OperationList, reader: Reader, gpu: GPU) -> tuple[FloatArray, FloatArray]:
-    """See `ResidualModel.factors`."""
+    """Ratios of time, within what was seen, and of energy to those of physics, (operations,) each."""
     ratios = _ratios(operations, reader, gpu)
     known = {kind: reader.range_of(kind) for kind in {operation.kind for operation in operations}}
     lowest, highest = np.array([known[operation.kind] for operation in operations]).T
@@ -148,8 +143,10 @@ class Attentive:
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """See `ResidualModel.factors`. The factors always contain the cost of the power cap, whatever `capped` says."""
-        return _factors(OperationList.of(operations), self.reader, gpu)
+        """See `ResidualModel.factors`."""
+        listed = OperationList.of(operations)
+        time, energy = _factors(listed, self.reader, gpu)
+        return time * counted_ratio(listed, gpu, capped), energy
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`."""
@@ -177,7 +174,8 @@ class Attentive:
         """See `ResidualModel.to_files`."""
         facts = {
             "predictor": "transformer",
-            "tokens": [list(ROLES), list(PHYSICS_NAMES)],
+            "recipe": self.reader.encoder.recipe.to_dict(),
+            "tokens": _LAYOUT,
             "vocabulary": list(self.reader.vocabulary),
             "ranges": {name: list(values) for name, values in self.reader.ranges.items()},
             "energy": self.energy.to_dict(),
@@ -192,63 +190,18 @@ class Attentive:
 
         Raises InputError, ZooError, KeyError, TypeError, ValueError: the content is not what `to_files` writes.
         """
-        # First, because the shapes of the weights follow from the tokens.
-        if facts["tokens"] != [list(ROLES), list(PHYSICS_NAMES)]:
-            raise InputError(
-                "a stored transformer was trained with tokens of another layout",
-                given=str(facts["tokens"])[:200],
-                allowed=f"{', '.join(ROLES)}, with {len(PHYSICS_NAMES)} numbers in the token of physics",
-                hint="train it again with this version",
-            )
-        weights = TransformerWeights.from_bytes(files[_WEIGHTS])
-        vocabulary = facts["vocabulary"]
-        if len(vocabulary) != weights.kinds or not all(isinstance(kind, str) for kind in vocabulary):
-            raise damaged_entry(
-                "the vocabulary of a stored transformer does not match its weights",
-                f"{len(vocabulary)} kinds",
-                f"the names of {weights.kinds} kinds",
-            )
-        head = None if facts["head"] is None else NetworkHead.from_dict(facts["head"])
-        if head is not None and head.weights.shape[1] != weights.width + IN_NETWORK:
-            raise damaged_entry(
-                "the network head of a stored transformer does not match its weights",
-                f"shape {head.weights.shape}",
-                f"shape (2, {weights.width + IN_NETWORK})",
-            )
+        require_features(facts["tokens"], _LAYOUT, "transformer")
+        recipe, vocabulary = recipe_of(TransformerRecipe, facts["recipe"], "transformer recipe"), facts["vocabulary"]
+        head = None if facts["head"] is None else NetworkHead.from_dict(facts["head"], recipe.width + IN_NETWORK)
         ranges = {name: (number(low), number(high)) for name, (low, high) in facts["ranges"].items()}
-        return cls(
-            reader=Reader(StoredEncoder(weights), tuple(vocabulary), ranges),
-            energy=EnergyConstants.from_dict(facts["energy"]),
-            host_s=host_times(facts["host_s"]),
-            head=head,
-        )
+        energy, host_s = EnergyConstants.from_dict(facts["energy"]), host_times(facts["host_s"])
+        encoder = Encoder.from_bytes(recipe, files[_WEIGHTS], len(vocabulary))
+        return cls(Reader(encoder, tuple(map(str, vocabulary)), ranges), energy, host_s, head)
 
     @property
     def parts(self) -> dict[str, object]:
         """The parts that have learning curves; see `curves_of`."""
         return {"transformer": self.reader.encoder}
-
-
-_LEAST_SPREAD = 1e-3
-
-SYNTHETIC_LENGTH = 12
-"""Number of operations in a synthetic network, which is put together from measured operations."""
-
-
-class Example(NamedTuple):
-    """A network to learn from.
-
-    Args:
-        vector: The vector that a transformer makes of the network, shape (numbers,).
-        log_time, log_energy: Logarithms of measured time and energy over the values predicted from its operations.
-        device: How much its time depends on the device: 1 where only the device counts, 0 where only the host does.
-    """
-
-    vector: FloatArray
-    log_time: float
-    log_energy: float
-    device: float
-    weight: float
 
 
 @dataclass(frozen=True)
@@ -272,43 +225,14 @@ class NetworkHead(Plain):
         return time, energy
 
     @classmethod
-    def fit(cls, examples: Sequence[Example], shrinkage: float) -> Self:
-        """Fit by ridge regression, with the numbers of the vectors in units of their standard deviation.
+    def from_dict(cls, value: Mapping[str, Any], numbers: int) -> Self:
+        """Read what `to_dict` wrote, for vectors of so many numbers.
 
-        The shrinkage is the penalty on the squared weights; the weights of the examples sum up to one.
-        """
-        vectors, log_time, log_energy, device, weight = (np.array(column) for column in zip(*examples, strict=True))
-        weight = weight / weight.sum()
-        centre = weight @ vectors
-        spread = np.sqrt(weight @ (vectors - centre) ** 2) + _LEAST_SPREAD
-        inputs = np.column_stack([(vectors - centre) / spread, np.ones(len(vectors))])
-        found = np.array(
-            [
-                _ridge(inputs * device[:, None], log_time, weight, shrinkage),
-                _ridge(inputs, log_energy, weight, shrinkage),
-            ]
-        )
-        logs = found @ inputs.T
-        weights = found[:, :-1] / spread
-        return cls(weights, found[:, -1] - weights @ centre, logs.min(1), logs.max(1))
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote.
-
-        Raises KeyError, TypeError, ValueError: the content is not what `to_dict` writes.
+        Raises ZooError, KeyError, TypeError, ValueError: the content is something else.
         """
         weights = number_array(value["weights"], 2)
-        bias, lowest, highest = (number_array(value[name]) for name in ("bias", "lowest", "highest"))
-        if len(weights) != 2 or any(array.shape != (2,) for array in (bias, lowest, highest)):
-            raise ValueError(
-                f"the head for networks has arrays of shapes {weights.shape}, {bias.shape}, {lowest.shape} and "
-                f"{highest.shape} instead of (2, numbers) and three times (2,)"
-            )
-        return cls(weights, bias, lowest, highest)
-
-
-def _ridge(inputs: FloatArray, target: FloatArray, weight: FloatArray, shrinkage: float) -> FloatArray:
-    weighted = inputs * weight[:, None]
-    moments = inputs.T @ weighted + shrinkage * np.eye(inputs.shape[1])
-    return np.asarray(np.linalg.solve(moments, weighted.T @ target), dtype=np.float64)
+        ends = [number_array(value[name]) for name in ("bias", "lowest", "highest")]
+        given, wanted = [each.shape for each in (weights, *ends)], [(2, numbers), (2,), (2,), (2,)]
+        if given != wanted:
+            raise damaged_entry("the network head of a stored transformer does not match its weights", given, wanted)
+        return cls(weights, *ends)

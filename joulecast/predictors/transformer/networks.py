@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,84 +23,105 @@ from ...operations.operation_list import OperationList
 from ..contract import Networks, launch_s
 from ..measured.rows import DeviceRow, rows_by_gpu
 from ..model.predictor import AnyGpuPredictor
-from ..networks.composition import HostModel, composed, counts_of
+from ..networks.composition import HostModel, counts_of
 from ..networks.parts import as_parts
-from ..operation_predictions import OperationPredictions
-from ..physics.energy import static_power_w
-from ..physics.power_cap import Jobs
+from ..networks.prepared import NetworkPredictor, over_clocks
 from ..recipes import TransformerRecipe
-from .attentive import SYNTHETIC_LENGTH, Attentive, Example, NetworkHead
+from .attentive import Attentive, NetworkHead
+
+SYNTHETIC_LENGTH = 12
+"""Number of operations in a synthetic network, which is put together from measured operations."""
 
 _SYNTHETIC = 600  # Number of synthetic networks.
 _SYNTHETIC_WEIGHT = 0.5  # Weight of all synthetic networks together; all measured ones together have a weight of 1.
-_LEAST_DYNAMIC = 0.05  # Least share of dynamic power in measured power, because static power is not known better.
-_Parts = tuple[FloatArray, OperationPredictions]
 _MEAN_COUNT = 3.0  # Mean number of calls of an operation in a synthetic network.
+_LEAST_DYNAMIC = 0.05  # Least share of dynamic power in measured power, because static power is not known better.
+_LEAST_SPREAD = 1e-3
+
+
+class Example(NamedTuple):
+    """A network to learn from.
+
+    Args:
+        vector: The vector that a transformer makes of the network, shape (numbers,).
+        log_time, log_energy: Logarithms of measured time and energy over the values predicted from its operations.
+        device: How much its time depends on the device: 1 where only the device counts, 0 where only the host does.
+    """
+
+    vector: FloatArray
+    log_time: float
+    log_energy: float
+    device: float
+    weight: float
 
 
 def read_networks(
     base: Attentive, rows: Sequence[DeviceRow], recipe: TransformerRecipe
 ) -> Callable[[Networks], Attentive]:
-    """Prepare to fit heads to several sets of networks; what these fits have in common is computed once.
+    """Prepare to fit heads to several sets of networks.
 
     Returns:
         A function from measured networks to `base` with a head that is fitted to them.
     """
     synthetic = [*_synthetic(base, rows, np.random.default_rng(recipe.seed))]
-    known: dict[tuple[GPU, int], tuple[Network, _Parts]] = {}  # By identity: shapes of some inputs cannot be hashed.
-
-    def parts(gpu: GPU, m: NetworkMeasurement, network: Network) -> _Parts:
-        if (gpu, id(network)) not in known:
-            known[gpu, id(network)] = network, _parts(base, gpu, m, network)
-        return known[gpu, id(network)][1]
 
     def learn(networks: Networks) -> Attentive:
-        hosts = {
-            mode: HostModel.fit([(*parts(*each), each[1].time_s) for each in networks if each[1].mode == mode], mode)
-            for mode in MODES
-        }
+        hosts = {mode: _host(base, networks, mode) for mode in MODES}
         # Otherwise a campaign with hundreds of networks would outweigh one with tens.
         sizes = Counter((gpu, m.mode, m.precision) for gpu, m, _ in networks)
+        share = 1 / len(sizes)
         measured = [
-            _measured(base, gpu, m, *parts(gpu, m, network), hosts[m.mode], 1 / sizes[gpu, m.mode, m.precision])
+            _measured(base, hosts[m.mode], gpu, m, network, share / sizes[gpu, m.mode, m.precision])
             for gpu, m, network in networks
         ]
-        all_s = sum(example.weight for example in measured)
-        scaled = [example._replace(weight=example.weight / all_s) for example in measured]
-        return replace(base, head=NetworkHead.fit([*scaled, *synthetic], recipe.shrinkage))
+        return replace(base, head=fit_head([*measured, *synthetic], recipe.shrinkage))
 
     return learn
 
 
-def _parts(base: Attentive, gpu: GPU, m: NetworkMeasurement, network: Network) -> _Parts:
-    predictor = AnyGpuPredictor(gpu, m.mode, base)
-    return counts_of(network), as_parts(network, predictor.predict(network.operations, m.clock_mhz), gpu)
+def fit_head(examples: Sequence[Example], shrinkage: float) -> NetworkHead:
+    """Fit a head by ridge regression, with the numbers of the vectors in units of their standard deviation.
+
+    The shrinkage is the penalty on the squared weights; the weights of the examples sum up to one.
+    """
+    vectors, log_time, log_energy, device, weight = (np.array(column) for column in zip(*examples, strict=True))
+    weight = weight / weight.sum()
+    centre = weight @ vectors
+    spread = np.sqrt(weight @ (vectors - centre) ** 2) + _LEAST_SPREAD
+    inputs = np.column_stack([(vectors - centre) / spread, np.ones(len(vectors))])
+    found = []
+    for follows, target in ((inputs * device[:, None], log_time), (inputs, log_energy)):
+        weighted = follows * weight[:, None]
+        moments = follows.T @ weighted + shrinkage * np.eye(inputs.shape[1])
+        found.append(np.linalg.solve(moments, weighted.T @ target))
+    logs, weights = np.array(found) @ inputs.T, np.array(found)[:, :-1] / spread
+    return NetworkHead(weights, np.array(found)[:, -1] - weights @ centre, logs.min(1), logs.max(1))
+
+
+def _host(base: Attentive, networks: Networks, mode: str) -> HostModel:
+    """What a call costs the host inside a network in a mode."""
+    examples = []
+    for gpu, m, network in networks:
+        if m.mode == mode:
+            found = AnyGpuPredictor(gpu, mode, base).predict(network.operations, m.clock_mhz)
+            examples.append((counts_of(network), as_parts(network, found, gpu), m.time_s))
+    return HostModel.fit(examples, mode)
 
 
 def _measured(
-    base: Attentive,
-    gpu: GPU,
-    m: NetworkMeasurement,
-    counts: FloatArray,
-    predictions: OperationPredictions,
-    host: HostModel,
-    weight: float,
+    base: Attentive, host: HostModel, gpu: GPU, m: NetworkMeasurement, network: Network, weight: float
 ) -> Example:
     """A measured network as an example: its time and energy over those predicted from its operations."""
-    cap_w, clock = float(gpu.power_limit_w), gpu.checked_clock_mhz(m.clock_mhz)
-    if predictions.work is None:
-        raise ValueError("a network of which nothing is covered")
-    host_s, static = host.total_s(counts, predictions), predictions.static_power_w / static_power_w(gpu, clock)
-    jobs, asked = Jobs.of([predictions.work], [counts], [(host_s, static, cap_w)]), np.array([[clock]])
-    shared, _, time_s, energy_j, device_s = composed(jobs, asked, np.zeros((1, 1)))
-    static_w = float(jobs.static_w(shared)[0, 0])
-    predicted_w = float(energy_j[0, 0] / time_s[0, 0]) - static_w
+    predictor = NetworkPredictor("", AnyGpuPredictor(gpu, m.mode, base), host)
+    found = over_clocks(predictor.prepared(network), [gpu.checked_clock_mhz(m.clock_mhz)])
+    (time_s,), (energy_j,), (device_s,) = found.time_s, found.energy_j, found.device_time_s
+    static_w = found.operations_at(0).static_power_w
     measured_w = max(m.known_power_w - static_w, _LEAST_DYNAMIC * m.known_power_w)
-    log_time = float(np.log(m.time_s / time_s[0, 0]))
+    log_time = float(np.log(m.time_s / time_s))
+    log_energy = log_time + float(np.log(measured_w / (energy_j / time_s - static_w)))
     # Device and host are joined by a 4-norm (physics/norms.py), whose derivative d(log time) / d(log device time) is:
-    device = float(device_s[0, 0] ** 4 / (device_s[0, 0] ** 4 + host_s**4))
-    vector = base.vector(predictions.operations, counts, gpu)
-    return Example(vector, log_time, log_time + float(np.log(measured_w / predicted_w)), device, weight)
+    device = float(device_s**4 / (device_s**4 + found.host_time_s**4))
+    return Example(base.vector(network.operations, counts_of(network), gpu), log_time, log_energy, device, weight)
 
 
 def _synthetic(base: Attentive, rows: Sequence[DeviceRow], draw: np.random.Generator) -> Iterator[Example]:

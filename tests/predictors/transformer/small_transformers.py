@@ -17,16 +17,13 @@ from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
+from joulecast.predictors.transformer.encoder import Encoder
 from joulecast.predictors.transformer.networks import read_networks
 from joulecast.predictors.transformer.tokens import ROLES, WIDTH
 
 torch = pytest.importorskip("torch")
 
-from joulecast.predictors.transformer.fit import (  # noqa: E402
-    TorchEncoder,
-    fit_transformer,
-)
-from joulecast.predictors.transformer.model import OperationTransformer  # noqa: E402
+from joulecast.predictors.transformer.fit import TORCH, fit_transformer, starting_weights  # noqa: E402
 
 TINY = TransformerRecipe(width=16, heads=2, kind_layers=1, kind_feed_forward=2, epochs=40, batch=32, learning_rate=1e-2)
 QUICK = replace(TINY, epochs=1, together=0.5)
@@ -78,12 +75,8 @@ def quick():
 
 @cache
 def served():
-    """The same through ONNX Runtime."""
+    """The same from its files."""
     return Attentive.from_files(*quick().to_files())
-
-
-def torch_encoder(model):
-    return TorchEncoder(model, TINY)
 
 
 def on(gpu, learned):
@@ -100,11 +93,17 @@ def arrays(sequences, operations, kinds=4):
     )
 
 
-def random_model(**settings):
-    """Weights away from their start, where the last layers are zero."""
+def random_encoder(**settings):
+    """Weights away from their start, where the last layers are zero, and wide bounds of the inputs."""
+    recipe = replace(TINY, **settings)
     torch.manual_seed(1)
-    model = OperationTransformer(replace(TINY, **settings), 4)
-    with torch.no_grad():
-        for weights in model.parameters():
-            weights += 0.1 * torch.randn_like(weights)
-    return model
+    weights = {name: each + 0.1 * torch.randn_like(each) for name, each in starting_weights(recipe, 4).items()}
+    ends = {"lowest": torch.full_like(weights["lowest"], -9.0), "highest": torch.full_like(weights["highest"], 9.0)}
+    return Encoder(recipe, {name: each.numpy() for name, each in (weights | ends).items()})
+
+
+def in_torch(encoder, values, families, kinds, shares):
+    """Log ratios by the same arithmetic in torch."""
+    weights = {name: torch.from_numpy(each) for name, each in encoder.weights.items()}
+    same = Encoder(encoder.recipe, weights, TORCH)
+    return same.log_ratios(same.vectors(*map(torch.from_numpy, (values, families, kinds)))).numpy()
