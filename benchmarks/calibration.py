@@ -35,7 +35,7 @@ from joulecast.predictors.board.profile import QUANTITIES, BoardProfile, percent
 from joulecast.predictors.contract import PredictsOperations, ResidualModel
 from joulecast.predictors.fitting.fit import fit_operations
 from joulecast.predictors.measured.rows import device_rows
-from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.execution import Execution
 from joulecast.predictors.networks.prepared import NetworkPredictor
@@ -200,7 +200,7 @@ def real(data: Path) -> Iterator[tuple[str, list[str]]]:
             predictors: Predictors = {mode: find_predictor(gpu, mode).operations for mode in modes}
         else:
             learned = trained.setdefault(gpu.chip, trained.get(gpu.chip) or _without(gpu.chip, datasets))
-            predictors = {mode: AnyGpuPredictor(gpu, mode, learned) for mode in modes}
+            predictors = {mode: SharedByAll(learned).on(gpu, mode) for mode in modes}
         for count in SIZES:
             measured, test = _split(rows, count)
             found, profile = row(name, predictors, _as_dataset(gpu, measured), test)

@@ -25,7 +25,7 @@ from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts
 from joulecast.predictors.fitting.fit import fit_operations, load_recipe, network_learner
 from joulecast.predictors.measured.rows import device_rows
-from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.zoo import find_predictor
 
@@ -80,7 +80,7 @@ def left_out(datasets: Sequence[Dataset], networks: Networks) -> Iterator[Row]:
         without = learn(others)
         hosts = fit_hosts(without, others)
         for gpu, m, network in (n for n in mine if n[1].network == name):
-            predictor = NetworkPredictor("left out", AnyGpuPredictor(gpu, m.mode, without), hosts[m.mode])
+            predictor = NetworkPredictor("left out", SharedByAll(without).on(gpu, m.mode), hosts[m.mode])
             found = predictor.predict(network, m.clock_mhz)
             yield Row(
                 name,

@@ -27,7 +27,7 @@ from transformer import Data
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts, log_ratios, power_log_ratios
 from joulecast.predictors.measured.rows import DeviceRow
-from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
@@ -131,7 +131,7 @@ def of_networks(learned: Attentive, networks: Networks) -> list[dict[str, Any]]:
     """Errors of measured networks added up from operations, and how many operations they have."""
     hosts, found = fit_hosts(learned, networks), []
     for gpu, m, network in networks:
-        predictor = NetworkPredictor("", AnyGpuPredictor(gpu, m.mode, learned), hosts[m.mode])
+        predictor = NetworkPredictor("", SharedByAll(learned).on(gpu, m.mode), hosts[m.mode])
         p = predictor.predict(network, m.clock_mhz)
         calls = sum(entry.count for entry in network)
         error = float(np.log(p.time_s / m.time_s))

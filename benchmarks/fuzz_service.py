@@ -73,7 +73,7 @@ PATHS = (
         "gpus/A30",
         "models?search=res",
         "zoo",
-        "zoo/a30/blend-inference",
+        "zoo/a30/forest-inference",
         "health",
         "ready",
         "version",

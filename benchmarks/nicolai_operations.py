@@ -20,7 +20,7 @@ from nicolai_features import cells_of, matrix_of
 from joulecast.datasets import Dataset, Measurement
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.errors import r2
-from joulecast.predictors.fitting.fit import fit_own
+from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.measured.splits import fold_of
 
 TEST_SHARE = 0.2
@@ -176,7 +176,7 @@ def ours_on(rows: Rows, test: np.ndarray, dataset: Dataset, recipe: Any) -> dict
     held = set(test.tolist())
     train = tuple(m for place, m in enumerate(rows.measurements) if place not in held)
     mode = train[0].operation.mode
-    predictor = fit_own(replace(dataset, measurements=train, networks=()), mode, recipe)
+    predictor = fit_chip(replace(dataset, measurements=train, networks=()), mode, recipe)
     p = predictor.predict([rows.measurements[place].operation for place in test])
     found = {"time": p.time_s, "power": p.power_w}
     return {name: _r2_of_known(rows.targets(name)[test], found[name]) for name in QUANTITIES}

@@ -3,7 +3,7 @@
     python benchmarks/nicolai_test_operations.py [--data ../shared/data/nicolai2025] [--out FOLDER]
 
 Figures 6.3 and 6.4 of the thesis show ten operations of the test set with measured and predicted time and power. The
-same here: `predictors/blend.toml` is fitted to the other rows of the campaign, and ten operations of the test set are
+same here: `predictors/forest.toml` is fitted to the other rows of the campaign, and ten operations of the test set are
 drawn, spread evenly over their times. Then the R2 of power is printed for each fold of the RTX 2080 Ti in training,
 beside that over all folds together: a fold of seven rows whose powers are nearly equal has a low R2 however small its
 errors are.
@@ -22,7 +22,7 @@ from joulecast.datasets import Dataset
 from joulecast.datasets.importers.nicolai2025 import import_nicolai2025
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.errors import r2
-from joulecast.predictors.fitting.fit import fit_own, load_recipe
+from joulecast.predictors.fitting.fit import fit_chip, load_recipe
 from joulecast.rendering.notebook import Bar, bars
 from joulecast.units import si
 
@@ -33,8 +33,8 @@ TEN, SMALL_FOLDS = 10, "2080 Ti training"
 def predicted(rows: Rows, test: np.ndarray, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Time in seconds and power in watts of some rows, by a predictor that was fitted to the others."""
     train = tuple(rows.measurements[place] for place in np.setdiff1d(np.arange(len(rows.measurements)), test))
-    recipe = load_recipe(ROOT / "predictors" / "blend.toml")
-    fitted = fit_own(replace(dataset, measurements=train, networks=()), train[0].operation.mode, recipe)
+    recipe = load_recipe(ROOT / "predictors" / "forest.toml")
+    fitted = fit_chip(replace(dataset, measurements=train, networks=()), train[0].operation.mode, recipe)
     found = fitted.predict([rows.measurements[place].operation for place in test])
     return np.asarray(found.time_s), np.asarray(found.power_w)
 

@@ -33,11 +33,11 @@ from joulecast.datasets import Dataset
 from joulecast.datasets.importers.nicolai2025 import import_nicolai2025
 from joulecast.predictors.fitting.fit import load_recipe
 
-RECIPE, QUICK_RECIPE = "predictors/blend.toml", "predictors/forest.toml"
+RECIPE, QUICK_RECIPE = "predictors/forest.toml", "predictors/forest.toml"
 PAGE = Path(__file__).parent / "published" / "REPORT.md"
 REDUCED_PAGE = Path("build/published/REPORT.md")
 NICOLAI = ("nicolai2025/operations.csv", "nicolai2025/networks.csv")
-SHIPPED = tuple(f"zoo/{gpu}/blend-{mode}" for gpu in ("a30", "rtx-2080-ti") for mode in ("inference", "training"))
+SHIPPED = tuple(f"zoo/{gpu}/forest-{mode}" for gpu in ("a30", "rtx-2080-ti") for mode in ("inference", "training"))
 CPU = "zoo/cpu-amd-epyc/forest-inference"
 SECTIONS = {
     "operations": Section(
@@ -60,7 +60,7 @@ SECTIONS = {
     "smaragdine": Section(
         "SMARAGDINE: stages and variants of BERT",
         ("printed.py",),
-        ("examples/stages_of_bert.py", *(f"zoo/{name}" for name in ("any-gpu/boosting", "a30/blend-training"))),
+        ("examples/stages_of_bert.py", *(f"zoo/{name}" for name in ("any-gpu/boosting", "a30/forest-training"))),
     ),
     "delestrac": Section(
         "Delestrac: joules by memory level", ("printed.py",), ("examples/memory_levels.py", "zoo/any-gpu/boosting")

@@ -219,7 +219,7 @@ def main() -> None:
     again_per_s, new_per_s, never_per_s = batch_per_s()
     loads = {
         name: warm_s(lambda name=name: load_any(shipped("zoo") / name), 9)
-        for name in ("a30/blend-inference", "any-gpu/boosting")
+        for name in ("a30/forest-inference", "any-gpu/boosting")
     }
     rows += [
         (

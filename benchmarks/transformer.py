@@ -27,7 +27,7 @@ from joulecast.predictors.evaluation.any_gpu import Known, fit_hosts, log_ratios
 from joulecast.predictors.fitting.fit import fit_operations, load_recipe, network_learner
 from joulecast.predictors.measured.rows import DeviceRow, device_rows
 from joulecast.predictors.measured.splits import fold_of
-from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import Recipe, RooflineRecipe, TransformerRecipe
 
@@ -137,7 +137,7 @@ def networks_left_out(
                 ("parts", base, "overlap"),
                 ("sum", learned, "sum"),
             ):
-                predictor = NetworkPredictor("", AnyGpuPredictor(gpu, m.mode, correction), hosts[m.mode])
+                predictor = NetworkPredictor("", SharedByAll(correction).on(gpu, m.mode), hosts[m.mode])
                 p = predictor.predict(network, m.clock_mhz, composition=composition)
                 errors[how] = [p.time_s / m.time_s - 1, p.energy_j / m.energy_j - 1, p.power_w / m.power_w - 1]
             found.append(

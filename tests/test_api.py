@@ -11,10 +11,10 @@ from joulecast import Operation
 from joulecast.errors import InputError, UncoveredError, UnknownNameError, ZooError
 from joulecast.system.resources import shipped
 from joulecast.units import si
-from joulecast.zoo import find_predictor
 
 CONV = Operation("conv2d", [(32, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3, "padding": 1}, precision="tf32")
 LINEAR_TF32 = Operation("linear", [(32, 512)], {"out_features": 512}, precision="tf32")
+SENT = Operation("all_reduce", [(512, 512)], {"gpus": 2})
 
 
 def test_resnet50_on_an_a30_is_what_was_measured():
@@ -126,25 +126,24 @@ def test_operations_alone():
 
 
 def test_what_is_not_covered_is_listed_and_strict_raises():
-    network = [(CONV, 20), (LINEAR_TF32, 2)]
-    own = {"predictor": find_predictor("A30", "inference").name}
-    prediction = joulecast.predict(network, None, "A30", **own)
-    assert [uncovered.operation for uncovered in prediction.uncovered] == [LINEAR_TF32]
+    network = [(CONV, 20), (SENT, 2)]
+    prediction = joulecast.predict(network, None, "A30")
+    assert [uncovered.operation for uncovered in prediction.uncovered] == [SENT]
     assert prediction.operations[1].energy_j is None
-    flops = [20 * CONV.flops, 2 * LINEAR_TF32.flops]
+    flops = [20 * CONV.flops, 2 * SENT.flops]
     moved = [n * (op.bytes_read + op.bytes_written) for op, n in network]
     assert prediction.uncovered_share == pytest.approx(max(flops[1] / sum(flops), moved[1] / sum(moved)))
     low, high = prediction.interval().energy_j
     assert high / prediction.energy_j > prediction.energy_j / low
     assert "missing" in prediction.interval_basis
-    assert prediction.device_time_s == joulecast.predict([(CONV, 20)], None, "A30", **own).device_time_s
+    assert prediction.device_time_s == joulecast.predict([(CONV, 20)], None, "A30").device_time_s
     with pytest.raises(UncoveredError, match="1 operations of network are not covered"):
-        joulecast.predict(network, None, "A30", strict=True, **own)
+        joulecast.predict(network, None, "A30", strict=True)
     with pytest.raises(InputError, match="covers none"):
-        joulecast.predict([(LINEAR_TF32, 2)], None, "A30", **own)
+        joulecast.predict([(SENT, 2)], None, "A30")
 
 
-def test_the_predictor_for_any_gpu_is_the_default_fallback():
+def test_what_was_not_measured_on_a_gpu_is_predicted_by_what_all_gpus_share():
     prediction = joulecast.predict([(CONV, 1), (LINEAR_TF32, 2)], None, "A30", strict=True)
     assert prediction.uncovered == ()
     assert any("linear tf32" in note for note in prediction.notes)

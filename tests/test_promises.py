@@ -27,7 +27,7 @@ def copied(tmp_path: Path) -> tuple[Path, Run]:
     package = tmp_path / "joulecast"
     # With the compiled files of Python, because it would compile every file again otherwise.
     shutil.copytree(PACKAGE, package)
-    for entry in ("a30/blend-inference", "any-gpu/boosting", "any-gpu/kernels"):
+    for entry in ("a30/forest-inference", "any-gpu/boosting", "any-gpu/kernels"):
         if (shipped("zoo") / entry).is_dir():
             shutil.copytree(shipped("zoo") / entry, package / "_shipped" / "zoo" / entry)
 
@@ -129,6 +129,7 @@ from conftest import train_small
 from simulated_measurements import simulated_operations
 from joulecast.cli.recipes import HANDLERS
 from joulecast.predictors.fitting.fit import load_recipe
+from joulecast.predictors.model.shared import chip_alone
 from joulecast.zoo.entries.entry import load_any
 
 folder = Path(sys.argv[1])
@@ -138,7 +139,7 @@ assert recipe.penalty == 0.5 and type(recipe) in HANDLERS
 trained = train_small(folder, recipe)
 stored = load_any(trained.save(folder / "zoo"))
 operations = simulated_operations()
-before, after = trained.predictor.predict(operations), stored.operations.predict(operations)
+before, after = chip_alone(trained.predictor).predict(operations), stored.operations.predict(operations)
 assert stored.name.endswith("/ridge-inference")
 assert before.time_s.tolist() == after.time_s.tolist() and before.power_w.tolist() == after.power_w.tolist()
 """

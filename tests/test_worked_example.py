@@ -10,7 +10,7 @@ from joulecast.zoo import entries
 
 TEXT = (Path(__file__).parents[1] / "docs" / "how-it-works.md").read_text()
 EXAMPLE = TEXT.partition("## An example")[2].partition("## 1.")[0]
-pytestmark = pytest.mark.skipif("a30/blend-inference" not in entries(), reason="the zoo has no predictor of the A30")
+pytestmark = pytest.mark.skipif("a30/forest-inference" not in entries(), reason="the zoo has no predictor of the A30")
 
 
 def in_steps(*numbers: str) -> None:

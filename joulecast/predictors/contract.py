@@ -1,6 +1,6 @@
 """The interfaces of predictors: what predicts operations on a GPU in a mode, and what is learned for it.
 
-Predictors for any GPU compute seconds and joules in the same way (model/predictor.py): physics at the clock and under
+Seconds and joules are computed in the same way on every GPU (predictor.py): physics at the clock and under
 the power cap that are asked for, times the ratio that a `ResidualModel` has learned. Physics alone, trees, a
 transformer and an average of these differ only in their residual model.
 """
@@ -21,9 +21,12 @@ from ..operations.network import Network
 from ..operations.operation import MODES, Operation
 from ..operations.operation_list import OperationList
 from .formats.numbers import numbers
+from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
+from .physics.clock import Work
 from .physics.energy import EnergyConstants
 from .physics.operation_numbers import numbers_of
+from .physics.relative import RELATIVE_NAMES
 
 if TYPE_CHECKING:
     from ..datasets import NetworkMeasurement
@@ -49,6 +52,17 @@ def curves_of(fitted: object) -> dict[str, Sequence[float]]:
     own: Curves = getattr(fitted, "curves", {})
     inner = {f"{part}/{name}": c for part, each in parts.items() for name, c in curves_of(each).items()}
     return {**own, **inner}
+
+
+INPUT_NAMES: tuple[str, ...] = (*RELATIVE_NAMES, "log_baseline", "log_baseline_over_host")
+"""Inputs of a regressor: the features, the log of the baseline's loop time, and the log of that over its host time."""
+
+
+def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> NDArray[np.float32]:
+    """Put features and baseline together as the inputs of a regressor, shape (operations, len(INPUT_NAMES))."""
+    inputs = np.empty((len(matrix), matrix.shape[1] + 2), np.float32)
+    inputs[:, :-2], inputs[:, -2], inputs[:, -1] = matrix, np.log(loop_s), np.log(loop_s / host_s)
+    return inputs
 
 
 class Regressor(Protocol):
@@ -125,24 +139,18 @@ class PredictsOperations(Protocol):
         """Warnings about predictions of these operations on this GPU, one sentence each."""
         ...
 
-    def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """Kinds and precisions among these operations that it leaves to its fallback; none where it has no fallback."""
-        ...
+    def not_of_chip(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """Kinds and precisions among these operations that were not measured on a GPU on which others were.
 
-    def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
-        """What the regressors of a GPU's own predictor see of an operation, shape (1, inputs).
-
-        None where the operation is predicted in another way: by a predictor for any GPU, or by the fallback.
+        None of them where nothing was measured on the GPU.
         """
         ...
 
-    def covers(self, operation: Operation) -> bool:
-        """Whether it predicts this operation by itself."""
-        ...
+    def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
+        """What the regressors of a measured chip see of an operation, shape (1, inputs).
 
-    @property
-    def measured_launch_s(self) -> Mapping[str, float]:
-        """Kind -> seconds that launching it takes in a loop, for the kinds that were measured on this GPU."""
+        None where loops of the chip do not predict the operation.
+        """
         ...
 
     @property
@@ -161,6 +169,54 @@ class SharedModel(Protocol):
             operations: Operations in precisions that all these GPUs have. The result is kept for later questions.
             gpus: The GPUs that will be asked for.
         """
+        ...
+
+
+class Shared(Protocol):
+    """What all GPUs share, from which operations are predicted on a GPU of which nothing was measured."""
+
+    def coverage(self, gpu: GPU) -> tuple[str, ...]:
+        """What it can predict on a GPU, in words."""
+        ...
+
+    def covered(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
+        """Whether it can predict each operation on a GPU, shape (operations,)."""
+        ...
+
+    def host_s(self, operations: OperationList, mode: str) -> FloatArray:
+        """Seconds that launching each operation takes in a loop, shape (operations,)."""
+        ...
+
+    def work(self, operations: OperationList, gpu: GPU, capped: bool) -> Work:
+        """Work of covered operations at the default clock; `capped` as for `ResidualModel.factors`."""
+        ...
+
+    def read_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Least seconds of each operation inside a network, shape (operations,); NaN where none are known."""
+        ...
+
+    def spread(self, operations: OperationList, gpu: GPU) -> OperationSpread | None:
+        """What is known of errors; None where nothing is."""
+        ...
+
+    def in_network(
+        self, predictions: OperationPredictions, which: NDArray[np.bool_], counts: FloatArray, gpu: GPU
+    ) -> OperationPredictions:
+        """Correct some operations, given by a mask of shape (operations,), by what is known of networks."""
+        ...
+
+    @property
+    def same_in_all_networks(self) -> bool:
+        """See `PredictsOperations.same_in_all_networks`."""
+        ...
+
+    def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
+        """See `PredictsOperations.remarks`."""
+        ...
+
+    @property
+    def models(self) -> tuple[SharedModel, ...]:
+        """What can be asked for several GPUs at once."""
         ...
 
 
@@ -229,9 +285,8 @@ class WrappedPredictor:
 
     own: PredictsOperations
 
-    gpu, mode, coverage, covers, remarks = map(_of_own, ("gpu", "mode", "coverage", "covers", "remarks"))
-    by_fallback, regressor_inputs = map(_of_own, ("by_fallback", "regressor_inputs"))
-    measured_launch_s, shared_models = map(_of_own, ("measured_launch_s", "shared_models"))
+    gpu, mode, coverage, remarks = map(_of_own, ("gpu", "mode", "coverage", "remarks"))
+    not_of_chip, regressor_inputs, shared_models = map(_of_own, ("not_of_chip", "regressor_inputs", "shared_models"))
     in_network, same_in_all_networks = map(_of_own, ("in_network", "same_in_all_networks"))
 
 

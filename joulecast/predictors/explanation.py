@@ -17,12 +17,11 @@ from ..operations.operation_list import operation_text
 from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Bar, Picture, bars, document, notes, table
 from ..units import si
-from .contract import PredictsOperations
+from .contract import INPUT_NAMES, PredictsOperations
 from .intervals.closeness import coordinates
 from .intervals.operation_spread import OperationIntervals
 from .operation_predictions import OperationPredictions, known_si
 from .physics.roofline import roofline
-from .predictor import INPUT_NAMES
 
 NEIGHBOURS = 5
 _CAUSES = 8  # Inputs in a notebook, by their effect.

@@ -1,120 +1,119 @@
-"""OperationPredictor: a fitted predictor of one GPU and mode, from operations to time and power."""
+"""OperationPredictor: the predictor of operations on one GPU in one mode, at any clock.
+
+What all GPUs share (model/shared.py) predicts an operation from physics and a GPU's data sheet. Where loops of the chip
+were measured, they decide (chip.py): for the kinds and precisions that were measured, and for launches of the host.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..hardware import GPU
-from ..operations.attributes import PRECISIONS
 from ..operations.operation import Operation
-from ..operations.operation_list import OperationList, digests_of
-from .at_default import COLUMNS, MISSING, AtDefault, rows_of
-from .batches import in_batches
-from .contract import Regressor, require_mode
-from .intervals.calibration import Calibration
+from ..operations.operation_list import OperationList
+from .chip import ChipPart, Known
+from .contract import Shared, SharedModel, require_mode
 from .intervals.conformal import power_range_w
 from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
-from .physics.baseline import Baseline, DeviceCosts, Loops, group_of
-from .physics.energy import PRIOR_ENERGY, static_power_w
-from .physics.fp32_kernels import counted_s
-from .physics.measured_work import measured_work
+from .physics.baseline import group_of
+from .physics.cached import cached
+from .physics.clock import Work
+from .physics.energy import static_power_w
+from .physics.limits import with_limits
 from .physics.norms import smooth_max
-from .physics.operation_numbers import numbers_of
-from .physics.operation_rows import OperationRows
-from .physics.partial import whole_operations, work_shares
+from .physics.partial import measured_operations, work_shares
 from .physics.power_cap import loop_clocks_mhz
-from .physics.relative import RELATIVE_NAMES, relative_features
-
-INPUT_NAMES: tuple[str, ...] = (*RELATIVE_NAMES, "log_baseline", "log_baseline_over_host")
-"""Inputs of a regressor: the features, the log of the baseline's loop time, and the log of that over its host time."""
-
-
-_LEAST_S = 1e-15
-Found = TypeVar("Found")
-
-
-def _by_kind(operations: Sequence[Operation], value: Callable[[Operation], Found]) -> list[Found]:
-    """A value for each operation that depends on its kind and precision alone, computed once for each pair."""
-    n = numbers_of(operations)
-    _, firsts, places = np.unique(n.kind * len(PRECISIONS) + n.precision, return_index=True, return_inverse=True)
-    known = [value(operations[first]) for first in firsts.tolist()]
-    return [known[place] for place in places.tolist()]
-
-
-def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> NDArray[np.float32]:
-    """Put features and baseline together as the inputs of a regressor, shape (operations, len(INPUT_NAMES))."""
-    inputs = np.empty((len(matrix), matrix.shape[1] + 2), np.float32)
-    inputs[:, :-2], inputs[:, -2], inputs[:, -1] = matrix, np.log(loop_s), np.log(loop_s / host_s)
-    return inputs
 
 
 @dataclass(frozen=True, eq=False)
 class OperationPredictor:
-    """Physics with constants per group, corrected by two regressors.
+    """What is known of a GPU: what all GPUs share, and what loops that were measured on its chip add.
 
     Args:
-        gpu: The GPU that it was trained for.
-        mode: inference or training.
-        baseline: Physics with constants that were fitted to this GPU's loops.
-        time: Predicts the logarithm of loop time over the baseline's.
-        power: Predicts loop power over the board's cap.
-        measured: Digests of the operations that it was trained on.
-        transferred: Kinds whose large operations were measured in the other mode only, and transferred to this one.
-        calibration: Errors on operations that were held out; None where they are not known.
-        network_static_w: Watts that the board draws inside networks in addition to the static power of its loops; 0
-            where no network was measured.
-        network_tf32_factor: Cost of operations in TF32 inside networks over that in their loops; 1 where no network was
-            measured.
+        gpu: Any GPU of the catalogue, or one that a file describes.
+        mode: "inference" or "training".
+        find_shared: Gives what all GPUs share. It is called, and so loaded, only for what was not measured on the chip.
+        chips: Mode -> what loops that were measured on this GPU add. In training, those of inference limit forwards.
     """
 
     gpu: GPU
     mode: str
-    baseline: Baseline
-    time: Regressor
-    power: Regressor
-    measured: frozenset[str] = frozenset()
-    transferred: tuple[str, ...] = ()
-    calibration: Calibration | None = None
-    network_static_w: float = 0.0
-    network_tf32_factor: float = 1.0
+    find_shared: Callable[[], Shared]
+    chips: Mapping[str, ChipPart] = field(default_factory=dict)
 
     @property
-    def spread(self) -> OperationSpread | None:
-        """Errors on held-out operations, as predictions look them up; None where they are not known."""
-        if self.calibration is None:
-            return None
-        return OperationSpread(self.calibration, self.measured, float(self.gpu.boost_clock_mhz))
+    def chip(self) -> ChipPart | None:
+        """What loops of this mode add that were measured on this GPU; None where none were."""
+        return self.chips.get(self.mode)
 
     @property
     def coverage(self) -> tuple[str, ...]:
-        """The groups that were measured."""
-        return tuple(self.baseline.groups)
+        """What was measured on this GPU, and what follows from its data sheet."""
+        measured = () if self.chip is None else tuple(self.chip.baseline.groups)
+        return (*measured, *self.find_shared().coverage(self.gpu))
 
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
     ) -> OperationPredictions:
-        """See `PredictsOperations.predict`; everything was measured at the default clock and cap."""
-        operations = OperationList.of(operations)
+        """See `PredictsOperations.predict`.
+
+        Raises:
+            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
+        """
         clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
-        at_default = AtDefault(self._rows.of(operations, self._at_default), self.gpu)
-        covered = at_default.covered
-        values = np.full((6, len(operations)), np.nan)
+        as_measured = clock == self.gpu.boost_clock_mhz and cap_w == self.gpu.power_limit_w
+        return self._predict(OperationList.of(operations), clock, cap_w, as_measured)
+
+    def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
+        """See `PredictsOperations.predict_for_network`; the cap is left out, which spares a search for each operation.
+
+        Raises:
+            InputError: An operation of another mode.
+        """
+        listed, as_measured = OperationList.of(operations), power_limit_w == self.gpu.power_limit_w
+        found = self._predict(listed, float(self.gpu.boost_clock_mhz), np.inf, as_measured)
+        others = ~self._of_chip(listed)
+        if found.work is None or not others.any():
+            return found
+        # Weights come from the memory, which no clock changes.
+        read_s = np.where(others, self.find_shared().read_s(listed, self.gpu), np.nan)
+        bounds = found.work.bounds
+        work = replace(found.work, bounds=bounds._replace(fixed_s=np.fmax(bounds.fixed_s, read_s)))
+        known_s = found.device_time_s
+        return replace(found, work=work, device_time_s=np.where(np.isnan(known_s), known_s, np.fmax(known_s, read_s)))
+
+    def _of_chip(self, operations: OperationList) -> NDArray[np.bool_]:
+        """Whether the chip's loops predict each operation, shape (operations,)."""
+        return np.zeros(len(operations), dtype=bool) if self.chip is None else self.chip.covered(operations)
+
+    def _predict(
+        self, operations: OperationList, clock: float, cap_w: float, as_measured: bool
+    ) -> OperationPredictions:
+        require_mode(operations, self.mode)
+        covered = self._of_chip(operations)
+        if not covered.all():
+            covered |= self.find_shared().covered(operations, self.gpu)
+        values, measured = np.full((6, len(operations)), np.nan), np.zeros(len(operations), dtype=bool)
         work = None
         if covered.any():
-            some = at_default if covered.all() else AtDefault(at_default.rows[covered], self.gpu)
-            values[:, covered] = self._at(some, clock, cap_w)
-            work = some.work.scatter(covered)
+            some = operations if covered.all() else OperationList(compress(operations, covered))
+            whole = some.derived(measured_operations)
+            known = self._known(whole)
+            work = self.work(some, capped=np.isfinite(cap_w))
+            values[:, covered] = self._predict_covered(some, work, known, clock, cap_w)
+            work = work.scatter(covered)
+            if known is not None and as_measured:
+                measured[covered] = known.measured & (work_shares(some, whole) == 1)
         time_s, power_w, device_s, dynamic_j, host_s, held_mhz = values
-        as_measured = clock == self.gpu.boost_clock_mhz and cap_w == self.gpu.power_limit_w
+        source = np.where(covered, np.where(measured, "measured", "modelled"), "missing")
         return OperationPredictions(
             operations=operations,
             time_s=time_s,
@@ -123,175 +122,137 @@ class OperationPredictor:
             device_time_s=device_s,
             dynamic_energy_j=dynamic_j,
             host_time_s=host_s,
-            source=at_default.sources(as_measured),
+            source=tuple(source.tolist()),
             static_power_w=self._static_power_w(clock),
             held_clock_mhz=held_mhz,
             work=work,
-            spread=self.spread,
+            spread=self._spread(operations),
             power_range_w=power_range_w(self.gpu, cap_w),
         )
 
-    def covers(self, operation: Operation) -> bool:
-        """Whether the kind, or another that stands in for it, was measured in this precision."""
-        return self._group(operation) is not None
+    def _predict_covered(
+        self, operations: OperationList, work: Work, known: Known | None, clock: float, cap_w: float
+    ) -> FloatArray:
+        host_s = self._host_s(operations)
+        held_mhz = loop_clocks_mhz(work, clock, cap_w, host_s)
+        # The measured loops ran under the default cap, and too shortly to throttle as networks do. So a learned time
+        # already holds at the clock that the default cap allows, and is scaled from there to the held clock.
+        device_s, dynamic_j = work.at(held_mhz)
+        if np.isfinite(cap_w):  # An infinite cap times a device time of zero would be NaN.
+            default = float(self.gpu.boost_clock_mhz)
+            top_mhz = np.maximum(loop_clocks_mhz(work, default, self.gpu.power_limit_w, host_s), 1.0)
+            device_s, _ = work.at(default * held_mhz / top_mhz)
+            device_s = work.bounds.applied(device_s, default / clock)
+            allowed_w = np.maximum(cap_w - self._static_power_w(held_mhz), 1.0)
+            dynamic_j = np.minimum(dynamic_j, allowed_w * device_s)
+        time_s, loop_j = smooth_max(device_s, host_s), dynamic_j
+        if known is not None:
+            time_s, loop_j = time_s * known.longer, loop_j * known.more
+        power_w = self._static_power_w(held_mhz) + loop_j / time_s
+        return np.array([time_s, power_w, device_s, dynamic_j, host_s, held_mhz])
+
+    def _host_s(self, operations: OperationList) -> FloatArray:
+        """Seconds of launching each operation in a loop: as measured on this GPU, otherwise as on others."""
+        measured_s = np.full(len(operations), np.nan) if self.chip is None else self.chip.host_s(operations)
+        if not np.isnan(measured_s).any():
+            return measured_s
+        return np.where(np.isnan(measured_s), self.find_shared().host_s(operations, self.mode), measured_s)
 
     def _static_power_w(self, clock_mhz: Any) -> Any:
-        default_w = static_power_w(self.gpu, float(self.gpu.boost_clock_mhz))
-        return self.baseline.static_power_w * static_power_w(self.gpu, clock_mhz) / default_w
+        return static_power_w(self.gpu, clock_mhz) if self.chip is None else self.chip.static_power_w(clock_mhz)
 
-    def _group(self, operation: Operation) -> str | None:
-        if operation.precision != "tf32" and operation.precision not in self.gpu.peak_flops:
-            return None
-        return self.baseline.stand_in(operation, self.gpu)
+    def _known(self, whole: OperationList) -> Known | None:
+        """What the chip's loops say of whole operations of both modes; None where none were measured."""
+        found: Known | None = None
+        for part in self.chips.values():
+            mine = part.known(whole)
+            found = mine if found is None else found.joined(mine)
+        return found
 
-    @cached_property
-    def _rows(self) -> OperationRows:
-        """Costs of operations at the default clock and cap, where the measurements are."""
-        return OperationRows(len(COLUMNS))
+    def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
+        """Work of covered operations at the default clock; see clock.py and `ResidualModel.factors`.
 
-    def _at_default(self, operations: OperationList) -> FloatArray:
-        """Rows of `AtDefault` for operations of this mode."""
-        require_mode(operations, self.mode)
-        whole = operations.derived(whole_operations)
-        rows = self._whole_at_default(whole)
-        return rows if whole is operations else AtDefault(rows, self.gpu).parts(work_shares(operations, whole)).rows
+        Some operations limit others (limits.py). Where loops in training were measured on the chip, but none in
+        inference, what limits them is known less well than they are, and does not.
+        """
+        listed, masked, trained, multiples = OperationList.of(operations).derived(with_limits)
+        work = self._work(listed, capped)
+        if self.chip is not None and "inference" not in self.chips and len(trained):
+            multiples = np.where(self.chip.covered(listed)[trained], 0.0, multiples)
+        work = work.limited(trained, multiples) if len(trained) else work
+        return work.limited(masked, at_most=True) if len(masked) else work
 
-    def _whole_at_default(self, operations: OperationList) -> FloatArray:
-        groups = _by_kind(operations, self._group)
-        covered = np.array([group is not None for group in groups], dtype=bool)
-        rows = np.full((len(operations), len(COLUMNS)), np.nan)
-        rows[:, 0] = MISSING
-        if covered.any():
-            some = operations if covered.all() else OperationList(compress(operations, covered))
-            rows[covered] = self._covered_at_default(some, [group for group in groups if group is not None])
-        return rows
+    def _work(self, operations: OperationList, capped: bool) -> Work:
+        whole = operations.derived(measured_operations)
+        known = self._known(whole)
+        if known is not None and known.covered.all():
+            work = known.work
+        elif known is None or not known.covered.any():
+            work = self.find_shared().work(whole, self.gpu, capped)
+        else:
+            others = OperationList(compress(whole, ~known.covered))
+            work = known.work.merge(self.find_shared().work(others, self.gpu, capped).scatter(~known.covered))
+        if whole is operations:
+            return work
+        share = work_shares(operations, whole)
+        return work.scaled_by(share, share)
 
-    def _covered_at_default(self, operations: OperationList, groups: Sequence[str]) -> FloatArray:
-        counted = counted_s(operations, self.gpu)
-        matrix = relative_features(operations, self.gpu)
-        host_s = self.baseline.host_s(groups)
-        without_stand_in = _by_kind(operations, lambda operation: group_of(operation, self.gpu))
-        own = np.array([a == b for a, b in zip(without_stand_in, groups, strict=True)], dtype=bool)
-        loops, costs = self._by_constants(groups, counted)
-        if own.any():
-            learned = self._learned_loops(matrix[own], loops.time_s[own], host_s[own], numbers_of(operations).kind[own])
-            mine, mine_in = [*compress(operations, own)], [*compress(groups, own)]
-            learned_costs = self.baseline.device_costs(mine, mine_in, learned, self.gpu)
-            for whole, part in (
-                (loops.time_s, learned.time_s),
-                (loops.power_w, learned.power_w),
-                (costs.time_s, learned_costs.time_s),
-                (costs.dynamic_energy_j, learned_costs.dynamic_energy_j),
-            ):
-                whole[own] = part
-        # No board draws more than its cap, or less than it draws without work.
-        static_w, cap_w = self.baseline.static_power_w, self.gpu.power_limit_w
-        power_w = np.clip(loops.power_w, static_w, cap_w)
-        active_w = static_w + costs.dynamic_energy_j / np.maximum(costs.time_s, _LEAST_S)
-        work = measured_work(operations, self.gpu, costs.time_s, costs.dynamic_energy_j, active_w, PRIOR_ENERGY)
-        device_s = work.device_s
-        dynamic_j = np.minimum(costs.dynamic_energy_j, (cap_w - static_w) * device_s)
-        is_measured = [digest in self.measured for digest in digests_of(operations)]
-        return rows_of(is_measured, np.maximum(loops.time_s, device_s), power_w, device_s, dynamic_j, host_s, work)
-
-    def _at(self, known: AtDefault, clock: float, cap_w: float) -> FloatArray:
-        """Time, power, device time, dynamic energy, host time and held clock of covered operations."""
-        of, host_s = known.of, known.of["host_s"]
-        loops, costs = Loops(of["time_s"], of["power_w"]), DeviceCosts(of["device_s"], of["dynamic_j"])
-        held_mhz = loop_clocks_mhz(known.work, clock, cap_w, host_s)
-        if clock != self.gpu.boost_clock_mhz or cap_w != self.gpu.power_limit_w:
-            costs, before = DeviceCosts(*known.work.at(held_mhz)), costs
-            loops = self._loops_at_clock(loops, before, costs, host_s, held_mhz, cap_w)
-        return np.array([loops.time_s, loops.power_w, costs.time_s, costs.dynamic_energy_j, host_s, held_mhz])
-
-    def _by_constants(self, groups: Sequence[str], counted: FloatArray) -> tuple[Loops, DeviceCosts]:
-        """Loops and device costs by the baseline alone."""
-        static_w = self.baseline.static_power_w
-        device_s = self.baseline.device_s(groups, counted)
-        dynamic_j = device_s * np.maximum(self.baseline.active_power_w(groups) - static_w, 0.0)
-        loop_s = self.baseline.loop_s(groups, counted)
-        return Loops(loop_s, static_w + dynamic_j / loop_s), DeviceCosts(device_s, dynamic_j)
-
-    def _learned_loops(self, matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray, kinds: FloatArray) -> Loops:
-        inputs = regressor_inputs(matrix, loop_s, host_s)
-        log_ratio, share = in_batches(lambda rows: (self.time(rows), self.power(rows)), inputs, [kinds, loop_s])
-        return Loops(loop_s * np.exp(log_ratio), share * self.gpu.power_limit_w)
-
-    def _loops_at_clock(
-        self,
-        loops: Loops,
-        before: DeviceCosts,
-        after: DeviceCosts,
-        host_s: FloatArray,
-        held_mhz: FloatArray,
-        cap_w: float,
-    ) -> Loops:
-        # The host needs as long as before; where it decides, a slower device changes little.
-        time_s = loops.time_s * smooth_max(after.time_s, host_s) / smooth_max(before.time_s, host_s)
-        dynamic_j = (loops.power_w - self.baseline.static_power_w) * loops.time_s
-        dynamic_j = dynamic_j * after.dynamic_energy_j / np.maximum(before.dynamic_energy_j, 1e-15)
-        power_w = np.minimum(self._static_power_w(held_mhz) + dynamic_j / time_s, cap_w)
-        return Loops(time_s, power_w)
+    def _spread(self, operations: OperationList) -> OperationSpread | None:
+        """Errors on operations that the chip's loops were left out for; of others, on chips that were left out."""
+        others = ~self._of_chip(operations)
+        shared = self.find_shared().spread(operations, self.gpu) if others.any() else None
+        if self.chip is None or self.chip.calibration is None:
+            return shared
+        fallback = None if shared is None else (shared, others)
+        return OperationSpread(self.chip.calibration, self.chip.measured, float(self.gpu.boost_clock_mhz), fallback)
 
     def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
-        """See `PredictsOperations.in_network`; those in TF32 are quicker, and the board draws more."""
-        more = self.network_static_w / self.baseline.static_power_w  # At any clock, as static power itself.
-        quicker = np.where(predictions.in_tf32, self.network_tf32_factor, 1.0)
-        found = predictions.times(quicker, quicker)
-        return replace(found, static_power_w=predictions.static_power_w * (1 + more))
+        """See `PredictsOperations.in_network`."""
+        operations = OperationList.of(predictions.operations)
+        of_chip = self._of_chip(operations)
+        found = predictions if self.chip is None else _in_measured_network(predictions, of_chip, self.chip)
+        others = ~of_chip & np.array([source != "missing" for source in predictions.source], dtype=bool)
+        return self.find_shared().in_network(found, others, counts, self.gpu) if others.any() else found
 
     @property
     def same_in_all_networks(self) -> bool:
         """See `PredictsOperations.same_in_all_networks`."""
-        return True
-
-    def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
-        """See `PredictsOperations.predict_for_network`."""
-        return self.predict(operations, None, power_limit_w)
+        return self.chip is not None or self.find_shared().same_in_all_networks
 
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """See `PredictsOperations.remarks`; there is nothing."""
-        return ()
+        """See `PredictsOperations.remarks`: the measurements behind what was not measured on the chip."""
+        listed = OperationList.of(operations)
+        others = ~self._of_chip(listed)
+        if not others.any():
+            return ()
+        return self.find_shared().remarks(listed if others.all() else OperationList(compress(listed, others)), self.gpu)
 
-    def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """See `PredictsOperations.by_fallback`; there is no other."""
-        return ()
+    def not_of_chip(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.not_of_chip`."""
+        return () if self.chip is None else _not_of_chip(OperationList.of(operations), self.chip)
 
     def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
         """See `PredictsOperations.regressor_inputs`."""
-        if not self.covers(operation):
-            return None
-        operation = operation.replace(gradients="all")
-        groups = [self.baseline.stand_in(operation, self.gpu) or ""]
-        loop_s = self.baseline.loop_s(groups, counted_s([operation], self.gpu))
-        return regressor_inputs(relative_features([operation], self.gpu), loop_s, self.baseline.host_s(groups))
+        return None if self.chip is None else self.chip.inputs(operation)
 
     @property
-    def shared_models(self) -> tuple[()]:
-        """See `PredictsOperations.shared_models`; its regressors are of one GPU."""
-        return ()
+    def shared_models(self) -> tuple[SharedModel, ...]:
+        """See `PredictsOperations.shared_models`; where loops of the chip were measured, they decide."""
+        return () if self.chip is not None else self.find_shared().models
 
-    @property
-    def measured_launch_s(self) -> Mapping[str, float]:
-        """See `PredictsOperations.measured_launch_s`."""
-        method = self.baseline.method
-        return {group.split()[0]: row.host_s[method] for group, row in self.baseline.groups.items()}
 
-    @property
-    def parts(self) -> dict[str, object]:
-        """The parts that have learning curves; see `curves_of`."""
-        return {"time": self.time, "power": self.power}
+def _in_measured_network(
+    predictions: OperationPredictions, of_chip: NDArray[np.bool_], chip: ChipPart
+) -> OperationPredictions:
+    """Operations in TF32 are quicker than in their loops, and the board draws more (networks/effects.toml)."""
+    more = chip.network_static_w / chip.baseline.static_power_w  # At any clock, as static power itself.
+    quicker = np.where(predictions.in_tf32 & of_chip, chip.network_tf32_factor, 1.0)
+    found = predictions.times(quicker, quicker)
+    return replace(found, static_power_w=predictions.static_power_w * (1 + more))
 
-    def facts(self) -> dict[str, Any]:
-        """What is stored of the predictor beside its regressors."""
-        return {
-            "gpu": self.gpu.name,
-            "mode": self.mode,
-            "inputs": list(INPUT_NAMES),
-            "baseline": self.baseline.to_dict(),
-            "measured": sorted(self.measured),
-            "transferred": list(self.transferred),
-            "network_static_w": self.network_static_w,
-            "network_tf32_factor": self.network_tf32_factor,
-            "calibration": None if self.calibration is None else self.calibration.to_dict(),
-        }
+
+@cached
+def _not_of_chip(operations: OperationList, chip: ChipPart) -> tuple[str, ...]:
+    # Kind and precision decide, and thousands of operations have a few dozen pairs of these.
+    some = {(operation.kind, operation.precision): operation for operation in operations}.values()
+    return tuple(dict.fromkeys(group_of(each, chip.gpu) for each in some if chip.group(each) is None))

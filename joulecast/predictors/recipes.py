@@ -112,49 +112,26 @@ class RooflineRecipe(Recipe):
 
 
 @dataclass(frozen=True)
-class ForestSettings(Recipe):
+class ForestRecipe(Recipe):
     """Settings of a forest on the measurements of one GPU.
 
     Args:
+        forest: "extra_trees" draws split points at random; "random_forest" searches for the best ones on bootstrap
+            samples of the measurements.
         trees: Number of trees.
         max_features: Share of the inputs that a split may choose from.
         min_samples_leaf: Least number of operations in a leaf.
     """
 
+    forest: Literal["extra_trees", "random_forest"] = setting("extra_trees", choices=("extra_trees", "random_forest"))
     trees: int = setting(64, 1)
     max_features: float = setting(1.0, _LEAST_SHARE, 1)
     min_samples_leaf: int = setting(1, 1)
-
-
-@dataclass(frozen=True)
-class ForestRecipe(ForestSettings):
-    """Settings of a forest alone.
-
-    Args:
-        forest: "extra_trees" draws split points at random; "random_forest" searches for the best ones on bootstrap
-            samples of the measurements.
-    """
-
-    forest: Literal["extra_trees", "random_forest"] = setting("extra_trees", choices=("extra_trees", "random_forest"))
 
     @property
     def entry(self) -> str | None:
         """See `Recipe.entry`. A random forest stands beside extremely randomized trees, which are better."""
         return "random-forest" if self.forest == "random_forest" else None
-
-
-@dataclass(frozen=True)
-class BlendRecipe(ForestSettings):
-    """Settings of extremely randomized trees with a Gaussian process (regressors/blend.py).
-
-    Args:
-        time_share: Weight of the process in the prediction of time, for operations close to measured ones.
-        power_share: Weight of the process in the prediction of power, for the same operations.
-    """
-
-    min_samples_leaf: int = setting(2, 1)
-    time_share: float = setting(0.8, 0, 1)
-    power_share: float = setting(0.4, 0, 1)
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def refuse_broken(device: torch.device, reason: str) -> None:
 
 REFERENCE_CALL_S = 13.9e-6
 """Time of a call of a ReLU module on the reference host, with its launch, in an asynchronous loop on an A30 (host time
-of relu in zoo/a30/blend-inference)."""
+of relu in zoo/a30/forest-inference)."""
 
 LAUNCH_S = 2.5e-6
 """Time of the driver's part of a kernel launch, about 2 to 3 us on current servers. Added where there is no GPU to

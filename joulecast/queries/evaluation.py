@@ -22,7 +22,7 @@ from ..operations.operation import require_precision
 from ..operations.operation_list import OperationList
 from ..predictors.board.profile import profile_among
 from ..predictors.contract import SharedModel
-from ..predictors.model.predictor import lists_asked_for
+from ..predictors.model.shared import lists_asked_for
 from ..predictors.networks.execution import EAGER, Execution
 from ..predictors.networks.knowledge import OverClocks
 from ..predictors.networks.memory import MemoryNeed

@@ -34,7 +34,7 @@ def cache_folder() -> Path:
 
 
 def named_file(path: str | Path, folder: str, what: str) -> Path:
-    """The path of a TOML file of the user, or of one in a folder that came with joulecast, given by its name: "blend".
+    """The path of a TOML file of the user, or of one in a folder that came with joulecast, given by its name: "forest".
 
     `what` names such files in error messages: "recipe". Raises UnknownNameError: no file of this name came with
     joulecast.

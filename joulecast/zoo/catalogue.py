@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
-from ..predictors.fallback import FallbackPredictor
 from ..predictors.networks.prepared import NetworkPredictor
+from ..predictors.predictor import OperationPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped
 from .entries.entry import Background, Loaded, load_any, load_background
@@ -19,14 +19,13 @@ from .entries.files import MANIFEST
 from .store import NAME, pulled, pulled_folder
 
 if TYPE_CHECKING:
-    from ..predictors.contract import PredictsOperations
+    from ..predictors.contract import Shared
     from ..predictors.cpu.network import CpuNetworkPredictor
     from ..predictors.model.learned import OneModel
-    from ..predictors.predictor import OperationPredictor
     from .entries.any_gpu_entry import AnyGpuEntry
 
-DEFAULT_PREDICTOR = "blend"
-"""The predictor of a GPU that has its own, unless the caller names another. Where a GPU has no such entry, "forest"."""
+DEFAULT_PREDICTOR = "forest"
+"""The recipe of what a measured chip adds, unless the caller names another."""
 
 
 _MOST_PREDICTORS = 256  # Twice the GPUs of the catalogue, in two modes. They share what was learned, so they are small.
@@ -54,7 +53,7 @@ def entries(zoo: Path | None = None) -> list[str]:
     return sorted(f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in zoo.glob(f"*/*/{MANIFEST}"))
 
 
-def _own(device: Device, mode: str, predictors: Sequence[str] = (DEFAULT_PREDICTOR, "forest")) -> tuple[str, ...]:
+def _own(device: Device, mode: str, predictors: Sequence[str] = (DEFAULT_PREDICTOR,)) -> tuple[str, ...]:
     """Names of the entries that were trained on measurements of a device itself, the preferred one first.
 
     A board that a user describes in a file has the entries of the board of the catalogue that has its figures.
@@ -152,8 +151,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
     known = found.operations
     if (known.gpu.board, known.mode) != (gpu.board, mode):
         raise _for_another(found.name, known.gpu, known.mode, gpu, mode)
-    found = found if known.gpu == gpu else _for_board(found, gpu)
-    return found if predictor is not None else _with_fallback(found)
+    return _of_chip(found, gpu)
 
 
 def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None) -> CpuNetworkPredictor:
@@ -209,7 +207,12 @@ def _shared(found: Loaded, gpu: GPU, mode: str, predictor: str | Path | None) ->
 # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
 @lru_cache(maxsize=_MOST_PREDICTORS)
 def _on_gpu(entry: AnyGpuEntry, kernels: OneModel | None, gpu: GPU, mode: str) -> NetworkPredictor:
-    return replace(entry, kernels=kernels).on(gpu, mode)
+    return _with_kernels(entry, kernels).on(gpu, mode)
+
+
+@lru_cache(maxsize=4)
+def _with_kernels(entry: AnyGpuEntry, kernels: OneModel | None) -> AnyGpuEntry:
+    return replace(entry, kernels=kernels)
 
 
 def find_kernels() -> OneModel | None:
@@ -229,32 +232,37 @@ def _loaded_kernels(folder: Path, stamp: int) -> OneModel:
     return load_kernels(folder).kernels
 
 
-def _with_fallback(found: NetworkPredictor) -> NetworkPredictor:
-    """Give a GPU's own predictor the predictor for any GPU as its fallback, where the zoo has it."""
-    if found.any_gpu or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
-        return found
-    return _having_fallback(found)
-
-
-@lru_cache(maxsize=8)
-def _for_board(found: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
-    """The predictor of a board for the same board under another name."""
-    own = cast("OperationPredictor", found.operations)  # Entries of one GPU hold no other form.
-    return replace(found, operations=replace(own, gpu=gpu))
-
-
-@lru_cache(maxsize=8)
-def _having_fallback(found: NetworkPredictor) -> NetworkPredictor:
-    own = found.operations
-
-    def fallback() -> NetworkPredictor:
-        return find_predictor(own.gpu, own.mode, ANY_GPU)
-
-    def forward() -> PredictsOperations:
-        return find_predictor(own.gpu, "inference").operations
-
+# The same object each time, as in `_on_gpu`.
+@lru_cache(maxsize=16)
+def _of_chip(found: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
+    """What loops of a GPU add to what all GPUs share; the GPU may be the same board under another name."""
+    mode = found.operations.mode
+    parts = {mode: found}
+    if mode == "training":
+        # Forwards limit what training takes, and are parts of it where a backward computes them again.
+        folder = next(filter(None, map(_stored, _own(gpu, "inference"))), None)
+        parts |= {} if folder is None else {"inference": _own_entry(folder)}
+    measured = {of_mode: cast(OperationPredictor, part.operations).chips[of_mode] for of_mode, part in parts.items()}
+    chips = {of_mode: replace(chip, gpu=gpu) for of_mode, chip in measured.items()}
     return replace(
         found,
-        operations=FallbackPredictor(own, lambda: fallback().operations, forward if own.mode == "training" else None),
-        find_fallback=fallback,
+        operations=OperationPredictor(gpu, mode, _shared_by_all, chips),
+        find_shared=lambda: find_predictor(gpu, mode, ANY_GPU),
     )
+
+
+def _own_entry(folder: Path) -> NetworkPredictor:
+    found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
+    if not isinstance(found, NetworkPredictor):
+        raise ZooError("the entry of a GPU is of another form", given=str(folder), hint="train it anew")
+    return found
+
+
+def _shared_by_all() -> Shared:
+    """What all GPUs share, for what was not measured on one; physics alone where the zoo has no such entry."""
+    from ..predictors.model.shared import nothing_shared
+    from .entries.any_gpu_entry import AnyGpuEntry
+
+    folder = _stored(ANY_GPU)
+    found = None if folder is None else _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
+    return _with_kernels(found, find_kernels()).shared if isinstance(found, AnyGpuEntry) else nothing_shared()

@@ -83,7 +83,8 @@ def renew_card(folder: Path) -> bool:
                 "splits": one_gpu.CPU_SPLITS
             }  # Its limits depend on the measurements, which an entry does not hold.
         entry = cast(NetworkPredictor, read_entry(folder)[0])
-        limits = limits_of(cast(OperationPredictor, entry.operations), entry.host)
+        (chip,) = cast(OperationPredictor, entry.operations).chips.values()
+        limits = limits_of(chip, entry.host)
         return {"splits": one_gpu.SPLITS, "limits": limits}
 
     return _renew_card(folder, sentences)

@@ -16,19 +16,19 @@ import numpy as np
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..operations.network import Network
 from ..operations.operation import Operation
+from ..predictors.chip import ChipPart
 from ..predictors.contract import Networks, ResidualModel
 from ..predictors.cpu.fit import fit_cpu, fit_serial, quickest_networks
 from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor
 from ..predictors.evaluation import any_gpu, one_gpu
 from ..predictors.evaluation.errors import NetworkError, network_log_errors
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
-from ..predictors.fitting.fit import fit_on_all, fit_own, predictor_of
+from ..predictors.fitting.fit import fit_chip, fit_on_all, predictor_of
 from ..predictors.intervals.closeness import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.measured.rows import DeviceRow, device_rows
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prediction import Composition
-from ..predictors.predictor import OperationPredictor
 from ..predictors.recipes import Recipe
 from .catalogue import entry_name
 from .entries.any_gpu_entry import save_any_gpu
@@ -83,7 +83,7 @@ def train(
     recipe: Recipe,
     networks: Mapping[NetworkMeasurement, Network],
     borrowed: NetworkCalibration | None = None,
-) -> Trained[OperationPredictor, one_gpu.Validation, ModelCard]:
+) -> Trained[ChipPart, one_gpu.Validation, ModelCard]:
     """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations.
 
     Args:
@@ -91,15 +91,15 @@ def train(
         borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU on which no network was measured.
     """
     validation = one_gpu.validate(dataset, mode, recipe, networks)
-    predictor = fit_own(dataset, mode, recipe)
+    chip = fit_chip(dataset, mode, recipe)
     operations = {m.operation for m in dataset.usable(mode)}
-    calibration, network_errors = validation.calibrated(Closeness.of(operations), errors_on_repeats(dataset, predictor))
-    predictor = replace(predictor, calibration=calibration)
+    calibration, network_errors = validation.calibrated(Closeness.of(operations), errors_on_repeats(dataset, chip))
+    chip = replace(chip, calibration=calibration)
     if network_errors is None and calibration is not None:
         network_errors = borrowed
     if validation.networks:
         measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
-        predictor, host = learn_from_networks(predictor, measured, mode)
+        chip, host = learn_from_networks(chip, measured, mode)
     else:
         host = HostModel.prior(mode)
     save = partial(
@@ -108,8 +108,8 @@ def train(
         network_errors=network_errors,
         trained_on=sorted(operations, key=lambda operation: operation.digest),
     )
-    card = _own_card(dataset, dataset_folder, recipe, predictor, host, validation)
-    return Trained(predictor, validation, card, golden_sample(operations), save, network_errors)
+    card = _own_card(dataset, dataset_folder, recipe, chip, host, validation)
+    return Trained(chip, validation, card, golden_sample(operations), save, network_errors)
 
 
 def better_composition(errors: tuple[NetworkError, ...]) -> Composition:
@@ -131,17 +131,17 @@ def _own_card(
     dataset: Dataset,
     folder: Path,
     recipe: Recipe,
-    predictor: OperationPredictor,
+    chip: ChipPart,
     host: HostModel,
     validation: one_gpu.Validation,
 ) -> ModelCard:
     composition = better_composition(validation.networks)
     of = "" if composition == "overlap" else "sum_"
     return ModelCard(
-        **_of_one_device(dataset, folder, recipe, len(predictor.measured)),
-        name=entry_name(predictor.gpu, recipe.entry or predictor_of(recipe), predictor.mode),
-        mode=predictor.mode,
-        precisions=tuple(_precisions(dataset, predictor)),
+        **_of_one_device(dataset, folder, recipe, len(chip.measured)),
+        name=entry_name(chip.gpu, recipe.entry or predictor_of(recipe), chip.mode),
+        mode=chip.mode,
+        precisions=tuple(_precisions(dataset, chip)),
         splits=one_gpu.SPLITS,
         operation_errors={errors.campaign: errors.summary() for errors in validation.operations},
         network_errors={
@@ -150,7 +150,7 @@ def _own_card(
         host=host.to_dict(),
         composition=composition,
         coverage=tuple(asdict(row) for row in validation.coverage() if row.group == "all"),
-        limits=limits_of(predictor, host),
+        limits=limits_of(chip, host),
         kind_errors={errors.campaign: errors.by_kind() for errors in validation.operations},
     )
 
@@ -175,29 +175,29 @@ def _of_one_device(dataset: Dataset, folder: Path, recipe: Recipe, operations: i
     }
 
 
-def _precisions(dataset: Dataset, predictor: OperationPredictor) -> Iterator[str]:
+def _precisions(dataset: Dataset, chip: ChipPart) -> Iterator[str]:
     """Precisions that users may ask for: those in which every kind that was measured at all is covered."""
-    measured = {m.operation.precision for m in dataset.usable(predictor.mode)}
+    measured = {m.operation.precision for m in dataset.usable(chip.mode)}
     # Where there is no TF32, the default is fp32.
-    if "fp32" in measured and ("tf32" in measured or "tf32" not in predictor.gpu.peak_flops):
+    if "fp32" in measured and ("tf32" in measured or "tf32" not in chip.gpu.peak_flops):
         yield "default"
     yield from (precision for precision in ("fp32", "fp16", "bf16") if precision in measured)
 
 
-def limits_of(predictor: OperationPredictor, host: HostModel) -> tuple[str, ...]:
+def limits_of(chip: ChipPart, host: HostModel) -> tuple[str, ...]:
     """What users have to know about a predictor of one GPU before they trust it, in sentences for its card."""
-    kinds = ", ".join(sorted({group.split()[0] for group in predictor.baseline.groups}))
+    kinds = ", ".join(sorted({group.split()[0] for group in chip.baseline.groups}))
     limits = [
         f"Measured kinds: {kinds}. Others are modelled from a kind of the same family by bytes and FLOPs.",
         "Measured at the default clock and power cap only; others are scaled by physics.",
         "Batch 32 and image inputs dominate the data; other regimes are extrapolated.",
     ]
-    if len(predictor.measured) < 200:
-        limits.append(f"Only {len(predictor.measured)} operations were measured: expect large errors.")
-    if predictor.transferred:
+    if len(chip.measured) < 200:
+        limits.append(f"Only {len(chip.measured)} operations were measured: expect large errors.")
+    if chip.transferred:
         limits.append(
             f"Large operations of these kinds were measured in inference only; training is inferred from that: "
-            f"{', '.join(predictor.transferred)}."
+            f"{', '.join(chip.transferred)}."
         )
     if not host.learned:
         limits.append("No network was measured on this GPU; the host cost is that of the A30's machine.")

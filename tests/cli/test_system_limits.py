@@ -108,6 +108,6 @@ def test_folders_that_a_plain_user_may_only_read(tmp_path_factory):
     if "PermissionError" in (predicted := run(*PREDICT)).stderr:
         pytest.skip("another user may not read this checkout")
     assert predicted.returncode == 0, predicted.stderr
-    refused(run("zoo", "push", "a30/blend-inference", locked), 5, "Permission denied")
+    refused(run("zoo", "push", "a30/forest-inference", locked), 5, "Permission denied")
     refused(run("measure", "--devices", "ram", "--out", locked / "r.jsonl", "--", "true"), 10, "Permission denied")
     refused(run("host", "--out", locked / "host.json"), 2, "Permission denied")

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import ZooError
 from ...operations.operation import Operation
-from ..contract import Files
+from ..contract import INPUT_NAMES, Files
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
-from ..predictor import INPUT_NAMES
 from ..recipes import Recipe, setting
 
 

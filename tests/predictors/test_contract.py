@@ -7,10 +7,9 @@ from simulated_measurements import simulated_dataset, simulated_gpu, simulated_o
 from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.fitting.fit import RECIPES, fit_on_all, fit_own
-from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.fitting.fit import RECIPES, fit_chip, fit_on_all
+from joulecast.predictors.model.shared import SharedByAll, chip_alone
 from joulecast.predictors.recipes import (
-    BlendRecipe,
     BoostingRecipe,
     ForestRecipe,
     RooflineRecipe,
@@ -24,7 +23,6 @@ for library in ("sklearn", "xgboost", "torch"):
 TREES = BoostingRecipe(trees=10, depth=3, learning_rate=0.3)
 SMALL = {
     "forest": ForestRecipe(trees=4),
-    "blend": BlendRecipe(trees=4),
     "xgboost": XGBoostRecipe(),
     "roofline": RooflineRecipe(),
     "boosting": TREES,
@@ -42,12 +40,12 @@ def test_every_recipe_is_tested_here_and_listed_in_every_table():
 @pytest.mark.parametrize("name", SMALL)
 def test_every_recipe_keeps_the_contract(name):
     recipe, operations = SMALL[name], simulated_operations()
-    own = name in ("forest", "blend", "xgboost")
+    own = name in ("forest", "xgboost")
 
     def fitted():
         if own:
-            return fit_own(simulated_dataset(), "inference", recipe)
-        return AnyGpuPredictor(A30, "inference", fit_on_all([simulated_gpu("A30"), simulated_gpu("T4")], (), recipe))
+            return chip_alone(fit_chip(simulated_dataset(), "inference", recipe))
+        return SharedByAll(fit_on_all([simulated_gpu("A30"), simulated_gpu("T4")], (), recipe)).on(A30, "inference")
 
     predictor = fitted()
     assert (predictor.gpu, predictor.mode) == (A30, "inference")

@@ -12,7 +12,8 @@ from joulecast import Operation
 from joulecast.errors import InputError, MissingDependencyError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.explanation import contributions, explain_operation
-from joulecast.predictors.fitting.fit import fit_own
+from joulecast.predictors.fitting.fit import fit_chip
+from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
@@ -25,16 +26,16 @@ CONV = {"out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}
 
 @pytest.fixture(scope="module")
 def boosted(dataset):
-    return fit_own(dataset, "inference", XGBoostRecipe(trees=60, patience=20, depth=4, learning_rate=0.2))
+    return chip_alone(fit_chip(dataset, "inference", XGBoostRecipe(trees=60, patience=20, depth=4, learning_rate=0.2)))
 
 
 @pytest.fixture(scope="module")
 def native(boosted):
-    return {name: getattr(boosted, name).to_files(name)[f"{name}.ubj"] for name in ("time", "power")}
+    return {name: getattr(boosted.chip, name).to_files(name)[f"{name}.ubj"] for name in ("time", "power")}
 
 
 def test_what_bounds_an_operation(dataset):
-    predictor = fit_own(dataset, "inference", ForestRecipe(trees=8))
+    predictor = chip_alone(fit_chip(dataset, "inference", ForestRecipe(trees=8)))
 
     def explained(operation):
         return explain_operation(predictor, "test", operation)
@@ -52,7 +53,7 @@ def test_what_bounds_an_operation(dataset):
     assert tiny.host_time_s > tiny.device_time_s
     assert tiny.contributions is None
     with pytest.raises(InputError, match="nothing covers"):
-        explained(Operation("linear", [(64, 64)], {"out_features": 64}, precision="bf16"))
+        explained(Operation("all_reduce", [(64, 64)], {"gpus": 2}, precision="bf16"))
 
 
 def test_the_nearest_operations_are_of_the_same_kind_and_sorted(boosted):
@@ -80,7 +81,7 @@ def test_contributions_add_up(boosted, native):
     operation = simulated_operations()[-4]
     found = contributions(boosted.regressor_inputs(operation), native, boosted.gpu)
     predictions = boosted.predict([operation])
-    base_s = boosted.baseline.loop_s([boosted.baseline.stand_in(operation, A30)], counted_s([operation], A30))
+    base_s = boosted.chip.baseline.loop_s([boosted.chip.baseline.stand_in(operation, A30)], counted_s([operation], A30))
     assert math.prod(c.effect for c in found["time"]) * base_s[0] == pytest.approx(predictions.time_s[0], rel=1e-4)
     assert sum(c.effect for c in found["power"]) == pytest.approx(predictions.power_w[0], rel=1e-4)
     assert found["time"][0].name == "(mean)"
@@ -109,7 +110,9 @@ def test_a_stored_predictor_can_be_explained(boosted, tmp_path, dataset):
         host=HostModel(0.0).to_dict(),
         composition="overlap",
     )
-    folder = save_entry(tmp_path / "e", boosted, card, simulated_operations()[:8], {}, None, simulated_operations())
+    folder = save_entry(
+        tmp_path / "e", boosted.chip, card, simulated_operations()[:8], {}, None, simulated_operations()
+    )
     loaded, background = load_entry(folder), load_background(folder)
     assert set(background.operations) == set(simulated_operations())
     operation = simulated_operations()[0]

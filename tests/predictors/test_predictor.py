@@ -10,9 +10,10 @@ from joulecast import Network, Operation
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.left_out import cross_validate
-from joulecast.predictors.fitting.fit import fit_own
+from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.measured.rows import MeasuredLoop, measured_loops, transferred_loops
+from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.fp32_kernels import counted_s
@@ -24,7 +25,7 @@ A30 = find_gpu("A30")
 
 @pytest.fixture(scope="module")
 def predictor(dataset):
-    return fit_own(dataset, "inference", RECIPE)
+    return chip_alone(fit_chip(dataset, "inference", RECIPE))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def network_predictor(predictor):
 
 
 def test_constants_are_recovered(predictor):
-    baseline = predictor.baseline
+    baseline = predictor.chip.baseline
     assert baseline.static_power_w == pytest.approx(STATIC_W, rel=0.1)
     for kind, row in ((group.split()[0], row) for group, row in baseline.groups.items()):
         assert row.host_s["forward"] == pytest.approx(HOST_S[kind], rel=0.03)
@@ -63,7 +64,7 @@ def test_measured_modelled_missing(predictor):
     known = simulated_operations()[0]
     unseen = Operation("relu", [(3, 5)])
     stand_in = Operation("add", [(32, 64, 56, 56)] * 2)
-    missing = Operation("linear", [(64, 64)], {"out_features": 64}, precision="bf16")
+    missing = Operation("all_reduce", [(64, 64)], {"gpus": 2}, precision="bf16")
     predictions = predictor.predict([known, unseen, stand_in, missing])
     assert predictions.source == ("measured", "modelled", "modelled", "missing")
     assert predictor.predict([known], 900).source == ("modelled",)
@@ -83,8 +84,8 @@ def test_energy_is_power_times_time(predictor):
 def test_accumulated_gradients_are_taken_off():
     training = simulated_dataset("training")
     card = replace(training.card, accumulates_gradients=("forward",))
-    plain = fit_own(training, "training", RECIPE)
-    corrected = fit_own(replace(training, card=card), "training", RECIPE)
+    plain = chip_alone(fit_chip(training, "training", RECIPE))
+    corrected = chip_alone(fit_chip(replace(training, card=card), "training", RECIPE))
     # relu in training: five passes of its own, three of accumulation. What is left takes no less than five passes need.
     relu = [Operation("relu", [(32, 256, 56, 56)], mode="training")]
     plain_s, corrected_s = (each.predict(relu).device_time_s[0] for each in (plain, corrected))
@@ -98,8 +99,8 @@ def test_large_operations_are_transferred_from_inference():
     tiny = tuple(m for m in training.measurements if m.operation.kind != "conv2d" or m.time_s < 70e-6)
     assert sum(m.operation.kind == "conv2d" for m in tiny) < 12
     both = replace(inference, measurements=inference.measurements + tiny, networks=())
-    predictor = fit_own(both, "training", RECIPE)
-    assert predictor.transferred == ("conv2d",)
+    predictor = chip_alone(fit_chip(both, "training", RECIPE))
+    assert predictor.chip.transferred == ("conv2d",)
     large = [m for m in training.measurements if m.operation.kind == "conv2d" and m.time_s > 1e-3]
     predicted = predictor.predict([m.operation for m in large])
     assert predicted.time_s == pytest.approx([m.time_s for m in large], rel=0.1)
@@ -141,9 +142,9 @@ def test_depthwise_convolutions_are_transferred_by_what_is_counted():
 def test_too_few_operations_are_refused(dataset):
     few = replace(dataset, measurements=dataset.measurements[:10])
     with pytest.raises(DatasetError, match="too few"):
-        fit_own(few, "inference", RECIPE)
+        chip_alone(fit_chip(few, "inference", RECIPE))
     with pytest.raises(DatasetError, match="too few"):
-        fit_own(dataset, "training", RECIPE)
+        chip_alone(fit_chip(dataset, "training", RECIPE))
 
 
 def test_another_mode_is_refused(predictor):

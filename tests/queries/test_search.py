@@ -70,9 +70,9 @@ def test_many_clocks_at_once_are_single_predictions(gpu, cap_w):
 
 
 def test_what_is_not_covered_is_in_no_total():
-    small = joulecast.Operation("relu", [(32, 64)], precision="bf16")
+    small = joulecast.Operation("all_reduce", [(32, 64)], {"gpus": 2})
     network = joulecast.Network.of([(joulecast.Operation("relu", [(32, 64, 56, 56)]), 5), (small, 2)])
-    predictor = find_predictor("A30", "inference", find_predictor("A30", "inference").name)
+    predictor = find_predictor("A30", "inference")
     together = over_clocks(predictor.prepared(network), [600.0, 1440.0])
     assert together.missing == 1
     for place, clock in enumerate((600.0, 1440.0)):

@@ -11,7 +11,7 @@ import joulecast
 from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import BoostingRecipe, RooflineRecipe
@@ -39,7 +39,7 @@ def entry(trained, tmp_path):
 
 def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
     gpu, operations = find_gpu("L4"), simulated_operations()
-    before = AnyGpuPredictor(gpu, "inference", trained.predictor).predict(operations)
+    before = SharedByAll(trained.predictor).on(gpu, "inference").predict(operations)
     after = load_any(entry).on(gpu, "inference").operations.predict(operations)
     assert after.device_time_s == pytest.approx(before.device_time_s, rel=1e-4)
     assert after.power_w == pytest.approx(before.power_w, rel=1e-4)

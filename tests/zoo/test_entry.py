@@ -14,6 +14,7 @@ from conftest import benchmark, rewrite
 from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
+from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
@@ -45,7 +46,7 @@ def entry(stored, tmp_path):
 
 def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
     operations = simulated_operations()
-    before, after = trained.predictor.predict(operations), load_entry(entry).operations.predict(operations)
+    before, after = chip_alone(trained.predictor).predict(operations), load_entry(entry).operations.predict(operations)
     assert after.time_s == pytest.approx(before.time_s, rel=1e-4)
     assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
     assert after.source == before.source
@@ -57,7 +58,7 @@ def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
 def test_what_networks_taught_is_stored(trained, tmp_path, name, unlearned, learned):
     assert getattr(trained.predictor, name) == unlearned  # Trained without networks.
     more = replace(trained, predictor=replace(trained.predictor, **{name: float(learned)}))
-    assert getattr(load_entry(more.save(tmp_path)).operations, name) == learned
+    assert getattr(load_entry(more.save(tmp_path)).operations.chip, name) == learned
 
 
 def test_card_says_what_matters(entry):

@@ -153,7 +153,6 @@ def test_answers_that_give_nothing(status, location, says):
         "any-gpu/forest-inference",
         "t4/forest-inference",
         "a30/forest-training",
-        "a30/blend-training",
     ],
 )
 def test_a_name_means_what_it_holds(small_entry, tmp_path, fresh_cache, name):

@@ -10,8 +10,8 @@ from joulecast import Operation
 from joulecast.datasets import Dataset, save
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.model.roofline import NoResidual
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.physics.power_cap import Jobs
 from joulecast.predictors.recipes import KernelRecipe, KernelTrees
 from joulecast.zoo.entries.kernels_entry import load_kernels
@@ -49,7 +49,7 @@ def linear(rows, columns=8192, reduction=8192):
 
 
 def predictor(kernels, gpu=H200):
-    return AnyGpuPredictor(gpu, "inference", NoResidual(), kernels=kernels)
+    return SharedByAll(NoResidual(), kernels=kernels).on(gpu, "inference")
 
 
 def test_power_below_the_cap_is_what_was_read(trained):

@@ -76,7 +76,7 @@ def test_pull_from_anywhere(source, small):
     where = pull(source, NAME, replace=True)
     assert where == object_folder(pulled()[NAME].sha256) == pulled_folder(NAME)
     found = find_predictor("A30", "inference", "forest")
-    assert found.operations.measured == small.predictor.measured
+    assert found.operations.chip.measured == small.predictor.measured
     assert find_predictor("A30", "inference", NAME) is found
     with pytest.raises(UnknownNameError, match="did you mean a30/forest-inference"):
         fetch(open_source(source), "a30/forest-inferenc")

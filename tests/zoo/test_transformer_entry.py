@@ -15,7 +15,7 @@ from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.entries.entry import load_any
@@ -57,7 +57,7 @@ def in_training(network):
 def test_a_stored_predictor_predicts_as_the_trained_one(transformer, tmp_path):
     entry = transformer.save(tmp_path)
     gpu, operations = find_gpu("H100 SXM"), simulated_operations()
-    before = AnyGpuPredictor(gpu, "inference", transformer.predictor).predict(operations)
+    before = SharedByAll(transformer.predictor).on(gpu, "inference").predict(operations)
     after = find_predictor(gpu, "inference", str(entry)).operations.predict(operations)
     assert after.device_time_s == pytest.approx(before.device_time_s, rel=1e-4)
     assert after.power_w == pytest.approx(before.power_w, rel=1e-4)

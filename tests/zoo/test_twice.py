@@ -5,12 +5,11 @@ from simulated_measurements import simulated_gpu
 
 from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
-from joulecast.predictors.recipes import BlendRecipe, BoostingRecipe, TransformerRecipe, XGBoostRecipe
+from joulecast.predictors.recipes import BoostingRecipe, TransformerRecipe, XGBoostRecipe
 from joulecast.zoo.training import train_any_gpu
 
 OWN = {
     "forest": SMALL_RECIPE,
-    "blend": BlendRecipe(trees=4, folds=2),
     "xgboost": XGBoostRecipe(trees=20, patience=5, learning_rate=0.3, folds=2),
 }
 ANY_GPU = {

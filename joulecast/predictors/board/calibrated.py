@@ -5,7 +5,7 @@ Its intervals come from the errors of the profile on operations that were left o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
@@ -25,7 +25,7 @@ from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import FAMILIES, numbers_of
-from .parts import LAUNCHES, PARTS, STATIC, calibrated_work, factor_of, launches_in, members, places_of
+from .parts import LAUNCHES, PARTS, STATIC, calibrated_work, factor_of, members, places_of
 from .profile import ALL, BoardProfile
 
 _LEAST = 1e-30  # Instead of a division by zero.
@@ -159,12 +159,6 @@ class CalibratedPredictor(WrappedPredictor):
         """See `PredictsOperations.predict_for_network`."""
         found = self.own.predict_for_network(operations, power_limit_w)
         return corrected(found, self.gpu, self.profile, float(self.gpu.boost_clock_mhz), in_loops=False)
-
-    @property
-    def measured_launch_s(self) -> Mapping[str, float]:
-        """See `PredictsOperations.measured_launch_s`."""
-        launch = self.profile.factors.get(launches_in(self.mode), 1.0)
-        return {kind: launch * seconds for kind, seconds in self.own.measured_launch_s.items()}
 
     def factors_of(self, operation: Operation) -> dict[str, float]:
         """Name of a part -> the factor that acts on it, for the parts of an operation."""

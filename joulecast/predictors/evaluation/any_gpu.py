@@ -27,12 +27,13 @@ from ..measured.rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
 from ..model.boosted_residual import BoostedResidual
 from ..model.fit_boosted import inputs_and_targets
-from ..model.predictor import AnyGpuPredictor
+from ..model.shared import SharedByAll
 from ..networks.composition import HostModel, counts_of, plain_sum
 from ..networks.parts import as_parts
 from ..networks.prepared import NetworkPredictor
 from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
+from ..predictor import OperationPredictor
 from ..recipes import Recipe
 from ..regressors.fitted_trees import FittedTrees
 from .calibrating import MOST_ERRORS
@@ -115,7 +116,7 @@ def power_log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> dict[
     """Log of predicted over measured "power" and "energy" of a call, at default clocks and caps."""
     found = {quantity: np.empty(len(rows)) for quantity in ("power", "energy")}
     for gpu, mode, places in _by_gpu(rows):
-        p = AnyGpuPredictor(gpu, mode, learned).predict([rows[i].operation for i in places])
+        p = SharedByAll(learned).on(gpu, mode).predict([rows[i].operation for i in places])
         measured_w = np.array([rows[i].power_w for i in places], dtype=float)
         measured_s = np.array([rows[i].device_s for i in places])
         found["power"][places] = np.log(p.power_w / measured_w)
@@ -270,14 +271,14 @@ def fit_hosts(learned: ResidualModel, networks: Networks) -> dict[str, HostModel
     for mode in learned.host_s:
         mine = [(gpu, m, network) for gpu, m, network in networks if m.mode == mode]
         predicted = [
-            (counts_of(network), _predictions(AnyGpuPredictor(gpu, mode, learned), network, m.clock_mhz), m.time_s)
+            (counts_of(network), _predictions(SharedByAll(learned).on(gpu, mode), network, m.clock_mhz), m.time_s)
             for gpu, m, network in mine
         ]
         hosts[mode] = HostModel.fit(predicted, mode)
     return hosts
 
 
-def _predictions(predictor: AnyGpuPredictor, network: Network, clock_mhz: float | None) -> OperationPredictions:
+def _predictions(predictor: OperationPredictor, network: Network, clock_mhz: float | None) -> OperationPredictions:
     return as_parts(network, predictor.predict(network.operations, clock_mhz), predictor.gpu)
 
 
@@ -290,7 +291,7 @@ def _network_error(
     network: Network,
 ) -> NetworkError:
     """Predict a measured network at the clock that it was measured at."""
-    predictor = AnyGpuPredictor(gpu, measurement.mode, learned)
+    predictor = SharedByAll(learned).on(gpu, measurement.mode)
     host = hosts[measurement.mode]
     found = NetworkPredictor("", predictor, host, any_gpu=True).predict(network, measurement.clock_mhz)
     added = plain_sum(counts_of(network), _predictions(predictor, network, measurement.clock_mhz))

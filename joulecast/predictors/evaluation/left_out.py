@@ -1,4 +1,4 @@
-"""The one loop of all evaluations, over a column that says what is left out together; and a GPU's own predictor in it.
+"""The one loop of all evaluations, over a column that says what is left out together; in it, what a chip's loops add.
 
 A column has a value for each measurement: the fold or the kind of its operation, the name or the family of its network,
 the chip of its GPU. What has one value is left out of training and then predicted.
@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement, NetworkMeasurement
-from ...hardware import find_gpu
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ...system.cluster import in_parallel
-from ..fitting.fit import LEAST_OPERATIONS, fit_own
+from ..chip import ChipPart
+from ..fitting.fit import LEAST_OPERATIONS, fit_chip
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
 from ..measured.splits import fold_of, network_family, only_in, variants
+from ..model.shared import chip_alone
 from ..networks.composition import (
     HostModel,
     compose,
@@ -40,7 +41,6 @@ from ..networks.parts import gradient_fractions
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..physics.roofline import roofline
-from ..predictor import OperationPredictor
 from ..recipes import Recipe
 from .errors import NetworkError, OperationErrors
 
@@ -81,8 +81,8 @@ def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | 
 
 def in_folds(
     dataset: Dataset, mode: str, recipe: Recipe, title: str = "all campaigns"
-) -> tuple[list[OperationPredictor], OperationErrors]:
-    """The predictor of each fold, and the errors of all on what they were fitted without."""
+) -> tuple[list[ChipPart], OperationErrors]:
+    """What the loops outside each fold add, and the errors of all on what they were fitted without."""
     return _operations_left_out(
         dataset, mode, recipe, fold_of(_usable(dataset, mode), recipe.folds, recipe.seed), title
     )
@@ -106,63 +106,62 @@ def _usable(dataset: Dataset, mode: str) -> list[Operation]:
 
 def _operations_left_out(
     dataset: Dataset, mode: str, recipe: Recipe, column: Mapping[Operation, Hashable], title: str
-) -> tuple[list[OperationPredictor], OperationErrors]:
+) -> tuple[list[ChipPart], OperationErrors]:
     judged = each_left_out([*column.values()], _fitted_without, dataset, mode, recipe, title, tuple(column), what=title)
-    predictors, errors = zip(*(found for _, found in judged), strict=True)
-    return list(predictors), OperationErrors.joined(title, errors)
+    chips, errors = zip(*(found for _, found in judged), strict=True)
+    return list(chips), OperationErrors.joined(title, errors)
 
 
 def _fitted_without(
     dataset: Dataset, mode: str, recipe: Recipe, title: str, operations: Sequence[Operation], held: Held
-) -> tuple[OperationPredictor, OperationErrors]:
-    """A predictor that was fitted without some operations, in any mode and precision, and its errors on them."""
+) -> tuple[ChipPart, OperationErrors]:
+    """What loops without some operations add, these in any mode and precision, and the errors on them."""
     without = variants([*compress(operations, held)])
-    predictor = fit_own(dataset, mode, recipe, without=without)
-    return predictor, errors_on(dataset, predictor, without, title)
+    chip = fit_chip(dataset, mode, recipe, without=without)
+    return chip, errors_on(dataset, chip, without, title)
 
 
-def errors_on(
-    dataset: Dataset, predictor: OperationPredictor, held: Collection[Operation], title: str
-) -> OperationErrors:
-    """The errors of a predictor on measurements of operations that it was fitted without."""
-    rows = [m for m in dataset.usable(predictor.mode) if m.operation in held]
-    seen = {m.operation for m in dataset.usable(predictor.mode) if m.operation not in held}
+def errors_on(dataset: Dataset, chip: ChipPart, held: Collection[Operation], title: str) -> OperationErrors:
+    """The errors on measurements of operations that a chip's part was fitted without."""
+    rows = [m for m in dataset.usable(chip.mode) if m.operation in held]
+    seen = {m.operation for m in dataset.usable(chip.mode) if m.operation not in held}
     operations = tuple(m.operation for m in rows)
     # Repeats are predicted once.
     unique = list(dict.fromkeys(operations))
     place = {operation: i for i, operation in enumerate(unique)}
     places = [place[operation] for operation in operations]
-    p = predictor.predict(unique)
-    clock = float(predictor.gpu.boost_clock_mhz)
+    p = chip_alone(chip).predict(unique)
+    covered = np.where(chip.covered(unique), 1.0, np.nan)  # What physics alone says of the others is no error of loops.
+    clock = float(chip.gpu.boost_clock_mhz)
     return OperationErrors(
         campaign=title,
         operations=operations,
         time_s=np.array([m.time_s for m in rows]),
-        predicted_time_s=p.time_s[places],
+        predicted_time_s=(covered * p.time_s)[places],
         power_w=np.array([m.power_w if m.power_usable and m.power_w is not None else np.nan for m in rows]),
-        predicted_power_w=p.power_w[places],
-        roofline_s=roofline(unique, predictor.gpu, clock).time_s[places] if unique else np.empty(0),
+        predicted_power_w=(covered * p.power_w)[places],
+        roofline_s=roofline(unique, chip.gpu, clock).time_s[places] if unique else np.empty(0),
         host_bound=p.host_bound[places],
         distances=Closeness.of(seen).distances(unique)[places],
-        reference=np.array([m.method == predictor.baseline.method for m in rows], dtype=bool),
+        reference=np.array([m.method == chip.baseline.method for m in rows], dtype=bool),
     )
 
 
-def errors_on_repeats(dataset: Dataset, predictor: OperationPredictor) -> OperationErrors | None:
+def errors_on_repeats(dataset: Dataset, chip: ChipPart) -> OperationErrors | None:
     """Errors on new measurements of operations in the training data; None where no operation was measured repeatedly.
 
-    The predictor was trained on the median of an operation's repeats. So each repeat in turn counts as a new
+    The part was trained on the median of an operation's repeats. So each repeat in turn counts as a new
     measurement, and the prediction is shifted from the median of all repeats to the median of the others.
     """
     repeats: dict[Operation, list[Measurement]] = defaultdict(list)
-    for m in dataset.usable(predictor.mode):
-        if m.method == predictor.baseline.method:
+    for m in dataset.usable(chip.mode):
+        if m.method == chip.baseline.method:
             repeats[m.operation].append(m)
     rows = [m for group in repeats.values() if len(group) > 1 for m in group]
     if not rows:
         return None
     within = replace(dataset, measurements=tuple(rows), networks=())
-    errors = errors_on(within, predictor, {m.operation for m in rows}, "measured before")
+    errors = errors_on(within, chip, {m.operation for m in rows}, "measured before")
     moved = np.ones((2, len(rows)))
     for i, m in enumerate(rows):
         for row, values in (
@@ -197,29 +196,31 @@ class NetworksLeftOut:
     operations: OperationErrors | None = None
 
 
-def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
+def predict_network(chip: ChipPart, network: Network) -> tuple[FloatArray, OperationPredictions]:
     """Counts and predictions of a network's operations, as its parts.
 
     What the order of tensors costs (networks/effects.toml) was found on measured networks. A test on these very
     networks leaves it out.
     """
     fractions = gradient_fractions(network)
-    counts, found = counts_of(network), predictor.predict(network.operations)
-    return counts, predictor.in_network(found, counts).times(fractions, fractions)
+    predictor, counts = chip_alone(chip), counts_of(network)
+    found = predictor.in_network(predictor.predict(network.operations), counts)
+    return counts, found.times(fractions, fractions)
 
 
 def learn_from_networks(
-    predictor: OperationPredictor, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
-) -> tuple[OperationPredictor, HostModel]:
+    chip: ChipPart, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
+) -> tuple[ChipPart, HostModel]:
     """Learn from measured networks what loops do not show: the host cost per call, operations in TF32, static power."""
-    known = [(*predict_network(predictor, network), m) for m, network in networks]
+    known = [(*predict_network(chip, network), m) for m, network in networks]
     times = [(counts, found, m.time_s) for counts, found, m in known]
     host = HostModel.fit(times, mode)
-    if mode == "inference" and "tf32" in predictor.gpu.peak_flops:
-        predictor = replace(predictor, network_tf32_factor=fit_tf32_factor(times, host))
+    if mode == "inference" and "tf32" in chip.gpu.peak_flops:
+        chip = replace(chip, network_tf32_factor=fit_tf32_factor(times, host))
+    predictor = chip_alone(chip)
     powers = [(c, predictor.in_network(found, c), m.known_energy_j / m.time_s) for c, found, m in known]
-    static_w = fit_network_static_w(powers, host, predictor.gpu.power_limit_w)
-    return replace(predictor, network_static_w=static_w), host
+    static_w = fit_network_static_w(powers, host, chip.gpu.power_limit_w)
+    return replace(chip, network_static_w=static_w), host
 
 
 def leave_networks_out(
@@ -238,7 +239,7 @@ def leave_networks_out(
     """
     measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
     column = [network_family(m.network) if by == "family" else m.network for m, _ in measured]
-    everything = fit_own(dataset, mode, recipe) if by == "none" else None
+    everything = fit_chip(dataset, mode, recipe) if by == "none" else None
     title = f"networks left out by {by}"
     judged = each_left_out(
         column, _networks_judged, dataset, recipe, measured, (mode, title), everything, what="networks left out"
@@ -256,7 +257,7 @@ def _networks_judged(
     recipe: Recipe,
     measured: Sequence[tuple[NetworkMeasurement, Network]],
     of: tuple[str, str],
-    everything: OperationPredictor | None,
+    everything: ChipPart | None,
     held: Held,
 ) -> tuple[list[NetworkError], OperationErrors | None]:
     """Errors on networks that are left out, and on the operations that only these have; `of` has mode and title."""
@@ -265,28 +266,28 @@ def _networks_judged(
     only_here: frozenset[Operation] = frozenset()
     if everything is None:
         only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
-    predictor = everything or fit_own(dataset, mode, recipe, without=only_here)
+    chip = everything or fit_chip(dataset, mode, recipe, without=only_here)
     known = {m.operation for m in dataset.usable(mode)}
     left_out = known & only_here
-    operations = errors_on(dataset, predictor, only_here, title) if left_out else None
-    predictor, host = learn_from_networks(predictor, others, mode)
+    operations = errors_on(dataset, chip, only_here, title) if left_out else None
+    chip, host = learn_from_networks(chip, others, mode)
     closeness = Closeness.of(known - only_here)
-    return [_network_error(m, network, predictor, host, closeness, len(left_out)) for m, network in mine], operations
+    return [_network_error(m, network, chip, host, closeness, len(left_out)) for m, network in mine], operations
 
 
 def _network_error(
     measurement: NetworkMeasurement,
     network: Network,
-    predictor: OperationPredictor,
+    chip: ChipPart,
     host: HostModel,
     closeness: Closeness,
     left_out: int,
 ) -> NetworkError:
-    counts, predictions = predict_network(predictor, network)
-    totals = compose(counts, predictions, host, find_gpu(predictor.gpu).power_limit_w)
+    counts, predictions = predict_network(chip, network)
+    totals = compose(counts, predictions, host, chip.gpu.power_limit_w)
     added = plain_sum(counts, predictions)
-    measured = np.array([operation.digest in predictor.measured for operation in predictions.operations], dtype=bool)
-    foreign = np.array([group_of(op, predictor.gpu) not in predictor.baseline.groups for op in predictions.operations])
+    measured = np.array([operation.digest in chip.measured for operation in predictions.operations], dtype=bool)
+    foreign = np.array([group_of(op, chip.gpu) not in chip.baseline.groups for op in predictions.operations])
     return NetworkError(
         measurement=measurement,
         left_out=left_out,

@@ -1,6 +1,6 @@
 """From a recipe and datasets to a predictor.
 
-A GPU's own predictor is fitted to its measurements. A predictor for any GPU is fitted in two steps. The first, which
+What a chip adds is fitted to its loops. A predictor for any GPU is fitted in two steps. The first, which
 takes long, learns from operations. The second learns what measured networks add to that. It is quick and repeated
 often, because validation leaves out one network after the other.
 """
@@ -18,7 +18,8 @@ from ...datasets import Dataset
 from ...errors import DatasetError, unknown_name
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
-from ..contract import Files, Networks, ResidualModel
+from ..chip import ChipPart
+from ..contract import Files, Networks, ResidualModel, regressor_inputs
 from ..measured.rows import (
     DeviceRow,
     MeasuredLoop,
@@ -33,7 +34,6 @@ from ..model.roofline import NoResidual
 from ..physics.baseline import group_of
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features
-from ..predictor import OperationPredictor, regressor_inputs
 from ..recipes import BoostingRecipe, Recipe, RooflineRecipe, TransformerRecipe, read_recipe, recipe_of
 from ..regressors.forms import ONE_GPU_FORMS, form_of
 from ..transformer.attentive import Attentive
@@ -153,8 +153,8 @@ LEAST_OPERATIONS = 20
 """Least number of unique operations to fit a predictor."""
 
 
-def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[Operation] = ()) -> OperationPredictor:
-    """Fit time and power of one mode on measurements at a GPU's default clock, by a recipe of ONE_GPU_FORMS.
+def fit_chip(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[Operation] = ()) -> ChipPart:
+    """Fit loops of one mode that were measured at a GPU's default clock, by a recipe of ONE_GPU_FORMS.
 
     Some operations can be left out, with all their repeats. Raises DatasetError: there are too few usable operations of
     this mode. Raises MissingDependencyError: a library that this recipe trains with is not installed.
@@ -175,7 +175,7 @@ def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[
     loop_s = baseline.loop_s(groups, counted_s(operations, gpu), methods)
     inputs = regressor_inputs(relative_features(operations, gpu), loop_s, baseline.host_s(groups, methods))
     form = form_of(recipe, ONE_GPU_FORMS)
-    return OperationPredictor(
+    return ChipPart(
         gpu=gpu,
         mode=mode,
         baseline=baseline,

@@ -91,7 +91,7 @@ def _spread(found: OverClocks, place: int, predictions: OperationPredictions) ->
     if knowledge.host.execution.name == "compiled":
         return None
     # Some errors come from GPUs and clocks that were not measured.
-    unmeasured = knowledge.any_gpu or bool(knowledge.operations.by_fallback(found.network.operations))
+    unmeasured = knowledge.any_gpu or bool(knowledge.operations.not_of_chip(found.network.operations))
     as_measured = unmeasured or knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w)
     return NetworkSpread.of(
         errors,
@@ -120,7 +120,7 @@ def _notes(found: OverClocks, place: int, spread: NetworkSpread | None) -> Itera
         yield f"{gpu.name} has no predictor of its own: {what} from its data sheet by what other GPUs showed"
     elif not knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w):
         yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
-    if kinds := knowledge.operations.by_fallback(network.operations):
+    if kinds := knowledge.operations.not_of_chip(network.operations):
         shown = _first(kinds)
         yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
         if spread is not None:

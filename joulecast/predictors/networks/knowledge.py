@@ -37,8 +37,8 @@ class NetworkKnowledge:
             `network_errors` holds for these as well.
         any_gpu: Whether the predictor is for GPUs and clocks that were not measured. Its errors come from such GPUs, so
             they do not grow at other clocks than the default.
-        find_fallback: Gives the knowledge of the fallback predictor, for networks with operations that only the
-            fallback predicts. The fallback is loaded when this is called first.
+        find_shared: Gives the knowledge of a GPU of which nothing was measured, for networks with operations that were
+            not measured on its chip. It is loaded when this is called first.
     """
 
     name: str
@@ -48,7 +48,7 @@ class NetworkKnowledge:
     network_errors: NetworkCalibration | None = None
     half_errors: NetworkCalibration | None = None
     any_gpu: bool = False
-    find_fallback: Callable[[], NetworkKnowledge | None] = lambda: None
+    find_shared: Callable[[], NetworkKnowledge | None] = lambda: None
 
     def holds_measured_settings(self, clock_mhz: float, power_limit_w: float) -> bool:
         """Whether a GPU's own measurements were made at this clock and under this power cap."""
@@ -57,10 +57,10 @@ class NetworkKnowledge:
 
     def errors_on(self, counts: FloatArray, predictions: OperationPredictions) -> NetworkCalibration | None:
         """Errors on networks like this one; None where nothing is known."""
-        if self.operations.by_fallback(predictions.operations):
+        if self.operations.not_of_chip(predictions.operations):
             # A GPU's own errors come from networks whose operations were all measured there.
-            fallback = self.find_fallback()
-            return None if fallback is None else fallback.errors_on(counts, predictions)
+            shared = self.find_shared()
+            return None if shared is None else shared.errors_on(counts, predictions)
         if self.half_errors is None:
             return self.network_errors
         shares, known = shares_of(counts, predictions)

@@ -2,7 +2,8 @@
 
 Each is learned from other measurements with other errors, so a prediction for training could be below that for
 inference, and one with a mask above that without. What limits an operation is therefore predicted as well. In training
-the longer of both predictions counts, and twice the forward if the backward does as much again.
+the longer of both predictions counts, and twice the forward if the backward does as much again. Limits hold at the
+default clock. At others, the clock law may part an operation and its limit by half a percent.
 """
 
 from __future__ import annotations

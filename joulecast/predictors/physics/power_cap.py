@@ -206,7 +206,9 @@ def loop_clocks_mhz(work: Work, clock_mhz: float, power_limit_w: float, host_s: 
     if power_limit_w >= work.cap_w:
         return high
     loops = Jobs.of_loops(work, power_limit_w, host_s)
-    fits = loops.within(high[:, None])[:, 0]
+    # Of loops that were measured under the default cap, the clocks that they hold under it are known.
+    known = np.isfinite(work.most_mhz) & (power_limit_w >= work.gpu.power_limit_w)
+    fits = loops.within(high[:, None])[:, 0] | known
     if fits.all():
         return high
     low = np.full(len(high), min(float(work.gpu.min_clock_mhz), float(clock_mhz)))

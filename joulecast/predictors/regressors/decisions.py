@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...operations.operation import Operation
-from ..contract import PredictsOperations, WrappedPredictor
-from ..predictor import INPUT_NAMES
+from ..contract import INPUT_NAMES, PredictsOperations, WrappedPredictor
 from .trees import StoredTrees, Trees
 
 
@@ -35,16 +34,10 @@ def decisions(predictor: PredictsOperations, operation: Operation) -> dict[str, 
         predictor = predictor.own
     found = {}
     for quantity in ("time", "power"):
-        trees = _trees_of(getattr(predictor, quantity, None))
-        if trees is not None and inputs is not None:
-            found[quantity] = _decisions(trees, inputs[0])
+        regressor = getattr(getattr(predictor, "chip", None), quantity, None)
+        if isinstance(regressor, StoredTrees) and inputs is not None:
+            found[quantity] = _decisions(regressor.trees, inputs[0])
     return found
-
-
-def _trees_of(regressor: object) -> Trees | None:
-    """The trees of a regressor, or of that part of a blend."""
-    part = regressor if isinstance(regressor, StoredTrees) else getattr(regressor, "trees", None)
-    return part.trees if isinstance(part, StoredTrees) else None
 
 
 def _decisions(trees: Trees, row: NDArray[np.float32]) -> Decisions:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import needing, with_extra
 from ...operations.operation import Operation
+from ..contract import INPUT_NAMES
 from ..measured.splits import fold_of
-from ..predictor import INPUT_NAMES
-from ..recipes import ForestRecipe, ForestSettings, TreeSettings, XGBoostRecipe
+from ..recipes import ForestRecipe, TreeSettings, XGBoostRecipe
 from .trees import Trees, trees_file
 
 MORE_WORK: tuple[str, ...] = (
@@ -129,7 +129,7 @@ def fit_forest(
     operations: Sequence[Operation],
     inputs: NDArray[np.float32],
     targets: FloatArray,
-    recipe: ForestSettings,
+    recipe: ForestRecipe,
     quantity: str,
 ) -> FittedTrees:
     """See `OneGpuForm.fit`; time and power are fitted alike, and only inputs and targets matter.
@@ -138,8 +138,7 @@ def fit_forest(
     """
     with needing("training needs scikit-learn", with_extra("train")):
         from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
-    at_random = not isinstance(recipe, ForestRecipe) or recipe.forest == "extra_trees"
-    model = (ExtraTreesRegressor if at_random else RandomForestRegressor)(
+    model = (ExtraTreesRegressor if recipe.forest == "extra_trees" else RandomForestRegressor)(
         n_estimators=recipe.trees,
         max_features=recipe.max_features,
         min_samples_leaf=recipe.min_samples_leaf,

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..contract import Files, Regressor
-from ..recipes import BlendRecipe, ForestRecipe, Recipe, XGBoostRecipe
-from .blend import fit_blend, stored_blend
+from ..recipes import ForestRecipe, Recipe, XGBoostRecipe
 from .fitted_trees import fit_boosted, fit_forest
 from .trees import stored_trees
 
@@ -38,7 +37,6 @@ class OneGpuForm(NamedTuple):
 
 ONE_GPU_FORMS: Mapping[str, OneGpuForm] = {
     "forest": OneGpuForm(ForestRecipe, fit_forest, stored_trees),
-    "blend": OneGpuForm(BlendRecipe, fit_blend, stored_blend),
     "xgboost": OneGpuForm(XGBoostRecipe, fit_boosted, stored_trees),
 }
 """Name of a predictor in a recipe and in the zoo -> its form."""

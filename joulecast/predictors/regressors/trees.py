@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ZooError, damaged_entry
-from ..contract import Files
+from ..contract import INPUT_NAMES, Files
 from ..formats import onnx
 from ..formats.arrays import arrays_to_bytes, known_arrays
-from ..predictor import INPUT_NAMES
 
 
 def trees_file(name: str) -> str:

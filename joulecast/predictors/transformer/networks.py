@@ -22,7 +22,7 @@ from ...operations.operation import MODES
 from ...operations.operation_list import OperationList
 from ..contract import Networks, launch_s
 from ..measured.rows import DeviceRow, rows_by_gpu
-from ..model.predictor import AnyGpuPredictor
+from ..model.shared import SharedByAll
 from ..networks.composition import HostModel, counts_of
 from ..networks.parts import as_parts
 from ..networks.prepared import NetworkPredictor, over_clocks
@@ -103,7 +103,7 @@ def _host(base: Attentive, networks: Networks, mode: str) -> HostModel:
     examples = []
     for gpu, m, network in networks:
         if m.mode == mode:
-            found = AnyGpuPredictor(gpu, mode, base).predict(network.operations, m.clock_mhz)
+            found = SharedByAll(base).on(gpu, mode).predict(network.operations, m.clock_mhz)
             examples.append((counts_of(network), as_parts(network, found, gpu), m.time_s))
     return HostModel.fit(examples, mode)
 
@@ -112,7 +112,7 @@ def _measured(
     base: Attentive, host: HostModel, gpu: GPU, m: NetworkMeasurement, network: Network, weight: float
 ) -> Example:
     """A measured network as an example: its time and energy over those predicted from its operations."""
-    predictor = NetworkPredictor("", AnyGpuPredictor(gpu, m.mode, base), host)
+    predictor = NetworkPredictor("", SharedByAll(base).on(gpu, m.mode), host)
     found = over_clocks(predictor.prepared(network), [gpu.checked_clock_mhz(m.clock_mhz)])
     (time_s,), (energy_j,), (device_s,) = found.time_s, found.energy_j, found.device_time_s
     static_w = found.operations_at(0).static_power_w

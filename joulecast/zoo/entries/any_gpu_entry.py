@@ -16,7 +16,7 @@ from ...predictors.intervals import widening
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.model.learned import OneModel
-from ...predictors.model.predictor import AnyGpuPredictor
+from ...predictors.model.shared import SharedByAll
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.execution import EAGER
 from ...predictors.networks.prepared import NetworkPredictor
@@ -37,11 +37,16 @@ class AnyGpuEntry:
     calibration: Calibration | None
     kernels: OneModel | None = None
 
+    @property
+    def shared(self) -> SharedByAll:
+        """What all GPUs share."""
+        return SharedByAll(self.learned, self.calibration, self.kernels)
+
     def on(self, gpu: GPU, mode: str) -> NetworkPredictor:
         """The predictor of a GPU and mode."""
         found = NetworkPredictor(
             name=self.name,
-            operations=AnyGpuPredictor(gpu, mode, self.learned, self.calibration, self.kernels),
+            operations=self.shared.on(gpu, mode),
             host=self.hosts[mode],
             network_errors=self.network_errors.get(mode),
             half_errors=self._half_errors(gpu, mode),
@@ -66,7 +71,7 @@ def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> di
     """The golden prediction: GPU -> operations, and what they are predicted to cost on it."""
     found = {}
     for gpu, operations in golden.items():
-        predictions = AnyGpuPredictor(find_gpu(gpu), operations[0].mode, learned).predict(operations)
+        predictions = SharedByAll(learned).on(find_gpu(gpu), operations[0].mode).predict(operations)
         found[gpu] = golden_of(operations, predictions, "device_time_s", "power_w")
     return found
 

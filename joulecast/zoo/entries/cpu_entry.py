@@ -9,10 +9,10 @@ import numpy as np
 
 from ...hardware.cpu import find_cpu
 from ...operations.operation import Operation
+from ...predictors.contract import INPUT_NAMES
 from ...predictors.cpu.network import CpuNetworkPredictor, SerialModel
 from ...predictors.cpu.predictor import CallModel, CpuPredictor
 from ...predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
-from ...predictors.predictor import INPUT_NAMES
 from ...predictors.regressors.forms import ONE_GPU_FORMS
 from .cards import ModelCard, name_of
 from .stored import GOLDEN_OPERATIONS, Stored, golden_of, golden_operations, save_as_entry, smoke_test

@@ -1,4 +1,4 @@
-"""Loading an entry of any form, which its manifest names; and entries of predictors that were trained on one GPU."""
+"""Loading an entry of any form, which its manifest names; and entries of what loops of one GPU add."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from ...errors import ZooError, damaged_entry
 from ...hardware import find_gpu
 from ...operations.operation import Operation
+from ...predictors.chip import ChipPart
+from ...predictors.contract import INPUT_NAMES, Shared
 from ...predictors.formats.numbers import require_features
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.networks.prediction import COMPOSITIONS
 from ...predictors.networks.prepared import NetworkPredictor
 from ...predictors.physics.baseline import Baseline
-from ...predictors.predictor import INPUT_NAMES, OperationPredictor
+from ...predictors.predictor import OperationPredictor
 from ...predictors.regressors.forms import ONE_GPU_FORMS
 from .cards import ModelCard, host_of, name_of, network_static_of, network_tf32_of
 from .comparing import LEFT_OUT
@@ -45,7 +47,7 @@ OPERATIONS = "operations.json"
 
 def save_entry(
     folder: str | Path,
-    predictor: OperationPredictor,
+    chip: ChipPart,
     card: ModelCard,
     golden: list[Operation],
     left_out: Mapping[str, Mapping[str, float]],
@@ -58,19 +60,31 @@ def save_entry(
         golden: Operations for the golden prediction; the first eight are used.
         network_errors: Errors on networks that were left out, for intervals; None where no network was measured.
     """
-    facts = {**predictor.facts(), "network_errors": None if network_errors is None else network_errors.to_dict()}
+    facts = {**chip.facts(), "network_errors": None if network_errors is None else network_errors.to_dict()}
     files = {
         LEFT_OUT: json_bytes(left_out),
         OPERATIONS: json_bytes([o.to_dict() for o in sorted(trained_on, key=lambda o: o.digest)]),
-        **predictor.time.to_files("time"),
-        **predictor.power.to_files("power"),
+        **chip.time.to_files("time"),
+        **chip.power.to_files("power"),
     }
-    return save_as_entry(folder, card, facts, files, _golden(predictor, golden[:GOLDEN_OPERATIONS]), card.predictor)
+    return save_as_entry(folder, card, facts, files, _golden(chip, golden[:GOLDEN_OPERATIONS]), card.predictor)
 
 
-def _golden(predictor: OperationPredictor, operations: list[Operation]) -> dict[str, Any]:
+def _golden(chip: ChipPart, operations: list[Operation]) -> dict[str, Any]:
     """The golden prediction: a few operations, and what they are predicted to cost."""
-    return golden_of(operations, predictor.predict(operations), "time_s", "power_w")
+    return golden_of(operations, _alone(chip).predict(operations), "time_s", "power_w")
+
+
+def _alone(chip: ChipPart) -> OperationPredictor:
+    """The loops of a chip, with nothing but physics for what was not measured."""
+
+    def shared() -> Shared:
+        # Imported here, because golden predictions need no more than the loops.
+        from ...predictors.model.shared import nothing_shared
+
+        return nothing_shared()
+
+    return OperationPredictor(chip.gpu, chip.mode, shared, {chip.mode: chip})
 
 
 def read_own(stored: Stored) -> tuple[NetworkPredictor, dict[str, Any]]:
@@ -78,7 +92,7 @@ def read_own(stored: Stored) -> tuple[NetworkPredictor, dict[str, Any]]:
     facts = stored.facts
     require_features(facts["inputs"], INPUT_NAMES, stored.folder)
     from_files = ONE_GPU_FORMS[predictor_of(stored.manifest)].from_files
-    operations = OperationPredictor(
+    chip = ChipPart(
         gpu=find_gpu(facts["gpu"]),
         mode=facts["mode"],
         baseline=Baseline.from_dict(facts["baseline"]),
@@ -97,14 +111,14 @@ def read_own(stored: Stored) -> tuple[NetworkPredictor, dict[str, Any]]:
         )
     predictor = NetworkPredictor(
         name=name_of(stored.card["name"]),
-        operations=operations,
+        operations=_alone(chip),
         host=host_of(stored.card["host"]),
         composition=composition,
         network_errors=None if errors is None else NetworkCalibration.from_dict(errors),
     )
     golden = golden_operations(stored.golden["operations"])
     smoke_test(predictor, golden)
-    return predictor, _golden(operations, golden)
+    return predictor, _golden(chip, golden)
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,7 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
             allowed=FORMAT_VERSION,
             hint="update joulecast"
             if newer
-            else "pull it again, or train it again: `joulecast train --dataset FOLDER --recipe blend`",
+            else "pull it again, or train it again: `joulecast train --dataset FOLDER --recipe forest`",
         )
     files = manifest["files"]
     if len(files) > _MOST_FILES:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GOLDEN_OPERATIONS = 8
 """How many operations a golden prediction has; where it covers several GPUs, per GPU."""
 _MOST_OPERATIONS = 64
-# Sums in fp32 differ between processors: those of trees by 1e-6, and those of a Gaussian process, whose large terms
+# Sums in fp32 differ between processors: those of trees by 1e-6, and those of a transformer, whose large terms
 # cancel, by up to 5e-4 (measured against fp64). A different forest differs by far more.
 _TOLERANCE = 2e-3
 FACTS = "predictor.json"

@@ -9,10 +9,10 @@ from simulated_measurements import simulated_dataset, simulated_gpu
 from joulecast.predictors.contract import curves_of
 from joulecast.predictors.evaluation.any_gpu import cross_validate
 from joulecast.predictors.evaluation.tuning import search
-from joulecast.predictors.fitting.fit import fit_on_all, fit_own
+from joulecast.predictors.fitting.fit import fit_chip, fit_on_all
 from joulecast.predictors.measured.rows import device_rows
 from joulecast.predictors.model.fit_boosted import inputs_and_targets
-from joulecast.predictors.recipes import BlendRecipe, BoostingRecipe, ForestRecipe, TransformerRecipe, XGBoostRecipe
+from joulecast.predictors.recipes import BoostingRecipe, ForestRecipe, TransformerRecipe, XGBoostRecipe
 from joulecast.predictors.regressors.fitted_trees import FittedTrees, unfitted_trees
 
 TREES = BoostingRecipe(trees=10, depth=3, learning_rate=0.3, folds=2)
@@ -26,7 +26,7 @@ def dataset():
 
 def test_boosted_trees_have_the_errors_that_they_stopped_by(dataset):
     pytest.importorskip("xgboost")
-    curves = curves_of(fit_own(dataset, "inference", STOPPED))
+    curves = curves_of(fit_chip(dataset, "inference", STOPPED))
     assert set(curves) == {f"{q}/{of}_rmse" for q in ("time", "power") for of in ("fitted", "held_out")}
     for quantity in ("time", "power"):
         seen, unseen = (curves[f"{quantity}/{of}_rmse"] for of in ("fitted", "held_out"))
@@ -35,16 +35,8 @@ def test_boosted_trees_have_the_errors_that_they_stopped_by(dataset):
         assert min(unseen) < unseen[0]
 
 
-def test_a_blend_has_the_posterior_of_its_process(dataset):
-    curves = curves_of(fit_own(dataset, "inference", BlendRecipe(trees=4, folds=2)))
-    assert set(curves) == {f"{quantity}/process/negative_log_posterior" for quantity in ("time", "power")}
-    for values in curves.values():
-        assert len(values) > 1
-        assert np.all(np.diff(values) <= 0)
-
-
 def test_forests_have_no_curves(dataset):
-    assert curves_of(fit_own(dataset, "inference", ForestRecipe(trees=4, folds=2))) == {}
+    assert curves_of(fit_chip(dataset, "inference", ForestRecipe(trees=4, folds=2))) == {}
 
 
 def test_a_transformer_has_its_losses_by_epoch():

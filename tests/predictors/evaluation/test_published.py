@@ -32,13 +32,13 @@ def test_sections_that_changed_are_outdated(tmp_path):
     from published_page import Section, marked, outdated, read_sections
 
     (tmp_path / "source.csv").write_text("1")
-    section = Section("Title", ("speed.py",), ("predictors/blend.toml",), ("source.csv",))
+    section = Section("Title", ("speed.py",), ("predictors/forest.toml",), ("source.csv",))
     page = "head\n\n" + marked("one", section, tmp_path, "text")
     assert read_sections(page)["one"].endswith("## Title\n\ntext")
     assert outdated(page, {"one": section}, tmp_path) == []
     assert outdated(page, {"one": section, "two": section}, tmp_path) == ["two"]
     assert outdated(page, {"one": replace(section, code=("clocks.py",))}, tmp_path) == ["one"]
-    assert outdated(page, {"one": replace(section, inputs=("predictors/forest.toml",))}, tmp_path) == ["one"]
+    assert outdated(page, {"one": replace(section, inputs=("predictors/xgboost.toml",))}, tmp_path) == ["one"]
     (tmp_path / "source.csv").write_text("2")
     assert outdated(page, {"one": section}, tmp_path) == ["one"]
     (tmp_path / "source.csv").unlink()

@@ -83,13 +83,13 @@ def _networks(dataset):
 def test_a_family_takes_more_along_than_a_name(dataset, monkeypatch):
     data, networks = _networks(dataset)
     seen = []
-    fit = network_validation.fit_own
+    fit = network_validation.fit_chip
 
     def fit_and_remember(*arguments, without=()):
         seen.append(without)
         return fit(*arguments, without=without)
 
-    monkeypatch.setattr(network_validation, "fit_own", fit_and_remember)
+    monkeypatch.setattr(network_validation, "fit_chip", fit_and_remember)
     by_name = leave_networks_out(data, "inference", RECIPE, networks, by="name")
     assert [error.left_out for error in by_name.networks] == [0, 0, 1]
     by_family = leave_networks_out(data, "inference", RECIPE, networks, by="family")

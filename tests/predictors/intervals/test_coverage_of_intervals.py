@@ -15,12 +15,13 @@ from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks
 from joulecast.predictors.evaluation.coverage import chance_range, network_coverage, operation_coverage
 from joulecast.predictors.evaluation.errors import NetworkError, OperationErrors
 from joulecast.predictors.evaluation.left_out import errors_on_repeats
-from joulecast.predictors.fitting.fit import fit_own
+from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.intervals.calibration import Calibration, Cases
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
 from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank, thinned
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts
 from joulecast.predictors.intervals.widening import MEASURED_KINDS, never_measured
+from joulecast.predictors.model.shared import chip_alone, nothing_shared
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import ForestRecipe
@@ -205,11 +206,11 @@ def test_repeats_say_how_well_the_measured_is_known(dataset):
         for factor in np.exp(0.02 * rng.standard_normal(3))
     )
     data = replace(dataset, measurements=noisy)
-    predictor = fit_own(data, "inference", ForestRecipe(trees=8))
-    errors = errors_on_repeats(data, predictor)
+    chip = fit_chip(data, "inference", ForestRecipe(trees=8))
+    errors = errors_on_repeats(data, chip)
     # A repeat against the median of two others: sqrt(1 + 1/2) times its own spread, and no less for having been seen.
     assert np.std(errors.log_errors("time")) == pytest.approx(0.02 * np.sqrt(1.5), rel=0.15)
-    assert errors_on_repeats(dataset, predictor) is None
+    assert errors_on_repeats(dataset, chip) is None
 
 
 def _network_errors(dataset, count=60):
@@ -241,11 +242,11 @@ def test_networks_that_are_hard_get_wider_intervals(dataset, calibration):
 
 @pytest.fixture(scope="module")
 def predictor(dataset, calibration):
-    operations = fit_own(dataset, "inference", ForestRecipe(trees=8))
+    chip = fit_chip(dataset, "inference", ForestRecipe(trees=8))
     networks = fit_networks(calibration, [_network_errors(dataset)], "simulated")
     return NetworkPredictor(
         "test/forest",
-        replace(operations, calibration=calibration),
+        chip_alone(replace(chip, calibration=calibration)),
         HostModel(5e-6, learned=True),
         network_errors=networks,
     )
@@ -325,7 +326,9 @@ def test_other_clocks_and_missing_operations_widen(predictor):
     # An octave adds 0.295: of 39 sorted errors at other clocks, the 36th, which is ceil(40 x 0.9).
     assert half == pytest.approx(np.hypot(at_default, 0.295), rel=0.1)
     least = min((op for op, _ in parts), key=lambda op: op.flops)
-    partly = predictor.predict(Network.of([*parts, (least.replace(precision="bf16"), 1)]))
+    sent = Operation("all_reduce", least.input_shapes, {"gpus": 2})  # A collective is covered only where measured.
+    shared = replace(predictor, operations=nothing_shared().on(predictor.operations.gpu, "inference"))
+    partly = replace(predictor, find_shared=lambda: shared).predict(Network.of([*parts, (sent, 1)]))
     assert 0 < partly.uncovered_share < 0.2
     assert partly.interval().power_w == pytest.approx(default.interval().power_w, rel=0.05)
     assert partly.interval().time_s[0] == pytest.approx(default.interval().time_s[0], rel=0.05)

@@ -18,7 +18,7 @@ from joulecast.predictors.measured.rows import DeviceRow, device_rows
 from joulecast.predictors.model.boosted_residual import BoostedResidual
 from joulecast.predictors.model.fit_boosted import fit_any_gpu
 from joulecast.predictors.model.fit_networks import fit_energies, learn_from_networks
-from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.energy import PRIOR_ENERGY, EnergyConstants, process_factor, static_power_w
@@ -147,7 +147,7 @@ def test_a_reading_at_the_cap_is_a_lower_bound(learned):
 def test_laws_hold_on_every_gpu_of_the_catalogue(learned, name):
     gpu = find_gpu(name)
     small, large = (Operation("linear", [(n, 1024)], {"out_features": 1024}) for n in (256, 4096))
-    predictor = AnyGpuPredictor(gpu, "inference", learned)
+    predictor = SharedByAll(learned).on(gpu, "inference")
     clocks = [gpu.min_clock_mhz, (gpu.min_clock_mhz + gpu.boost_clock_mhz) / 2, gpu.boost_clock_mhz]
     device_s, power_w = [], []
     for clock in clocks:
@@ -164,8 +164,8 @@ def test_laws_hold_on_every_gpu_of_the_catalogue(learned, name):
 def test_a_lower_cap_lowers_the_clock_and_saves_energy(learned):
     gpu = find_gpu("A100-PCIE-40GB")
     operations = [Operation("linear", [(8192, 4096)], {"out_features": 4096})]
-    whole = AnyGpuPredictor(gpu, "inference", learned).predict(operations)
-    capped = AnyGpuPredictor(gpu, "inference", learned).predict(operations, power_limit_w=150.0)
+    whole = SharedByAll(learned).on(gpu, "inference").predict(operations)
+    capped = SharedByAll(learned).on(gpu, "inference").predict(operations, power_limit_w=150.0)
     assert capped.held_clock_mhz[0] < whole.held_clock_mhz[0] <= gpu.boost_clock_mhz
     assert capped.device_time_s[0] > whole.device_time_s[0]
     assert capped.dynamic_energy_j[0] < whole.dynamic_energy_j[0]
@@ -176,7 +176,7 @@ def test_a_lower_cap_lowers_the_clock_and_saves_energy(learned):
 def test_time_and_energy_along_the_clock(learned, name):
     gpu = find_gpu(name)
     network = Network.of([(Operation("linear", [(8192, 2048)], {"out_features": 2048}), 4)])
-    predictor = NetworkPredictor("any", AnyGpuPredictor(gpu, "inference", learned), HostModel.prior("inference"))
+    predictor = NetworkPredictor("any", SharedByAll(learned).on(gpu, "inference"), HostModel.prior("inference"))
     clocks = np.linspace(gpu.min_clock_mhz, gpu.max_clock_mhz, 12)
     found = [predictor.predict(network, float(clock)) for clock in clocks]
     time_s, energy_j = np.array([(p.time_s, p.energy_j) for p in found]).T
@@ -191,7 +191,7 @@ def test_time_and_energy_along_the_clock(learned, name):
 
 def test_the_default_cap_changes_nothing(learned):
     gpu = find_gpu("T4")
-    predictor, operations = AnyGpuPredictor(gpu, "inference", learned), simulated_operations()[-8:]
+    predictor, operations = SharedByAll(learned).on(gpu, "inference"), simulated_operations()[-8:]
     for clock in (None, 900.0):
         free = predictor.predict(operations, clock)
         capped = predictor.predict(operations, clock, gpu.power_limit_w)
@@ -207,7 +207,7 @@ def test_the_default_cap_changes_nothing(learned):
 def test_operations_that_wait_for_launches_do_not_depend_on_the_clock(learned):
     tiny = Network.of([(Operation("relu", [(8, 8)]), 100)])
     host = HostModel(20e-6, learned=True)
-    predictor = NetworkPredictor("any", AnyGpuPredictor(find_gpu("A30"), "inference", learned), host)
+    predictor = NetworkPredictor("any", SharedByAll(learned).on(find_gpu("A30"), "inference"), host)
     slow, fast = predictor.predict(tiny, 900), predictor.predict(tiny, 1440)
     assert slow.time_s == pytest.approx(fast.time_s, rel=1e-3)
     assert slow.energy_j < fast.energy_j
@@ -222,7 +222,7 @@ def test_half_precision_is_learned_from_networks(learned):
     for i, rows in enumerate((4096, 8192, 16384)):
         product = Operation("linear", [(rows, 1024)], {"out_features": 4096}, precision="bf16")
         network = Network.of([(product, 50), (Operation("relu", [(rows, 4096)], precision="bf16"), 50 * (i + 1))])
-        found = NetworkPredictor("true", AnyGpuPredictor(gpu, "inference", known), host).predict(network, 900)
+        found = NetworkPredictor("true", SharedByAll(known).on(gpu, "inference"), host).predict(network, 900)
         shape = (rows, 1024)
         measured = NetworkMeasurement(
             f"n{i}", shape, "bf16", "inference", found.time_s, found.power_w, found.energy_j, clock_mhz=900.0
@@ -247,7 +247,7 @@ def test_what_the_catalogue_knows_is_used():
 
 
 def test_what_is_not_covered_is_missing(learned):
-    t4 = AnyGpuPredictor(find_gpu("T4"), "inference", learned)
+    t4 = SharedByAll(learned).on(find_gpu("T4"), "inference")
     found = t4.predict([Operation("relu", [(8, 8)], precision="bf16"), Operation("relu", [(8, 8)])])
     assert found.source == ("missing", "modelled")
     assert np.isnan(found.time_s[0])

@@ -1,7 +1,5 @@
 """The one model of kernels: fitted to simulated GPUs, and the basis of each prediction."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from simulated_measurements import simulated_kernels
@@ -16,8 +14,8 @@ from joulecast.predictors.model.features import NAMES, features
 from joulecast.predictors.model.fit import Measured, fit_constants, fit_one_model, measured_tables
 from joulecast.predictors.model.machine import TENSORRT_LLM, Machine
 from joulecast.predictors.model.physics import STARTS, costs
-from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.model.roofline import NoResidual
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.model.work import PRODUCT, WIDTHS, Work
 from joulecast.predictors.recipes import KernelRecipe, KernelTrees, load_kernel_recipe
 from joulecast.system.resources import shipped
@@ -101,8 +99,8 @@ def test_only_fp16_and_bf16_stand_in_for_each_other(kernels):
 
 def test_a_predictor_for_any_gpu_uses_the_learned_kernels(kernels):
     operations = OperationList([linear(256, 4096, 4096), Operation("relu", [(256, 4096)], precision="bf16")])
-    plain = AnyGpuPredictor(H100, "inference", NoResidual())
-    asking = replace(plain, kernels=kernels)
+    plain = SharedByAll(NoResidual()).on(H100, "inference")
+    asking = SharedByAll(NoResidual(), kernels=kernels).on(H100, "inference")
     found, without = asking.predict(operations), plain.predict(operations)
     assert found.device_time_s[0] == pytest.approx(kernels.device_s(operations, H100)[0], rel=1e-6)
     assert found.device_time_s[1] == pytest.approx(without.device_time_s[1], rel=1e-9)
@@ -112,13 +110,13 @@ def test_a_predictor_for_any_gpu_uses_the_learned_kernels(kernels):
 
 
 def test_a_quantized_layer_that_was_not_learned_is_missing(kernels):
-    found = AnyGpuPredictor(H100, "inference", NoResidual(), kernels=kernels).predict([linear(64, 512, 512, "fp8")])
+    found = SharedByAll(NoResidual(), kernels=kernels).on(H100, "inference").predict([linear(64, 512, 512, "fp8")])
     assert found.source == ("missing",)
     assert np.isnan(found.time_s).all()
 
 
 def test_half_the_clock_takes_longer_for_compute(kernels):
-    predictor = AnyGpuPredictor(H100, "inference", NoResidual(), kernels=kernels)
+    predictor = SharedByAll(NoResidual(), kernels=kernels).on(H100, "inference")
     work = [linear(8192, 8192, 8192)]
     assert predictor.predict(work, 990).device_time_s[0] > 1.5 * predictor.predict(work).device_time_s[0]
 

@@ -18,9 +18,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "how-it-works.md"
 LEARNED = {
     "in_networks.products": "any-gpu/kernels",
     "in_networks.cycles": "any-gpu/kernels",
-    "network_tf32_factor": "a30/blend-inference",
-    "network_static_w": "a30/blend-inference",
-    "offset_s": "a30/blend-inference",
+    "network_tf32_factor": "a30/forest-inference",
+    "network_static_w": "a30/forest-inference",
+    "offset_s": "a30/forest-inference",
 }
 """Where the shipped predictors store what they learned."""
 

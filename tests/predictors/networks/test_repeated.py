@@ -1,21 +1,21 @@
 """Networks and operations that are predicted again: the same bits, without asking the regressors again."""
 
 import joulecast
-from joulecast.predictors.predictor import OperationPredictor
+from joulecast.predictors.chip import ChipPart
 
 SHAPE = (2, 3, 99, 99)
 
 
 def test_regressors_are_asked_once_for_an_operation(monkeypatch):
     joulecast.predict("resnet18", (1, 3, 64, 64), "A30")  # loads the predictor, which makes its golden prediction
-    joulecast.predict("resnet18", (1, 3, 64, 64), "A30", predictor="forest")
-    asked, learn = [], OperationPredictor._learned_loops
+    joulecast.predict("resnet18", (1, 3, 64, 64), "A30", predictor="xgboost")
+    asked, learn = [], ChipPart._learned_loops
 
-    def noted(self, matrix, *rest):
-        asked.append(len(matrix))
-        return learn(self, matrix, *rest)
+    def noted(self, operations, *rest):
+        asked.append(len(operations))
+        return learn(self, operations, *rest)
 
-    monkeypatch.setattr(OperationPredictor, "_learned_loops", noted)
+    monkeypatch.setattr(ChipPart, "_learned_loops", noted)
     once = joulecast.predict("resnet18", SHAPE, "A30")
     assert len(asked) == 1
     assert joulecast.predict("resnet18", SHAPE, "A30") == once
@@ -23,9 +23,9 @@ def test_regressors_are_asked_once_for_an_operation(monkeypatch):
     assert len(asked) == 1
     joulecast.predict("resnet18", SHAPE, "A30", power_limit_w=120)
     assert len(asked) == 1
-    joulecast.predict("resnet18", SHAPE, "A30", predictor="forest")
-    assert len(asked) == 2
     joulecast.predict("resnet34", SHAPE, "A30")  # the same layers, more often
+    assert len(asked) == 1
+    joulecast.predict("resnet18", SHAPE, "A30", predictor="xgboost")
     assert len(asked) == 2
 
 

@@ -47,7 +47,7 @@ class FixedPredictor:
     def in_network(self, predictions, counts):
         return predictions
 
-    def by_fallback(self, operations):
+    def not_of_chip(self, operations):
         return ()
 
     def remarks(self, operations):

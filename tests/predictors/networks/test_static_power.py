@@ -7,7 +7,8 @@ import pytest
 from simulated_measurements import simulated_operations
 
 from joulecast.operations.operation import Operation
-from joulecast.predictors.fitting.fit import fit_own
+from joulecast.predictors.fitting.fit import fit_chip
+from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import MOST_NETWORK_STATIC_W, HostModel, fit_network_static_w
 from joulecast.predictors.operation_predictions import OperationPredictions
 from joulecast.predictors.recipes import ForestRecipe
@@ -65,8 +66,8 @@ def test_errors_of_time_have_no_part_in_it():
 
 
 def test_operations_of_a_network_share_what_the_board_draws_in_addition(dataset):
-    fits = fit_own(dataset, "inference", ForestRecipe(trees=4, folds=2))
-    predictor = replace(fits, network_static_w=13.0)
+    fits = chip_alone(fit_chip(dataset, "inference", ForestRecipe(trees=4, folds=2)))
+    predictor = chip_alone(replace(fits.chip, network_static_w=13.0))
     alone = predictor.predict(simulated_operations()[:3])
     together = predictor.in_network(alone, np.ones(3))
     assert alone.static_power_w == fits.predict(simulated_operations()[:3]).static_power_w

@@ -7,7 +7,8 @@ import pytest
 from simulated_measurements import simulated_operations
 
 from joulecast.operations.operation import Operation
-from joulecast.predictors.fitting.fit import fit_own
+from joulecast.predictors.fitting.fit import fit_chip
+from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import TF32_FACTORS, HostModel, fit_tf32_factor
 from joulecast.predictors.operation_predictions import OperationPredictions
 from joulecast.predictors.recipes import ForestRecipe
@@ -67,12 +68,17 @@ def test_a_factor_stays_in_its_range():
 
 
 def test_only_operations_in_tf32_are_quicker_in_networks(dataset):
-    predictor = replace(fit_own(dataset, "inference", ForestRecipe(trees=4, folds=2)), network_tf32_factor=0.9)
+    chip = fit_chip(dataset, "inference", ForestRecipe(trees=4, folds=2))
+    predictor = chip_alone(replace(chip, network_tf32_factor=0.9))
     operations = simulated_operations()[:3]
     assert not any(operation.precision == "tf32" for operation in operations)
     alone = predictor.predict(operations)
     assert predictor.in_network(alone, np.ones(3)).device_time_s is alone.device_time_s
-    inside = predictor.in_network(network(), COUNTS)
+    # The simulated loops are in fp32, and so stand for no operation in TF32.
+    assert predictor.in_network(network(), COUNTS).device_time_s.tolist() == [3e-3, 4e-3]
+    groups = {f"relu {precision}": chip.baseline.groups["relu fp32"] for precision in ("fp32", "tf32")}
+    measured = replace(chip, baseline=replace(chip.baseline, groups=groups), network_tf32_factor=0.9)
+    inside = chip_alone(measured).in_network(network(), COUNTS)
     assert inside.device_time_s.tolist() == pytest.approx([2.7e-3, 4e-3])
     assert inside.dynamic_energy_j.tolist() == pytest.approx([0.27, 0.4])
     assert inside.time_s.tolist() == [3e-3, 4e-3]  # Loops are as they were measured.

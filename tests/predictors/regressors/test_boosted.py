@@ -9,10 +9,11 @@ from simulated_measurements import simulated_dataset, simulated_operations
 
 from joulecast import Operation
 from joulecast.hardware import find_gpu
+from joulecast.predictors.contract import INPUT_NAMES
 from joulecast.predictors.evaluation.tuning import search
-from joulecast.predictors.fitting.fit import fit_own
+from joulecast.predictors.fitting.fit import fit_chip
+from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.physics.relative import relative_features
-from joulecast.predictors.predictor import INPUT_NAMES
 from joulecast.predictors.recipes import XGBoostRecipe
 from joulecast.predictors.regressors.fitted_trees import MORE_WORK, fit_boosted
 from joulecast.predictors.regressors.trees import stored_trees
@@ -23,11 +24,11 @@ A30 = find_gpu("A30")
 
 @pytest.fixture(scope="module")
 def predictor(dataset):
-    return fit_own(dataset, "inference", RECIPE)
+    return fit_chip(dataset, "inference", RECIPE)
 
 
 def test_it_learns_the_simulated_gpu(predictor, dataset):
-    predictions = predictor.predict([m.operation for m in dataset.measurements])
+    predictions = chip_alone(predictor).predict([m.operation for m in dataset.measurements])
     assert predictions.time_s == pytest.approx([m.time_s for m in dataset.measurements], rel=0.1)
     assert predictions.power_w == pytest.approx([m.power_w for m in dataset.measurements], rel=0.2)
 
@@ -89,6 +90,7 @@ def test_search_begins_with_the_recipe_and_finds_what_is_better():
 def test_a_larger_batch_is_never_quicker(predictor):
     for channels in (32, 128):
         times = [
-            predictor.predict([Operation("relu", [(batch, channels, 28, 28)])]).time_s[0] for batch in (8, 16, 32, 64)
+            chip_alone(predictor).predict([Operation("relu", [(batch, channels, 28, 28)])]).time_s[0]
+            for batch in (8, 16, 32, 64)
         ]
         assert all(later >= 0.999 * earlier for earlier, later in pairwise(times))

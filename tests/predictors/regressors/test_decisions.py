@@ -7,7 +7,7 @@ import pytest
 
 from joulecast import Operation
 from joulecast.hardware import find_gpu
-from joulecast.predictors.predictor import INPUT_NAMES
+from joulecast.predictors.contract import INPUT_NAMES
 from joulecast.predictors.regressors.decisions import decisions
 from joulecast.predictors.regressors.trees import StoredTrees, Trees
 from joulecast.zoo import find_predictor
@@ -28,7 +28,8 @@ def test_the_path_and_the_questions_are_those_of_the_trees():
     )
     row = np.zeros((1, len(INPUT_NAMES)), np.float32)
     row[0, :2] = 3, 5
-    predictor = SimpleNamespace(time=StoredTrees(trees), power=None, regressor_inputs=lambda operation: row)
+    chip = SimpleNamespace(time=StoredTrees(trees), power=None)
+    predictor = SimpleNamespace(chip=chip, regressor_inputs=lambda operation: row)
     found = decisions(predictor, RELU)
     first, second = INPUT_NAMES[:2]
     assert found.keys() == {"time"}
@@ -37,7 +38,7 @@ def test_the_path_and_the_questions_are_those_of_the_trees():
     assert float(trees.sums(row)[0]) == 20 + 50
 
 
-@pytest.mark.parametrize("entry", ["a30/forest-inference", "a30/blend-inference", None])
+@pytest.mark.parametrize("entry", ["a30/forest-inference", "a30/xgboost-inference", None])
 def test_shipped_trees_answer(entry):
     predictor = find_predictor(find_gpu("A30"), "inference", entry).operations
     # Also where so many operations were predicted that ONNX Runtime evaluates the trees, as in a service.
@@ -54,6 +55,6 @@ def test_the_command_prints_the_path(call):
     code, out, _ = call(*asked, "--predictor", "a30/forest-inference")
     assert code == 0
     assert "the trees for power ask about" in out
-    assert "the trees for time ask about" in call(*asked)[1]  # The default is a blend, completed by its fallback.
+    assert "the trees for time ask about" in call(*asked)[1]  # The default is this entry.
     assert "no trees of its own" in call(*asked, "--precision", "bf16")[1]
     assert "no trees of its own" in call(*asked[:4], "T4", "--path")[1]

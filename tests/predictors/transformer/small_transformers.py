@@ -11,7 +11,7 @@ from joulecast.datasets import NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.measured.rows import DeviceRow
-from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
@@ -80,7 +80,7 @@ def served():
 
 
 def on(gpu, learned):
-    return NetworkPredictor("made up", AnyGpuPredictor(gpu, "inference", learned), HostModel.prior("inference"))
+    return NetworkPredictor("made up", SharedByAll(learned).on(gpu, "inference"), HostModel.prior("inference"))
 
 
 def arrays(sequences, operations, kinds=4):

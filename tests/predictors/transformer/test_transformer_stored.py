@@ -15,7 +15,7 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import over_clocks
 from joulecast.predictors.transformer.attentive import Attentive, Reader
 
@@ -94,7 +94,7 @@ def test_a_kind_outside_the_vocabulary_is_one_error(served):
 
 def test_stored_predictor(quick, served):
     operations, network = simulated_operations(), made_networks()[0][2]
-    one, other = (AnyGpuPredictor(T4, "inference", each).predict(operations) for each in (quick, served))
+    one, other = (SharedByAll(each).on(T4, "inference").predict(operations) for each in (quick, served))
     assert np.allclose(one.time_s, other.time_s, rtol=1e-4)
     assert np.allclose(one.energy_j, other.energy_j, rtol=1e-4)
     whole = [on(A30, each).predict(network).time_s for each in (quick, served)]
@@ -107,12 +107,12 @@ def test_predicting_needs_no_torch(quick, tmp_path):
     (tmp_path / "weights").write_bytes(weights)
     script = (
         "import sys, joulecast as j\n"
-        "from joulecast.predictors.model.predictor import AnyGpuPredictor\n"
+        "from joulecast.predictors.model.shared import SharedByAll\n"
         "from joulecast.predictors.transformer.attentive import Attentive\n"
         "from joulecast.hardware import find_gpu\n"
         f"learned = Attentive.from_files({facts!r}, {{{name!r}: open(sys.argv[1], 'rb').read()}})\n"
         "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
-        "assert AnyGpuPredictor(find_gpu('A30'), 'inference', learned).predict([o]).time_s[0] > 0\n"
+        "assert SharedByAll(learned).on(find_gpu('A30'), 'inference').predict([o]).time_s[0] > 0\n"
         "assert not {'torch', 'sklearn', 'xgboost', 'scipy', 'onnx', 'safetensors'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "weights")], check=True)
@@ -153,7 +153,7 @@ def test_many_gpus_are_read_at_once(quick):
 
 
 def test_laws_of_predictions(served):
-    predictor = AnyGpuPredictor(A30, "inference", served)
+    predictor = SharedByAll(served).on(A30, "inference")
     operations = [*simulated_operations(), Operation("softmax", [(64, 1000)]), Operation("dropout", [(8, 8)])]
     found = predictor.predict(operations, 900)
     assert np.allclose(found.energy_j, found.time_s * found.power_w)
@@ -178,7 +178,7 @@ def test_without_measured_networks_a_network_is_its_parts(dataset):
 def test_what_cannot_be_predicted(served):
     bf16, fp32 = (Operation("relu", [(64, 64)], precision=precision) for precision in ("bf16", "fp32"))
     gpu = find_gpu("V100 PCIe 32GB")
-    found = AnyGpuPredictor(gpu, "inference", served).predict([bf16, fp32])
+    found = SharedByAll(served).on(gpu, "inference").predict([bf16, fp32])
     assert found.source == ("missing", "modelled")
     assert np.isnan(found.time_s).tolist() == [True, False]
     prediction = on(gpu, served).predict(Network.of([(bf16, 1), (fp32, 9)]))

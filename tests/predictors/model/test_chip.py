@@ -1,4 +1,4 @@
-"""Operations that a GPU's own predictor does not cover are predicted by the fallback."""
+"""What was measured on a chip is predicted by its loops, the rest by what all GPUs share."""
 
 from dataclasses import replace
 
@@ -7,10 +7,10 @@ import pytest
 
 from joulecast import Network, Operation, predict_operations
 from joulecast.hardware import find_gpu
-from joulecast.predictors.fallback import FallbackPredictor
-from joulecast.predictors.fitting.fit import fit_own
+from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.predictor import OperationPredictor
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.zoo import find_predictor
 
@@ -20,8 +20,8 @@ OPERATIONS = [CONV, CONV.replace(precision="bf16"), Operation("relu", [(32, 64, 
 
 
 @pytest.fixture(scope="module")
-def own(dataset):
-    return fit_own(dataset, "inference", ForestRecipe(trees=8))
+def chip(dataset):
+    return fit_chip(dataset, "inference", ForestRecipe(trees=8))
 
 
 @pytest.fixture(scope="module")
@@ -30,16 +30,20 @@ def other():
 
 
 @pytest.fixture(scope="module")
-def both(own, other):
-    return FallbackPredictor(own, lambda: other)
+def both(chip, other):
+    return OperationPredictor(A30, "inference", other.find_shared, {"inference": chip})
 
 
-def test_what_was_measured_stays_and_the_rest_is_from_the_fallback(own, other, both):
-    alone, whole, rest = (p.predict(OPERATIONS) for p in (own, both, other))
-    assert alone.source == (alone.source[0], "missing", "missing")
+def never():
+    raise AssertionError
+
+
+def test_what_was_measured_stays_and_the_rest_is_from_what_all_gpus_share(chip, other, both):
+    alone = OperationPredictor(A30, "inference", never, {"inference": chip}).predict([CONV])
+    whole, rest = (p.predict(OPERATIONS) for p in (both, other))
     assert whole.source == (alone.source[0], "modelled", "modelled")
     for name in ("time_s", "power_w", "device_time_s", "dynamic_energy_j"):
-        assert getattr(whole, name)[0] == getattr(alone, name)[0]
+        assert getattr(whole, name)[0] == pytest.approx(getattr(alone, name)[0], rel=1e-12)
     assert whole.device_time_s[1:] == pytest.approx(rest.device_time_s[1:])
     # The host needs the same time to launch in any precision.
     assert whole.host_time_s[1] == whole.host_time_s[0]
@@ -47,14 +51,14 @@ def test_what_was_measured_stays_and_the_rest_is_from_the_fallback(own, other, b
     assert (whole.power_w <= A30.power_limit_w).all()
 
 
-def test_the_fallback_is_not_loaded_if_nothing_is_missing(own):
-    def never():
-        raise AssertionError
+def test_what_all_gpus_share_is_not_loaded_if_everything_was_measured(chip):
+    alone = OperationPredictor(A30, "inference", never, {"inference": chip})
+    network = NetworkPredictor("test", alone, HostModel(5e-6, learned=True)).predict(Network.of([(CONV, 3)]))
+    assert network.time_s > 0
+    assert alone.predict([CONV], 900, 120).time_s > alone.predict([CONV]).time_s
 
-    assert (FallbackPredictor(own, never).predict([CONV]).time_s == own.predict([CONV]).time_s).all()
 
-
-def test_networks_say_what_is_from_the_fallback(own, both):
+def test_networks_say_what_was_not_measured(both):
     predictor = NetworkPredictor("test", both, HostModel(5e-6, learned=True), "overlap")
     network = Network.of([(operation, 3) for operation in OPERATIONS])
     prediction = predictor.predict(network)
@@ -71,8 +75,8 @@ def test_networks_say_what_is_from_the_fallback(own, both):
 
 def test_what_exists_on_no_such_gpu_stays_missing(both):
     turing = replace(A30, peak_flops={"fp32": A30.peak_flops["fp32"]})
-    own, other = replace(both.own, gpu=turing), replace(both.find_fallback(), gpu=turing)
-    predictions = FallbackPredictor(own, lambda: other).predict(OPERATIONS)
+    chips = {"inference": replace(both.chip, gpu=turing)}
+    predictions = replace(both, gpu=turing, chips=chips).predict(OPERATIONS)
     assert predictions.source[1:] == ("missing", "missing")
     assert np.isnan(predictions.time_s[1:]).all()
 
@@ -80,7 +84,7 @@ def test_what_exists_on_no_such_gpu_stays_missing(both):
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_the_best_measured_gpu_says_no_less_than_one_that_was_never_measured(mode, precision):
-    """The A30 in half precision has the interval of the fallback, as an A100 has. In fp32 it has its own."""
+    """The A30 in half precision has the interval of other chips, as an A100 has. In fp32 it has its own."""
     network = Network.of([(each.replace(precision=precision, mode=mode), 3) for each in OPERATIONS])
     here = find_predictor("A30", mode).predict(network)
     there, far = (find_predictor(gpu, mode).predict(network) for gpu in ("A100 PCIe 40GB", "H100 SXM"))

@@ -1,0 +1,193 @@
+"""SharedByAll: what all GPUs share, from which operations are predicted on a GPU of which nothing was measured.
+
+All that it needs of a GPU is its data sheet. Physics gives the least time of an operation (least_times.py), and a
+residual model predicts the ratio of device time to it, which was learned over many GPUs. In half precision and below,
+kernels were measured one by one, and their model replaces the residual model (learned.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...hardware import GPU
+from ...operations.operation_list import OperationList
+from ..chip import ChipPart
+from ..contract import ResidualModel, SharedModel, launch_s
+from ..intervals.calibration import Calibration
+from ..intervals.operation_spread import OperationSpread
+from ..operation_predictions import OperationPredictions
+from ..physics.clock import Work
+from ..physics.energy import static_power_w
+from ..physics.least_times import LeastTimes
+from ..physics.limits import with_limits
+from ..physics.operation_numbers import numbers_of
+from ..physics.precisions import attention_in_half, fp64_in_fp32, tf32_in_fp32, without_tf32
+from ..predictor import OperationPredictor
+from .learned import OneModel
+from .roofline import NoResidual
+
+_LEAST_J = 1e-15  # Instead of a division by zero.
+
+
+def lists_asked_for(operations: OperationList, gpu: GPU) -> tuple[OperationList, ...]:
+    """The lists that the residual model and the kernels are asked for, to prefetch them."""
+    listed = _as_run(operations.derived(with_limits).operations, gpu)
+    plain = listed.derived(tf32_in_fp32).operations
+    return (listed, plain) if plain else (listed,)
+
+
+def _as_run(operations: OperationList, gpu: GPU) -> OperationList:
+    """The operations as a GPU runs them: TF32 is a permission, of no use where its rate is not above that of fp32."""
+    is_quicker = gpu.peak_flops.get("tf32", 0.0) > gpu.peak_flops["fp32"]
+    return operations if is_quicker else operations.derived(without_tf32)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedByAll:
+    """What all GPUs share; see `contract.Shared` for what its functions do.
+
+    Args:
+        learned: The residual model.
+        calibration: Errors on chips that were left out; None where they are not known.
+        kernels: Model of the device times of kernels in half precision and below. It replaces the residual model for
+            the operations that it covers. None if there is no such model.
+    """
+
+    learned: ResidualModel
+    calibration: Calibration | None = None
+    kernels: OneModel | None = None
+
+    def on(self, gpu: GPU, mode: str) -> OperationPredictor:
+        """The predictor of a GPU of which nothing was measured."""
+        return OperationPredictor(gpu, mode, lambda: self)
+
+    def coverage(self, gpu: GPU) -> tuple[str, ...]:
+        """Every kind, in the precisions of the GPU that were learned."""
+        kinds = tuple(f"all kinds in {precision}" for precision in gpu.unquantized)
+        return (*kinds, *(() if self.kernels is None else self.kernels.coverage(gpu)))
+
+    def covered(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
+        """Quantized products are covered only where they were measured. Other precisions say nothing about them."""
+        has = {"tf32", *gpu.unquantized}
+        covered = np.array([o.precision in has and not o.row.measured_only for o in operations], dtype=bool)
+        return covered if self.kernels is None else covered | ~np.isnan(self.kernels.device_s(operations, gpu))
+
+    def host_s(self, operations: OperationList, mode: str) -> FloatArray:
+        """Seconds of launches, as measured on other GPUs."""
+        return launch_s(operations, mode, self.learned.host_s)
+
+    def work(self, operations: OperationList, gpu: GPU, capped: bool) -> Work:
+        """Where TF32 is allowed, cuDNN chooses between it and fp32, so the time is the smaller of both."""
+        listed = _as_run(operations, gpu)
+        places, always, plain = listed.derived(tf32_in_fp32)
+        work = self._work(listed, gpu, capped)
+        if not plain:
+            return work
+        in_fp32 = self._work(plain, gpu, capped).scatter(places)
+        quicker = places & (np.nan_to_num(in_fp32.device_s, nan=np.inf) < work.device_s)
+        # Launches decide the time of small operations, and chance which is quicker. Their energies are far apart.
+        least_j = np.where(always, in_fp32.dynamic_j, np.fmin(work.dynamic_j, in_fp32.dynamic_j))
+        found = work.with_others(in_fp32, quicker | always)
+        return found.scaled_by(1.0, least_j / np.maximum(found.dynamic_j, _LEAST_J))
+
+    def _work(self, operations: OperationList, gpu: GPU, capped: bool) -> Work:
+        # Nothing was measured in fp64. Its ratio of device time to least time is assumed to be that of fp32.
+        seen = operations.derived(fp64_in_fp32)
+        ratio, energy_ratio = self.learned.factors(seen, gpu, capped=capped)
+        works = 1.0 - numbers_of(operations).is_identity
+        clock = float(gpu.boost_clock_mhz)
+        if self.kernels is not None:
+            device_s = self.kernels.device_s(operations, gpu)
+            least_s = LeastTimes.of(operations, gpu, clock).time_s
+            ratio = np.where(np.isnan(device_s), ratio, device_s / least_s)
+            # Attention was never measured in fp32. It has as many blocks as in half precision, and more to compute.
+            places, in_half = operations.derived(attention_in_half)
+            if len(places):
+                half_s = self.kernels.device_s(in_half, gpu)
+                ratio[places] = np.fmax(ratio[places], half_s / least_s[places])
+        work = Work.of(operations, gpu, clock, ratio * works, self.learned.energy)
+        work = work.scaled_by(1.0, energy_ratio).bounded(operations)
+        return work if self.kernels is None else self._with_power(work, operations, gpu, self.kernels)
+
+    def _with_power(self, work: Work, operations: OperationList, gpu: GPU, kernels: OneModel) -> Work:
+        """The work with dynamic energies that follow from the power of kernels, as far as it is known."""
+        demand_w = kernels.demand_w(operations, gpu)
+        if np.isnan(demand_w).all():
+            return work
+        clock = float(gpu.boost_clock_mhz)
+        device_s, dynamic_j = work.at(clock)
+        known_j = (demand_w - static_power_w(gpu, clock)) * device_s
+        more = kernels.power_share(operations, gpu) * (known_j / np.maximum(dynamic_j, _LEAST_J) - 1.0)
+        return work.scaled_by(1.0, np.where(np.isnan(demand_w), 1.0, 1.0 + more))
+
+    def read_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """See `OneModel.read_s`; NaN without a model of kernels."""
+        if self.kernels is None:
+            return np.full(len(operations), np.nan)
+        return self.kernels.read_s(_as_run(operations, gpu), gpu)
+
+    def spread(self, operations: OperationList, gpu: GPU) -> OperationSpread | None:
+        """Errors on chips that were left out; for kernels, errors for the measurements that their times rest on."""
+        if self.calibration is None:
+            return None
+        fallback: tuple[OperationSpread, NDArray[np.bool_]] | None = None
+        run = _as_run(operations, gpu)
+        for calibration, places in () if self.kernels is None else self.kernels.calibrations(run, gpu):
+            others = places if fallback is None else places | fallback[1]
+            fallback = OperationSpread(calibration, frozenset(), None, fallback), others
+        return OperationSpread(self.calibration, frozenset(), None, fallback)
+
+    def in_network(
+        self, predictions: OperationPredictions, which: NDArray[np.bool_], counts: FloatArray, gpu: GPU
+    ) -> OperationPredictions:
+        """What networks teach about some of their operations; the others stay as they are."""
+        run = _as_run(OperationList.of(predictions.operations), gpu)
+        some = run if which.all() else OperationList(compress(run, which))
+        factors = self.learned.in_network(some.derived(fp64_in_fp32), counts[which], gpu)
+        found = predictions.times(*(np.where(which, factor, 1.0) for factor in factors))
+        if self.kernels is None:
+            return found
+        slower = np.where(which, self.kernels.in_network(run, gpu), 1.0)
+        cycles = np.where(which, self.kernels.load_cycles(run, gpu), 0.0)
+        return found.times(slower, _energy_if_slower(found, slower)).loading(cycles)
+
+    @property
+    def same_in_all_networks(self) -> bool:
+        """See `ResidualModel.same_in_all_networks`."""
+        return self.learned.same_in_all_networks
+
+    def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
+        """The measurements behind the device times of kernels."""
+        return () if self.kernels is None else self.kernels.remarks(_as_run(operations, gpu), gpu)
+
+    @property
+    def models(self) -> tuple[SharedModel, ...]:
+        """What can be asked for several GPUs at once."""
+        return (self.learned,) if self.kernels is None else (self.learned, self.kernels)
+
+
+def _energy_if_slower(predictions: OperationPredictions, slower: FloatArray) -> FloatArray | float:
+    """Dynamic energy of operations that take longer for the same work, relative to that without; shape (operations,).
+
+    Multiprocessors are awake for longer. The energy of FLOPs and bytes stays the same.
+    """
+    work = predictions.work
+    if work is None:
+        return 1.0
+    energy: FloatArray = 1.0 + (slower - 1.0) * work.awake_j / np.maximum(work.dynamic_j, _LEAST_J)
+    return energy
+
+
+def nothing_shared() -> SharedByAll:
+    """Physics alone."""
+    return SharedByAll(NoResidual())
+
+
+def chip_alone(part: ChipPart) -> OperationPredictor:
+    """What one mode's loops of a chip say, with nothing but physics for what was not measured."""
+    return OperationPredictor(part.gpu, part.mode, nothing_shared, {part.mode: part})
