@@ -19,7 +19,6 @@ from ..predictors.evaluation import any_gpu, kernels, one_gpu
 from ..predictors.fitting.fit import ANY_GPU_FORMS
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prepared import NetworkPredictor
-from ..predictors.predictor import OperationPredictor
 from ..system.resources import shipped
 from .entries.any_gpu_entry import AnyGpuEntry
 from .entries.cards import card_files, read_card
@@ -83,7 +82,7 @@ def renew_card(folder: Path) -> bool:
                 "splits": one_gpu.CPU_SPLITS
             }  # Its limits depend on the measurements, which an entry does not hold.
         entry = cast(NetworkPredictor, read_entry(folder)[0])
-        (chip,) = cast(OperationPredictor, entry.operations).chips.values()
+        (chip,) = entry.operations.chips.values()
         limits = limits_of(chip, entry.host)
         return {"splits": one_gpu.SPLITS, "limits": limits}
 

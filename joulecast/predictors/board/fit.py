@@ -26,14 +26,13 @@ from ... import __version__
 from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement
 from ...errors import InputError
-from ...hardware import GPU
 from ...operations.operation import MODES
 from ...operations.operation_list import OperationList
-from ..contract import PredictsOperations
 from ..intervals.conformal import thinned
 from ..operation_predictions import OperationPredictions
 from ..physics.operation_numbers import FAMILIES, numbers_of
-from .calibrated import corrected
+from ..predictor import OperationPredictor
+from .calibrated import calibrated
 from .parts import CLASSES, CYCLES, DRAM, DYNAMIC, ENERGY_PARTS, LAUNCHES, STATIC, TIME_PARTS, WHOLE, members, places_of
 from .profile import ALL, DAY, MOST_ERRORS, QUANTITIES, BoardProfile, Improvement
 
@@ -55,12 +54,11 @@ _CLASS_OF = {name: place for place, names in enumerate(CLASSES.values()) for nam
 
 @dataclass(frozen=True)
 class _Rows:
-    """Measurements of one mode beside their predictions. Arrays have one value for each measurement; NaN is unknown."""
+    """Measurements of one mode beside their predictor. Arrays have one value for each measurement; NaN is unknown."""
 
-    gpu: GPU
-    mode: str
+    predictor: OperationPredictor
+    operations: OperationList
     cap_w: float
-    found: OperationPredictions
     groups: NDArray[np.int64]
     loop_s: FloatArray
     device_s: FloatArray
@@ -68,12 +66,12 @@ class _Rows:
 
     def on(self, profile: BoardProfile) -> OperationPredictions:
         """The predictions for the board."""
-        return corrected(self.found, self.gpu, profile, float(self.gpu.boost_clock_mhz))
+        return calibrated(self.predictor, profile).predict(self.operations, None, self.cap_w)
 
     @cached_property
     def members(self) -> FloatArray:
         """See `members`, shape (measurements, parts)."""
-        return members(OperationList.of(self.found.operations), self.gpu)
+        return members(self.operations, self.predictor.gpu)
 
     def follows(self, **weights: FloatArray) -> FloatArray:
         """How much a prediction follows the log of each factor, shape (measurements, parts).
@@ -108,7 +106,7 @@ class _Equations(NamedTuple):
 
 
 def fit_profile(
-    dataset: Dataset, predictors: Mapping[str, PredictsOperations], names: Mapping[str, str]
+    dataset: Dataset, predictors: Mapping[str, OperationPredictor], names: Mapping[str, str]
 ) -> BoardProfile:
     """Fit a profile to measurements of a board at the default clock and cap.
 
@@ -129,10 +127,10 @@ def fit_profile(
     started = (each.started[:10] for each in dataset.measurements)
     days = sorted(day for day in started if DAY.fullmatch(day)) or ["1970-01-01"]
     empty = BoardProfile(
-        gpu=rows[0].gpu.name,
+        gpu=rows[0].predictor.gpu.name,
         board={"name": card.gpu} | ({} if cap_w is None else {"power limit (W)": cap_w}),
         software={"joulecast": __version__, **card.software},
-        predictors={each.mode: names[each.mode] for each in rows},
+        predictors={each.predictor.mode: names[each.predictor.mode] for each in rows},
         measured=(days[0], days[-1]),
         operations=len(everything),
         factors={},
@@ -147,7 +145,7 @@ def fit_profile(
     return _judged(*_fitted(empty, rows, everything), _joined(before), _joined(after))
 
 
-def _rows(dataset: Dataset, mode: str, predictor: PredictsOperations, cap_w: float | None) -> _Rows | None:
+def _rows(dataset: Dataset, mode: str, predictor: OperationPredictor, cap_w: float | None) -> _Rows | None:
     measured = [
         each
         for each in dataset.measurements
@@ -155,18 +153,16 @@ def _rows(dataset: Dataset, mode: str, predictor: PredictsOperations, cap_w: flo
     ]
     if not measured:
         return None
-    found = predictor.predict(OperationList(each.operation for each in measured), None, cap_w)
-    known = np.flatnonzero([source != "missing" for source in found.source])
-    if found.work is None or not len(known):
+    found = predictor.predict([each.operation for each in measured], None, cap_w)
+    some = [each for each, source in zip(measured, found.source, strict=True) if source != "missing"]
+    if not some:
         return None
-    some = [measured[place] for place in known]
     numbers: dict[str, int] = {}
     offset = MODES.index(mode) * 10**6  # An operation in another mode is another operation.
     return _Rows(
-        predictor.gpu,
-        mode,
+        predictor,
+        OperationList(each.operation for each in some),
         found.power_range_w[1],
-        found.take(known, [each.operation for each in some]),
         np.array([offset + numbers.setdefault(each.operation.digest, len(numbers)) for each in some]),
         *(_column(some, name) for name in ("time_s", "device_time_s", "power_w")),
     )
@@ -179,7 +175,7 @@ def _column(measured: Sequence[Measurement], name: str) -> FloatArray:
 
 def _held_mhz(dataset: Dataset, rows: Sequence[_Rows]) -> float | None:
     """The highest clock of the board, if boards below their cap held less than the default; None if it is unknown."""
-    gpu, cap_w = rows[0].gpu, rows[0].cap_w
+    gpu, cap_w = rows[0].predictor.gpu, rows[0].cap_w
     free = [
         each.clock_mhz
         for each in dataset.measurements
@@ -287,7 +283,7 @@ def _errors(profile: BoardProfile, rows: Sequence[_Rows], groups: NDArray[np.int
         of_time = np.where(timed, predicted.device_time_s, predicted.time_s)
         joules = each.power_w * each.loop_s
         pairs = (time_s, of_time), (each.power_w, predicted.power_w), (joules, predicted.energy_j)
-        families = np.asarray(numbers_of(OperationList.of(each.found.operations)).family, dtype=float)
+        families = np.asarray(numbers_of(each.operations).family, dtype=float)
         logs = [np.where(chosen, np.log(measured / value), np.nan) for measured, value in pairs]
         of = {name: np.array([each, families]) for name, each in zip(QUANTITIES, logs, strict=True)}
         found.append({name: each[:, np.isfinite(each[0])] for name, each in of.items()})

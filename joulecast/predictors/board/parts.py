@@ -79,11 +79,8 @@ def factor_of(names: Collection[str], factors: Factors, of: FloatArray) -> Float
     return product
 
 
-def calibrated_work(work: Work, factors: Factors, of: FloatArray, most_mhz: float) -> Work:
-    """The work of operations on the board, from that on any board of its GPU: parts, energies and highest clock.
-
-    `of` is what `members` gives; the highest clock is infinite where the board holds all of them.
-    """
+def calibrated_work(work: Work, factors: Factors, of: FloatArray) -> Work:
+    """The work of operations on the board, from that on any board of its GPU; `of` is what `members` gives."""
     whole, cycles, memory, energy = (
         factor_of(names, factors, of) for names in (WHOLE, CYCLES, (DRAM,), ENERGY_PARTS[1:])
     )
@@ -94,5 +91,4 @@ def calibrated_work(work: Work, factors: Factors, of: FloatArray, most_mhz: floa
         cache_s=work.parts.cache_s * whole * cycles,
     )
     # The clocks that this board holds under its cap were not measured one by one.
-    scaled = replace(work.scaled_by(1.0, energy), parts=parts, cap_w=np.inf)
-    return replace(scaled, most_mhz=np.minimum(work.most_mhz, most_mhz))
+    return replace(work.scaled_by(1.0, energy), parts=parts, cap_w=np.inf)

@@ -21,11 +21,11 @@ from ...operations.operation_list import OperationList
 from ...progress import paced
 from ..board.calibrated import calibrated
 from ..board.parts import launches_in
-from ..contract import PredictsOperations
 from ..operation_predictions import OperationPredictions
 from ..physics.cached import cached
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
+from ..predictor import OperationPredictor
 from .builder import build_prediction
 from .composition import composed, counts_of, plain_sum
 from .execution import Execution
@@ -196,7 +196,7 @@ def _summed(prepared: PreparedNetwork, clocks_mhz: FloatArray) -> OverClocks:
 
 @cached
 def _in_any_network(
-    operations: OperationList, predictor: PredictsOperations, power_limit_w: float
+    operations: OperationList, predictor: OperationPredictor, power_limit_w: float
 ) -> OperationPredictions:
     """Operations as parts of a network, of a predictor for which these are the same in every network."""
     found = predictor.predict_for_network(operations, power_limit_w)
@@ -205,7 +205,7 @@ def _in_any_network(
 
 @cached
 def _for_network(
-    operations: OperationList, predictor: PredictsOperations, power_limit_w: float
+    operations: OperationList, predictor: OperationPredictor, power_limit_w: float
 ) -> OperationPredictions:
     """See `PredictsOperations.predict_for_network`."""
     return predictor.predict_for_network(operations, power_limit_w)
