@@ -140,9 +140,7 @@ class PreparedOnCpu:
             raise InputError("unknown composition on a CPU", given=repr(composition), allowed=COMPOSITION)
         calls, counts = known.operations.predict(network.operations), counts_of(network)
         coverage = Coverage.of(network, calls.source, known.name)
-        if strict:
-            coverage.refuse_any(network.name)
-        coverage.refuse_too_much(network.name)
+        coverage.refuse_too_much(network.name, strict=strict)
         work_s, between_s = known.serial.parts_s(counts, calls.time_s)
         costs = tuple(self._costs(calls, counts, (work_s + between_s) / work_s if work_s else 1.0))
         energies_j = [cost.energy_j for cost in costs if cost.energy_j is not None]
