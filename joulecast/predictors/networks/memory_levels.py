@@ -10,7 +10,7 @@ The rest is what remains: instructions, multiprocessors that are awake, and all 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any, overload
 
 import numpy as np
 
-from ...arrays import FloatArray
 from ...energy import EnergyTree
 from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
@@ -202,16 +201,11 @@ class MemoryLevels(Answer):
     def _table(self) -> Table:
         """One row for each operation, with the joules of each component."""
         header = ["kind", "input_shapes", "precision", "count", *(f"{component}_j" for component in COMPONENTS)]
-        rows = (
-            [
-                each.cost.operation.kind,
-                " ".join("x".join(map(str, shape)) for shape in each.cost.operation.input_shapes),
-                each.cost.operation.precision,
-                each.cost.count,
-                *each.energy_j.values(),
-            ]
-            for each in self.operations
-        )
+        rows = []
+        for each in self.operations:
+            operation = each.cost.operation
+            sizes = " ".join("x".join(map(str, shape)) for shape in operation.input_shapes)
+            rows.append([operation.kind, sizes, operation.precision, each.cost.count, *each.energy_j.values()])
         return Table(header, rows)
 
     def __str__(self) -> str:
@@ -237,38 +231,29 @@ def memory_levels(
     notes: tuple[str, ...] = (),
 ) -> MemoryLevels:
     """Divide the joules of a prediction, which settles at this graphics clock, into components."""
-    operations = [cost.operation for cost in costs]
-    energies = AccessEnergies.of(gpu, clock_mhz)
-    counts = np.array([[cost.count] for cost in costs], dtype=float).reshape(len(costs), 1)
-    traffic = traffic_bytes(operations, gpu) * counts if costs else np.zeros((0, len(MEMORY_LEVELS)))
+    operations, energies = [cost.operation for cost in costs], AccessEnergies.of(gpu, clock_mhz)
+    counts = np.array([[cost.count] for cost in costs], dtype=float)
+    traffic = counts * traffic_bytes(operations, gpu)
     levels_j = traffic / ACCESS_BYTES * np.array([energies.joules[level] for level in MEMORY_LEVELS])
-    units_j = _unit_energy_j(costs, gpu, clock_mhz)
-    divided = tuple(_divided(*each) for each in zip(costs, traffic, levels_j, units_j, strict=True))
+    # Of arithmetic units, including the supply of their operands.
+    paid = EnergyConstants.parts(operations, np.zeros(len(costs)), gpu, clock_mhz)[:, :2]
+    units_j = counts[:, 0] * (paid @ PRIOR_ENERGY.values()[:2])
+    columns = costs, traffic.tolist(), levels_j.tolist(), units_j.tolist()
+    divided = tuple(_divided(*each) for each in zip(*columns, strict=True))
     return MemoryLevels(title, gpu.name, clock_mhz, time_s, energy_j, divided, energies, notes)
 
 
-def _unit_energy_j(costs: Sequence[OperationCost], gpu: GPU, clock_mhz: float) -> FloatArray:
-    """Joules of all calls of each operation in arithmetic units, including the supply of their operands."""
-    if not costs:
-        return np.zeros(0)
-    parts = EnergyConstants.parts([cost.operation for cost in costs], np.zeros(len(costs)), gpu, clock_mhz)
-    each_j: FloatArray = parts[:, :2] @ PRIOR_ENERGY.values()[:2]
-    all_j: FloatArray = each_j * np.array([cost.count for cost in costs])
-    return all_j
-
-
-def _divided(cost: OperationCost, traffic: FloatArray, levels_j: FloatArray, unit_j: float) -> OperationLevels:
-    moved = dict(zip(MEMORY_LEVELS, map(float, traffic), strict=True))
+def _divided(
+    cost: OperationCost, traffic: Sequence[float], levels_j: Sequence[float], unit_j: float
+) -> OperationLevels:
+    moved, parts_j = (dict(zip(MEMORY_LEVELS, each, strict=True)) for each in (traffic, levels_j))
     if cost.energy_j is None:
         return OperationLevels(cost, dict.fromkeys(COMPONENTS), moved)
-    dynamic_j = min(cost.dynamic_energy_j or 0.0, cost.energy_j)
-    explained_j = float(levels_j.sum())
+    dynamic_j, explained_j = min(cost.dynamic_energy_j or 0.0, cost.energy_j), sum(levels_j)
     scaled = min(1.0, dynamic_j / explained_j) if explained_j else 1.0
-    parts = {STATIC: cost.energy_j - dynamic_j}
-    parts |= {level: scaled * float(joules) for level, joules in zip(MEMORY_LEVELS, levels_j, strict=True)}
+    parts = {STATIC: cost.energy_j - dynamic_j, **{level: scaled * joules for level, joules in parts_j.items()}}
     left_j = max(0.0, dynamic_j - scaled * explained_j)
     parts[COMPUTE] = min(left_j, max(0.0, unit_j - parts["shared"] - parts["l1"]))
-    parts[REST] = 0.0
     return OperationLevels(cost, closed(parts, cost.energy_j), moved, scaled)
 
 
@@ -278,8 +263,7 @@ def closed(parts: Mapping[str, float], total_j: float) -> dict[str, float]:
     If rounding errors would make the rest negative, they are subtracted from the largest part instead. A "rest" that is
     given is not used.
     """
-    found = {**parts, REST: 0.0}
-    taker = REST
+    found, taker = {**parts, REST: 0.0}, REST
     if math.fsum([total_j, *(-joules for joules in found.values())]) < 0:
         taker = max(found, key=lambda part: found[part])
     others = [-joules for part, joules in found.items() if part != taker]
@@ -292,10 +276,12 @@ def closed(parts: Mapping[str, float], total_j: float) -> dict[str, float]:
     return found
 
 
-def _added(named: Any) -> dict[str, dict[str, float]]:
-    listed: dict[str, dict[str, list[float]]] = {}
+def _added(named: Iterable[tuple[str, Mapping[str, float | None]]]) -> dict[str, dict[str, float]]:
+    listed: dict[str, list[Mapping[str, float | None]]] = {}
     for name, parts in named:
-        for component in COMPONENTS:
-            listed.setdefault(name, {}).setdefault(component, []).append(parts.get(component) or 0.0)
-    sums = {name: {part: math.fsum(values) for part, values in parts.items()} for name, parts in listed.items()}
+        listed.setdefault(name, []).append(parts)
+    sums = {
+        name: {component: math.fsum(parts.get(component) or 0.0 for parts in all_parts) for component in COMPONENTS}
+        for name, all_parts in listed.items()
+    }
     return dict(sorted(sums.items(), key=lambda item: -math.fsum(item[1].values())))
