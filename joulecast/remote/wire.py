@@ -22,7 +22,7 @@ from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
 from ..operations.entry import Dropped, DroppedWork, Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
-from ..predictors.explanation import Contribution, Explanation, Neighbour
+from ..predictors.explanation import Contribution, Explanation, Factor, Neighbour
 from ..predictors.intervals.network_calibration import Interval, NetworkSpread
 from ..predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
 from ..predictors.networks.many import NetworkPredictions
@@ -50,6 +50,7 @@ CLASSES: Mapping[str, type[Any]] = {
         DroppedWork,
         Entry,
         Explanation,
+        Factor,
         GPU,
         GenerationChoice,
         GenerationMemory,
