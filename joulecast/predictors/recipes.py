@@ -262,7 +262,7 @@ class KernelRecipe(Recipe):
 
 @dataclass(frozen=True)
 class TransformerRecipe(Recipe):
-    """Settings of a transformer over operations and networks.
+    """Settings of a transformer over operations.
 
     The variants are those of the ablation in DeepPM (Shim et al., DATE 2022): a standard encoder (layer_norm = true),
     without weighting (distance_weighting = false), without the three stacks (stacks = "one").
@@ -290,7 +290,6 @@ class TransformerRecipe(Recipe):
         unknown_kinds: Share of the operations whose kind is hidden in training, so that the vector of unmeasured kinds
             is trained, too.
         together: Share of the training steps that read operations as parts of synthetic networks instead of alone.
-        shrinkage: Weight of the penalty that draws the corrections of networks to zero; the data has weight 1.
     """
 
     width: int = setting(32, 1, 1024)
@@ -312,7 +311,6 @@ class TransformerRecipe(Recipe):
     most_rows: int = setting(150_000, 1)
     unknown_kinds: float = setting(0.02, 0, 0.5)
     together: float = setting(0.15, 0, 1)
-    shrinkage: float = setting(1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

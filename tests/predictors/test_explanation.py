@@ -146,7 +146,7 @@ def test_the_time_of_the_gpu_is_the_product_of_its_factors(operation, gpu, names
     found = {each.name for each in explained.factors} - {"physics"}
     assert found == names | ({"clock and cap"} if clock else found & {"clock and cap"})
     assert all(each.rests_on for each in explained.factors)
-    # Inside a network other kernels ran in between, and TF32 is quicker there: the effects of networks/effects.toml.
+    # Inside a network other kernels ran in between, and TF32 is quicker there: the effects of docs/how-it-works.md.
     inside = explained.inside_networks
     assert (inside is None) == (operation.precision == "fp32")
     if inside is not None:

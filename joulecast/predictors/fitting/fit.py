@@ -37,7 +37,6 @@ from ..physics.relative import relative_features
 from ..recipes import BoostingRecipe, Recipe, RooflineRecipe, TransformerRecipe, read_recipe, recipe_of
 from ..regressors.forms import ONE_GPU_FORMS, form_of
 from ..transformer.attentive import Attentive
-from ..transformer.networks import read_networks
 
 Rows = Sequence[DeviceRow]
 LearnNetworks = Callable[[Networks], ResidualModel]
@@ -125,6 +124,12 @@ def _with_networks(learned: BoostedResidual, rows: Rows, recipe: BoostingRecipe)
     return lambda networks: learn_from_networks(learned, rows, networks)
 
 
+def _with_energies(learned: Attentive, rows: Rows, recipe: TransformerRecipe) -> LearnNetworks:
+    from ..model.fit_networks import fit_energies
+
+    return lambda networks: replace(learned, energy=fit_energies(rows, networks, learned))
+
+
 ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
     "roofline": AnyGpuForm(
         settings=RooflineRecipe,
@@ -142,7 +147,7 @@ ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
         settings=TransformerRecipe,
         from_files=Attentive.from_files,
         operations=_transformer,
-        networks=read_networks,
+        networks=_with_energies,
         quicker=lambda recipe: replace(recipe, epochs=-(-recipe.epochs // 3)),
     ),
 }

@@ -4,9 +4,7 @@ DeepPM reads a basic block of x86 code, which consists of instructions, which co
 of operations, which consist of tokens. Three encoder stacks follow one another: over all tokens of the network, over
 the tokens of one operation, and over one vector for each operation: the sum of its tokens or, as in DeepPM, the token
 that names its kind. Attention scores shrink with the distance of two tokens, and residuals are added without layer
-norm. A linear head predicts time and energy from each operation's vector. How a network differs from the sum of its
-operations is predicted by a separate head from the sum of the vectors (attentive.py), because many operations but
-few networks were measured.
+norm. A linear head predicts the time of each operation from its vector.
 
 The arithmetic is the same in numpy, which predicts, and in torch, which trains (fit.py).
 """
@@ -26,7 +24,7 @@ from ..formats.arrays import arrays_to_bytes, known_arrays
 from ..physics.operation_numbers import FAMILIES
 from ..recipes import TransformerRecipe
 from ..regressors.perceptron import gelu
-from .tokens import IN_NETWORK, ROLES, WIDTH
+from .tokens import ROLES, WIDTH
 
 UNIT = 0.5
 """Typical size of an operation's log ratio. The head predicts log ratios in this unit, so its outputs are about 1."""
@@ -87,8 +85,8 @@ def shapes(recipe: TransformerRecipe, kinds: int) -> dict[str, tuple[int, ...]]:
         "highest": (len(ROLES), WIDTH),
         "family.weight": (len(FAMILIES), width),
         "kind.weight": (kinds, width),
-        "operation_head.weight": (2, width),
-        "operation_head.bias": (2,),
+        "head.weight": (1, width),
+        "head.bias": (1,),
     }
     for layer, wide in layers_of(recipe).items():
         parts: dict[str, tuple[int, ...]] = {"attend": (3 * width, width), "gather": (width, width)}
@@ -118,39 +116,31 @@ class Encoder:
     ) -> None:
         self.recipe, self.weights, self.functions, self.curves = recipe, weights, functions, curves or {}
 
-    def __call__(
-        self, values: Floats, families: NDArray[np.int64], kinds: NDArray[np.int64], shares: Floats
-    ) -> tuple[FloatArray, FloatArray]:
-        """Log ratios of operations, shape (sequences, operations, 2), and vectors of networks, (sequences, numbers).
-
-        Log ratios are those of device time to that of physics, and of dynamic energy. A network's vector is the mean,
-        weighted with the shares, of its operations' vectors and of the numbers that relate them to it.
+    def __call__(self, values: Floats, families: NDArray[np.int64], kinds: NDArray[np.int64]) -> FloatArray:
+        """Log ratios of operations' device time to that of physics, shape (sequences, operations).
 
         Args:
             values: Tokens, shape (sequences, operations, len(ROLES), WIDTH).
             families: Family of each operation, shape (sequences, operations).
             kinds: Kind of each operation, shape (sequences, operations).
-            shares: Share of each operation in its network's device time, shape (sequences, operations).
 
         Raises:
-            ZooError: A kind is not in the vocabulary, or memory does not suffice for a network of this length.
+            ZooError: A kind is not in the vocabulary, or memory does not suffice for a sequence of this length.
         """
         try:
-            vectors = self.vectors(values, families, kinds)
+            found: FloatArray = self.log_ratios(values, families, kinds).astype(np.float64)
         except (IndexError, MemoryError) as error:
             raise ZooError(
                 "this transformer cannot compute a prediction",
                 given=str(error)[:200],
-                allowed="kinds of its vocabulary, and memory that grows with the square of a network's length",
+                allowed="kinds of its vocabulary, and memory that grows with the square of a sequence's length",
                 hint="use another predictor, or free memory",
             ) from error
-        in_network = np.concatenate([vectors, values[:, :, 0, -IN_NETWORK:]], axis=-1)
-        networks = (in_network * shares[..., None]).sum(axis=1)
-        return self.log_ratios(vectors).astype(np.float64), networks.astype(np.float64)
+        return found
 
-    def log_ratios(self, vectors: Any) -> Any:
-        """Log ratios of operations from their vectors, shape (sequences, operations, 2)."""
-        return self._linear("operation_head", vectors) * UNIT
+    def log_ratios(self, values: Any, families: Any, kinds: Any) -> Any:
+        """See `__call__`, with arrays of the weights' library."""
+        return self._linear("head", self.vectors(values, families, kinds))[..., 0] * UNIT
 
     def vectors(self, values: Any, families: Any, kinds: Any) -> Any:
         """A vector for each operation, shape (sequences, operations, width)."""
@@ -199,7 +189,7 @@ class Encoder:
         gather, size = self.weights[f"{name}.gather.weight"], width // heads
         parts = self._linear(f"{name}.attend", vectors).reshape(sequences, length, 3, heads, size)
         found = self.weights[f"{name}.gather.bias"]
-        # One head after the other: scores grow with the square of a network's length.
+        # One head after the other: scores grow with the square of a sequence's length.
         for head in range(heads):
             queries, keys, seen = (parts[:, :, part, head] for part in range(3))
             if length > 1:  # The softmax over a single score is 1.

@@ -19,20 +19,22 @@ from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError
 from ...operations.operation_list import OperationList
-from ..measured.rows import AT_CAP, LEAST_ROWS, DeviceRow, launch_times_s, rows_by_gpu
+from ..measured.rows import LEAST_ROWS, DeviceRow, launch_times_s, rows_by_gpu
 from ..model.fit_boosted import ratio_ranges
-from ..physics.energy import PRIOR_ENERGY, static_power_w
+from ..physics.energy import PRIOR_ENERGY
 from ..physics.fp32_kernels import counted_ratio
 from ..physics.least_times import LeastTimes
 from ..recipes import TransformerRecipe
 from ..regressors.descent import Descent, one_thread
-from .attentive import Attentive, Reader
+from .attentive import Attentive
 from .encoder import Encoder, Functions, shapes, sinusoids
-from .networks import SYNTHETIC_LENGTH
 from .tokens import MACHINE, ROLES, UNKNOWN, tokens
 
 TORCH = Functions(partial(functional.gelu, approximate="tanh"), functional.softmax, torch.from_numpy)
 """The functions of an `Encoder` that is trained."""
+
+SYNTHETIC_LENGTH = 12
+"""Number of operations in a synthetic network, which is put together from measured operations."""
 
 _LEAST_SPREAD = 1e-3
 _SPREAD = 0.2  # Standard deviation of the initial weights that are applied to tokens.
@@ -42,9 +44,6 @@ _LAST, _NORMS = ("gather.weight", "narrow.weight"), ("norms.0.weight", "norms.1.
 # predictions change slowly between and beyond them.
 _BLUR = 0.1
 _PHYSICS = ROLES.index("physics")
-# Operations with measured power that are added to each step. Only one in two hundred has it, so random batches would
-# contain too few.
-_POWERS = 16
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,6 @@ class Examples:
         values, families, kinds: The input of the transformer, see `Tokens`.
         log_ratio: Logarithm of device time over least time, shape (operations,).
         weight: Weight of each operation in the loss, shape (operations,); their mean is 1.
-        power_w: Board power while the operation ran, shape (operations,); NaN where it is unknown.
-        dynamic_w: Power above static power: the dynamic energy by physics over the measured device time, shape
-            (operations,).
-        static_w, cap_w: Static power and power cap of the GPU, shape (operations,).
         groups: For each GPU and mode, the indices of its operations.
     """
 
@@ -68,10 +63,6 @@ class Examples:
     kinds: NDArray[np.int64]
     log_ratio: FloatArray
     weight: FloatArray
-    power_w: FloatArray
-    dynamic_w: FloatArray
-    static_w: FloatArray
-    cap_w: FloatArray
     groups: tuple[NDArray[np.int64], ...]
 
     @classmethod
@@ -83,7 +74,6 @@ class Examples:
             clock = float(gpu.boost_clock_mhz)
             operations = OperationList(row.operation for row in group)
             device_s = np.array([row.device_s for row in group])
-            one = np.ones(len(group))
             parts.append(
                 {
                     **tokens(operations, gpu, vocabulary)._asdict(),
@@ -91,11 +81,7 @@ class Examples:
                         device_s / (LeastTimes.of(operations, gpu, clock).time_s * counted_ratio(operations, gpu))
                     ),
                     # Otherwise fifty thousand measurements of one GPU would outweigh five hundred of another.
-                    "weight": one * len(group) ** -0.5,
-                    "power_w": np.array([np.nan if row.power_w is None else row.power_w for row in group]),
-                    "dynamic_w": PRIOR_ENERGY.dynamic_energy_j(operations, device_s, gpu, clock) / device_s,
-                    "static_w": one * static_power_w(gpu, clock),
-                    "cap_w": one * gpu.power_limit_w,
+                    "weight": np.full(len(group), len(group) ** -0.5),
                 }
             )
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -191,20 +177,19 @@ def fit_transformer(
     form: type[Encoder] = Encoder,
     start: Callable[[TransformerRecipe, int], dict[str, Tensor]] = starting_weights,
 ) -> Attentive:
-    """Fit time and power of operations over the measurements of many GPUs.
+    """Fit the time of operations over the measurements of many GPUs.
 
     On the same kind of processor, the same recipe and measurements give the same weights to the last bit. Launch times
-    are taken from the datasets. `form` and `start` are the arithmetic and its first weights, given the recipe and the
-    length of the vocabulary: another form than the default can be compared with it, but not stored. Returns a residual
-    model without a head for networks. Raises DatasetError: there are too few device times, or none has a measured
-    power.
+    are taken from the datasets, energies are those of the prior. `form` and `start` are the arithmetic and its first
+    weights, given the recipe and the length of the vocabulary: another form than the default can be compared with it,
+    but not stored. Raises DatasetError: there are too few device times.
     """
-    if len(rows) < LEAST_ROWS or all(row.power_w is None for row in rows):
+    if len(rows) < LEAST_ROWS:
         raise DatasetError(
             "there are too few device times to train a transformer",
-            given=f"{len(rows)}, of which {sum(row.power_w is not None for row in rows)} have a power",
-            allowed=f"at least {LEAST_ROWS}, some of them with a power",
-            hint="add datasets that were collected on a GPU with power, or take a recipe of boosted trees",
+            given=len(rows),
+            allowed=f"at least {LEAST_ROWS}",
+            hint="add datasets that were collected on GPUs, or take a recipe of boosted trees",
         )
     rows = thinned(rows, recipe.most_rows, recipe.seed)
     vocabulary = vocabulary_of(rows)
@@ -219,8 +204,7 @@ def fit_transformer(
         curves = training.run()
     arrays = {name: each.detach().numpy() for name, each in training.weights.items()}
     ranges = ratio_ranges([row.operation for row in examples.rows], examples.log_ratio)
-    reader = Reader(form(recipe, arrays, curves=curves), vocabulary, ranges)
-    return Attentive(reader, PRIOR_ENERGY, launch_times_s(datasets))
+    return Attentive(form(recipe, arrays, curves=curves), vocabulary, ranges, PRIOR_ENERGY, launch_times_s(datasets))
 
 
 class _Training:
@@ -232,7 +216,6 @@ class _Training:
         self._weights, self._examples, self._recipe, self._form = weights, examples, recipe, form
         self._units = [torch.from_numpy(each) for each in examples.units(_PHYSICS)]
         self._draw = np.random.default_rng(recipe.seed)
-        self._with_power = np.flatnonzero(~np.isnan(examples.power_w))
 
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -273,44 +256,29 @@ class _Training:
             return {name: np.nanmean(losses, axis=1).tolist() for name, losses in by_epoch.items()}
 
     def _alone(self, places: NDArray[np.int64]) -> Tensor:
-        """Loss of operations that are each read by themselves: of their time, and of the power of some others.
-
-        The operations whose power counts are drawn at random.
-        """
-        powered = self._draw.choice(self._with_power, _POWERS)
-        ratios = self._ratios(np.concatenate([places, powered])[:, None])[:, 0]
-        examples = self._examples
-        error = ratios[: len(places), 0] - _tensor(examples.log_ratio[places])
-        static_w, dynamic_w, power_w, cap_w = (
-            _tensor(column[powered])
-            for column in (examples.static_w, examples.dynamic_w, examples.power_w, examples.cap_w)
-        )
-        off = ((static_w + dynamic_w * ratios[len(places) :, 1].exp()) / power_w).log()
-        # At the power cap the GPU lowered its clock, so a prediction above the measured power may be right.
-        off = torch.where(power_w / cap_w > AT_CAP, off.clamp(max=0.0), off)
-        loss: Tensor = (_tensor(examples.weight[places]) * error.abs()).mean() + off.abs().mean()
+        """Loss of operations that are each read by themselves."""
+        error = (self._log_ratios(places[:, None])[:, 0] - _tensor(self._examples.log_ratio[places])).abs()
+        loss: Tensor = (_tensor(self._examples.weight[places]) * error).mean()
         return loss
 
     def _together(self, batch: int) -> Tensor:
-        """Loss of time over synthetic networks of one GPU and mode.
+        """Loss over synthetic networks of one GPU and mode.
 
         The target of each operation stays what was measured by itself: a synthetic network has no effects of its own.
         """
         places = self._examples.synthetic(self._draw, max(1, batch // SYNTHETIC_LENGTH))
-        loss: Tensor = (self._ratios(places)[..., 0] - _tensor(self._examples.log_ratio[places])).abs().mean()
+        loss: Tensor = (self._log_ratios(places) - _tensor(self._examples.log_ratio[places])).abs().mean()
         return loss
 
-    def _ratios(self, places: NDArray[np.int64]) -> Tensor:
-        """Log ratios of sequences of operations, shape (sequences, operations, 2), with noise on the inputs."""
+    def _log_ratios(self, places: NDArray[np.int64]) -> Tensor:
+        """Log ratios of sequences of operations, shape (sequences, operations), with noise on the inputs."""
         examples = self._examples
         values = examples.values[places]
         noise = self._draw.normal(0.0, _BLUR, (*places.shape, len(MACHINE)))
         values[..., _PHYSICS, MACHINE] += noise.astype(np.float32) * self._units[1].numpy()[_PHYSICS, MACHINE]
         kinds = np.where(self._draw.random(places.shape) < self._recipe.unknown_kinds, 0, examples.kinds[places])
         encoder = self._form(self._recipe, self.weights, TORCH)
-        ratios: Tensor = encoder.log_ratios(
-            encoder.vectors(*map(torch.from_numpy, (values, examples.families[places], kinds)))
-        )
+        ratios: Tensor = encoder.log_ratios(*map(torch.from_numpy, (values, examples.families[places], kinds)))
         return ratios
 
 

@@ -41,19 +41,14 @@ MACHINE = [PHYSICS_NAMES.index(name) for name in MACHINE_NAMES]
 # These features are not logarithms, and differ between operations by factors of a thousand.
 _NO_LOGARITHMS = [place for place, name in enumerate(PHYSICS_NAMES) if not name.startswith("log_")]
 
-WIDTH = max(36, len(PHYSICS_NAMES))
+WIDTH = max(34, len(PHYSICS_NAMES))
 """Numbers per token; the numbers that a role does not use are zero."""
-
-IN_NETWORK = 4
-"""Numbers at the end of the token `kind` that relate the operation to its network; zero for an operation by itself."""
 
 UNKNOWN = ""
 """The first kind of every vocabulary, which stands for all kinds that were not in the training data."""
 
 _FILLS = (32, 64, 128)
 _DIVISORS = (2, 4, 8, 16, 32, 64, 128)
-_LEAST_S = 1e-12
-_LONGEST = 3.0  # Largest absolute log ratio of host to device time; beyond it only the longer one matters.
 
 
 class Tokens(NamedTuple):
@@ -87,33 +82,6 @@ def tokens(operations: OperationList, gpu: GPU, vocabulary: Sequence[str]) -> To
     known = {kind: place for place, kind in enumerate(vocabulary)}
     places = np.array([known.get(kind, 0) for kind in KINDS], dtype=np.int64)
     return Tokens(values, n.family.astype(np.int64), places[n.kind.astype(np.int64)])
-
-
-def in_network(
-    values: NDArray[np.float32], counts: FloatArray, device_s: FloatArray, host_s: FloatArray
-) -> NDArray[np.float32]:
-    """Add to tokens the four numbers that relate each operation to its network.
-
-    They are the logarithm of its calls, its share of the network's device time, and the log ratios of host to device
-    time of the operation and of the network.
-
-    The tokens have the shape (..., operations, len(ROLES), WIDTH); calls in one iteration, device seconds of a call and
-    seconds to launch it (..., operations). Where the GPU never waits for the host, the latter are zero.
-    """
-    found = values.copy()
-    device, host = counts * device_s, counts * host_s
-    total = device.sum(axis=-1, keepdims=True)
-    found[..., 0, -IN_NETWORK] = np.log(counts) / 4
-    found[..., 0, -IN_NETWORK + 1] = device / total
-    found[..., 0, -IN_NETWORK + 2] = _log_ratio(host, device)
-    found[..., 0, -IN_NETWORK + 3] = _log_ratio(host.sum(axis=-1, keepdims=True), total)
-    return found
-
-
-def _log_ratio(host: FloatArray, device: FloatArray) -> FloatArray:
-    ratio = np.log((host + _LEAST_S) / (device + _LEAST_S))
-    clipped: FloatArray = np.clip(ratio, -_LONGEST, _LONGEST) / _LONGEST
-    return clipped
 
 
 def _one_size(n: FloatArray) -> FloatArray:
