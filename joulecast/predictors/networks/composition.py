@@ -11,7 +11,7 @@ waits for the other now and then.
 The host time of a call differs between a network and a loop. In inference it is a little longer in a network, because
 modules call modules. In training it is about 0.13 ms shorter, because a loop starts the autograd engine for every
 single operation. The difference is one number per GPU and mode, which is learned from measured networks. So are the
-cost of operations in TF32 and the power of a waiting board; the table of effects in docs/how-it-works.md says what they rest on.
+cost of operations in TF32 and the power of a waiting board (see the table of effects in docs/how-it-works.md).
 """
 
 from __future__ import annotations

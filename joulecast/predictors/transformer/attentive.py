@@ -111,9 +111,11 @@ class Attentive:
         """
         require_features(facts["tokens"], _LAYOUT, "transformer")
         recipe, vocabulary = recipe_of(TransformerRecipe, facts["recipe"], "transformer recipe"), facts["vocabulary"]
+        if not all(isinstance(kind, str) for kind in vocabulary):
+            raise TypeError("a kind of the vocabulary is not a text")
         return cls(
             Encoder.from_bytes(recipe, files[_WEIGHTS], len(vocabulary)),
-            tuple(map(str, vocabulary)),
+            tuple(vocabulary),
             {name: (number(low), number(high)) for name, (low, high) in facts["ranges"].items()},
             EnergyConstants.from_dict(facts["energy"]),
             host_times(facts["host_s"]),

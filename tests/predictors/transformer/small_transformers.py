@@ -10,6 +10,7 @@ from simulated_measurements import SLOWDOWN, simulated_dataset, simulated_operat
 from joulecast.datasets import NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
+from joulecast.predictors.fitting.fit import network_learner
 from joulecast.predictors.measured.rows import DeviceRow
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
@@ -18,7 +19,6 @@ from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.encoder import Encoder
-from joulecast.predictors.transformer.networks import read_networks
 from joulecast.predictors.transformer.tokens import ROLES, WIDTH
 
 torch = pytest.importorskip("torch")
@@ -68,9 +68,9 @@ def made_networks(slower=1.25):
 
 @cache
 def quick():
-    """A transformer that saw operations once, and networks; fitted once for each file of tests."""
+    """A transformer that saw operations once, and networks; fitted once."""
     rows = rows_of(simulated_operations())
-    return read_networks(fit_transformer([simulated_dataset()], rows, QUICK), rows, QUICK)(made_networks())
+    return network_learner(fit_transformer([simulated_dataset()], rows, QUICK), rows, QUICK)(made_networks())
 
 
 @cache
@@ -89,7 +89,6 @@ def arrays(sequences, operations, kinds=4):
         draw.normal(size=(sequences, operations, len(ROLES), WIDTH)).astype(np.float32),
         draw.integers(0, 8, (sequences, operations)),
         draw.integers(0, kinds, (sequences, operations)),
-        draw.random((sequences, operations), dtype=np.float32),
     )
 
 
@@ -102,8 +101,7 @@ def random_encoder(**settings):
     return Encoder(recipe, {name: each.numpy() for name, each in (weights | ends).items()})
 
 
-def in_torch(encoder, values, families, kinds, shares):
+def in_torch(encoder, *given):
     """Log ratios by the same arithmetic in torch."""
     weights = {name: torch.from_numpy(each) for name, each in encoder.weights.items()}
-    same = Encoder(encoder.recipe, weights, TORCH)
-    return same.log_ratios(same.vectors(*map(torch.from_numpy, (values, families, kinds)))).numpy()
+    return Encoder(encoder.recipe, weights, TORCH).log_ratios(*map(torch.from_numpy, given)).numpy()

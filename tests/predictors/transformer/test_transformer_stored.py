@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_measurements import simulated_dataset, simulated_operations
+from simulated_measurements import simulated_operations
 
 from joulecast import Operation
 from joulecast.errors import InputError, UnknownNameError, ZooError
@@ -17,28 +17,19 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import over_clocks
-from joulecast.predictors.transformer.attentive import Attentive, Reader
+from joulecast.predictors.transformer.attentive import Attentive
 
 torch = pytest.importorskip("torch")
 
 from small_transformers import (  # noqa: E402
     A30,
-    QUICK,
     T4,
     arrays,
     made_networks,
     on,
     quick,
-    rows_of,
     served,
 )
-
-from joulecast.predictors.transformer.fit import fit_transformer  # noqa: E402
-
-
-@pytest.fixture(scope="module", name="dataset")
-def _dataset():
-    return simulated_dataset()
 
 
 @pytest.fixture(scope="module", name="quick")
@@ -68,8 +59,7 @@ HOSTILE = {
     "layers by the thousand": lambda arrays, texts, facts: facts["recipe"].update(kind_layers=9999),
     "an unknown setting": lambda arrays, texts, facts: facts["recipe"].update(depth=3),
     "other tokens": lambda arrays, texts, facts: facts.update(tokens=["kind"]),
-    "a head for other vectors": lambda arrays, texts, facts: facts["head"].update(weights=[[1.0], [1.0]]),
-    "a bias that is no number": lambda arrays, texts, facts: facts["head"].update(bias=["x", 1.0]),
+    "a range without an end": lambda arrays, texts, facts: facts["ranges"].update(relu=[0.0]),
 }
 
 
@@ -86,9 +76,9 @@ def test_damage_is_refused(quick, change):
 
 
 def test_a_kind_outside_the_vocabulary_is_one_error(served):
-    values, families, kinds, shares = arrays(1, 3)
+    values, families, kinds = arrays(1, 3)
     with pytest.raises(ZooError, match="cannot compute") as caught:
-        served.reader.encoder(values, families, kinds + 10_000, shares)
+        served.encoder(values, families, kinds + 10_000)
     assert "out of bounds" in str(caught.value.given)
 
 
@@ -123,14 +113,13 @@ def test_many_clocks_are_read_once(quick):
 
     def counting(*given):
         calls.append(given[0].shape)
-        return quick.reader.encoder(*given)
+        return quick.encoder(*given)
 
-    learned = replace(quick, reader=Reader(counting, quick.reader.vocabulary, quick.reader.ranges))
+    learned = replace(quick, encoder=counting)
     clocks = range(600, 1441, 120)
     over = over_clocks(on(A30, learned).prepared(network), clocks)
     each = [on(A30, learned).predict(network, clock) for clock in clocks]
-    # Once for its operations, and once for the whole network.
-    assert len(calls) == 2
+    assert len(calls) == 1
     assert over.time_s == pytest.approx([prediction.time_s for prediction in each], rel=1e-6)
     assert over.energy_j == pytest.approx([prediction.energy_j for prediction in each], rel=1e-6)
 
@@ -140,16 +129,17 @@ def test_many_gpus_are_read_at_once(quick):
 
     def counting(*given):
         calls.append(len(given[0]))
-        return quick.reader.encoder(*given)
+        return quick.encoder(*given)
 
-    learned = replace(quick, reader=Reader(counting, quick.reader.vocabulary, quick.reader.ranges))
+    learned = replace(quick, encoder=counting)
     listed, gpus = OperationList(operations), [A30, T4, find_gpu("H100 SXM")]
     learned.prefetch(listed, gpus)
     found = [learned.factors(listed, gpu) for gpu in gpus]
     assert calls == [len(gpus) * len(operations)]
-    each = [quick.factors(operations, gpu) for gpu in gpus]
-    assert np.allclose(found, each, rtol=1e-5)
-    assert not np.allclose(each[0], each[1], rtol=1e-3)
+    assert np.allclose(found, [quick.factors(operations, gpu) for gpu in gpus], rtol=1e-5)
+    read = [quick.log_ratios(listed, [gpu])[0] for gpu in gpus]
+    assert np.allclose(learned.log_ratios(listed, gpus), read, rtol=1e-5)
+    assert not np.allclose(read[0], read[1], rtol=1e-3)
 
 
 def test_laws_of_predictions(served):
@@ -165,14 +155,6 @@ def test_laws_of_predictions(served):
     assert prediction.energy_j <= A30.power_limit_w * prediction.time_s
     nothing = Network.of([(Operation("dropout", [(8, 8)]), 2), (operations[0], 1)])
     assert on(A30, served).predict(nothing).time_s > 0
-
-
-def test_without_measured_networks_a_network_is_its_parts(dataset):
-    learned = fit_transformer([dataset], rows_of(simulated_operations()), QUICK)
-    network = made_networks()[0][2]
-    operations = [entry.operation for entry in network]
-    assert learned.in_network(operations, np.full(len(operations), 4.0), A30) == (1.0, 1.0)
-    assert learned.head is None
 
 
 def test_what_cannot_be_predicted(served):

@@ -8,11 +8,11 @@ from joulecast import Operation
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
 from joulecast.predictors.transformer.encoder import Encoder
-from joulecast.predictors.transformer.tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, UNKNOWN, WIDTH, in_network, tokens
+from joulecast.predictors.transformer.tokens import PHYSICS_NAMES, ROLES, UNKNOWN, WIDTH, tokens
 
 torch = pytest.importorskip("torch")
 
-from small_transformers import A30, arrays, quick, random_encoder, rows_of  # noqa: E402
+from small_transformers import A30, quick, random_encoder, rows_of  # noqa: E402
 
 from joulecast.predictors.transformer.fit import Examples, reading, thinned, vocabulary_of  # noqa: E402
 
@@ -53,24 +53,13 @@ def test_tokens_in_units_are_read_as_they_are():
     as_they_are = {n: w.numpy() for n, w in reading(weights, torch.from_numpy(centre), torch.from_numpy(unit)).items()}
     for each in (encoder.weights, as_they_are):
         each["lowest"], each["highest"] = np.float32(-1e9), np.float32(1e9)
-    others = examples.families[:, None], np.zeros_like(examples.kinds)[:, None], np.ones((len(rows), 1), np.float32)
-    expected = encoder(scaled[:, None], *others)[0]
-    assert Encoder(encoder.recipe, as_they_are)(examples.values[:, None], *others)[0] == pytest.approx(
-        expected, abs=1e-4
-    )
-
-
-def test_only_four_numbers_of_a_token_depend_on_the_network():
-    values = arrays(1, 3)[0][0]
-    within = in_network(values, np.array([1.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0]), np.array([0.5, 0.5, 0.5]))
-    changed = np.argwhere(within != values)
-    assert set(changed[:, 1]) == {ROLES.index("kind")}
-    assert set(changed[:, 2]) == set(range(WIDTH - IN_NETWORK, WIDTH))
-    assert within[:, 0, -3].tolist() == [0.25, 0.5, 0.25]
+    others = examples.families[:, None], np.zeros_like(examples.kinds)[:, None]
+    expected = encoder(scaled[:, None], *others)
+    assert Encoder(encoder.recipe, as_they_are)(examples.values[:, None], *others) == pytest.approx(expected, abs=1e-4)
 
 
 def test_kinds_that_were_not_measured_alone_have_no_vector():
-    assert quick().reader.vocabulary == (UNKNOWN, "batch_norm", "conv2d", "linear", "relu")
+    assert quick().vocabulary == (UNKNOWN, "batch_norm", "conv2d", "linear", "relu")
     unknown = [Operation("sigmoid", [(8, 64)])]
     assert np.isfinite(quick().factors(unknown, A30)[0]).all()
 
