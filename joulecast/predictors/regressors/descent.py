@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ...arrays import FloatArray
-from ..recipes import PerceptronRecipe
+from ..recipes import PerceptronRecipe, TransformerRecipe
 from .perceptron import Array, Perceptron, values_of
 
 _MOMENTUM = 0.95
@@ -34,55 +34,62 @@ _DECAY = 1e-4  # Weight decay of AdamW.
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute in one thread, because with more threads sums differ in the last bits between runs."""
+def repeatable(seed: int) -> Iterator[None]:
+    """Compute in one thread, because with more threads sums differ in the last bits, and draw from a seed."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
     finally:
         torch.set_num_threads(threads)
 
 
-class Descent:
-    """Gradient descent on a loss.
+def descend(
+    loss: Callable[[Tensor], Tensor],
+    others: Sequence[Tensor],
+    matrices: Sequence[Tensor],
+    recipe: PerceptronRecipe | TransformerRecipe,
+    count: int,
+    betas: tuple[float, float],
+) -> FloatArray:
+    """Fit parameters by gradient descent.
 
     Args:
+        loss: The loss of a batch, given the places of its examples.
         others: The parameters that AdamW updates.
-        matrices: Those that Muon updates, of two dimensions, or of more for several matrices of one shape.
-        learning_rate, matrix_learning_rate: Highest learning rates of AdamW and of Muon. With 0 for matrices, AdamW
-            updates them, too.
+        matrices: Those that Muon updates, of two dimensions, or of more for several matrices of one shape. With a
+            learning rate of 0 for matrices, AdamW updates them, too.
+        recipe: Passes, batches and learning rates.
+        count: Number of examples.
         betas: Decay rates of AdamW's two running means.
+
+    Returns:
+        The loss of each step, shape (passes, steps of a pass).
     """
-
-    def __init__(
-        self,
-        others: Sequence[Tensor],
-        matrices: Sequence[Tensor],
-        *,
-        learning_rate: float,
-        matrix_learning_rate: float,
-        steps: int,
-        betas: tuple[float, float],
-    ) -> None:
-        self._parameters = [*others, *matrices]
-        by_adam = others if matrix_learning_rate else self._parameters
-        adam = torch.optim.AdamW(by_adam, lr=learning_rate, weight_decay=_DECAY, betas=betas, foreach=True)
-        self._optimizers = [adam, Muon(matrices, matrix_learning_rate)] if matrix_learning_rate else [adam]
-        self._schedules = [
-            torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(step / steps))
-            for optimizer in self._optimizers
-        ]
-
-    def step(self, loss: Tensor) -> None:
-        """Move the parameters by the gradient of a loss."""
-        for optimizer in self._optimizers:
-            optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self._parameters, _MOST_GRADIENT)
-        for optimizer, schedule in zip(self._optimizers, self._schedules, strict=True):
-            optimizer.step()
-            schedule.step()
+    parameters, batch, by_muon = [*others, *matrices], min(recipe.batch, count), recipe.matrix_learning_rate > 0
+    losses = np.empty((recipe.epochs, count // batch))
+    by_adam = others if by_muon else parameters
+    adam = torch.optim.AdamW(by_adam, lr=recipe.learning_rate, weight_decay=_DECAY, betas=betas, foreach=True)
+    optimizers = [adam, Muon(matrices, recipe.matrix_learning_rate)] if by_muon else [adam]
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(step / losses.size))
+        for optimizer in optimizers
+    ]
+    for of_pass in losses:
+        order = torch.randperm(count)[: batch * len(of_pass)].reshape(-1, batch)
+        for step, places in enumerate(order):
+            lost = loss(places)
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            lost.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(parameters, _MOST_GRADIENT)
+            for optimizer, schedule in zip(optimizers, schedules, strict=True):
+                optimizer.step()
+                schedule.step()
+            of_pass[step] = lost.item()
+    return losses
 
 
 def share_of_rate(done: float) -> float:
@@ -158,8 +165,7 @@ def fit_perceptron(
     """
     centre, spread = inputs.mean(axis=0, dtype=np.float64), inputs.std(axis=0, dtype=np.float64)
     unit = np.where(spread > _LEAST_SPREAD, 2 * spread, 1.0)
-    with one_thread(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with repeatable(seed):
         arrays = [_tensor(each) for each in ((inputs - centre) / unit, targets, weights, -centre / unit)]
         trained = _fit(arrays, recipe, columns)
     found = {name: each.detach().double().numpy() for name, each in trained.items()}
@@ -180,31 +186,23 @@ def _fit(arrays: Sequence[Tensor], recipe: PerceptronRecipe, columns: Columns) -
     The arrays are inputs, targets, weights of measurements, and an input of zeros, in these units.
     """
     inputs, targets, weights, absent = arrays
-    width, count = recipe.width, len(inputs)
+    width = recipe.width
     matrices = {"first": _random(inputs.shape[1], width), "layers": _random(recipe.layers, 2, width, width)}
     others = {"first_bias": torch.zeros(width), "layers_bias": torch.zeros(recipe.layers, 2, width)}
     others |= {"head": _random(width), "head_bias": torch.zeros(1)}
     trained = {name: each.requires_grad_() for name, each in (matrices | others).items()}
-    batch = min(recipe.batch, count)
-    per_epoch = count // batch
-    descent = Descent(
-        [*others.values()],
-        [*matrices.values()],
-        learning_rate=recipe.learning_rate,
-        matrix_learning_rate=recipe.matrix_learning_rate,
-        steps=recipe.epochs * per_epoch,
-        betas=(0.9, 0.999),
-    )
     blurred, hidden = [*columns.blurred], [*columns.hidden]
-    for _ in range(recipe.epochs):
-        order = torch.randperm(count)
-        for places in order[: per_epoch * batch].reshape(per_epoch, batch):
-            some = inputs[places]
-            some[:, blurred] += recipe.blur * torch.randn(batch, len(blurred))
-            unknown = torch.rand(batch, 1) < recipe.unknown_kinds
-            some[:, hidden] = torch.where(unknown, absent[hidden], some[:, hidden])
-            errors = (values_of(trained, some, _gelu) - targets[places]).abs()
-            descent.step((weights[places] * errors).mean())
+
+    def loss(places: Tensor) -> Tensor:
+        some = inputs[places]
+        some[:, blurred] += recipe.blur * torch.randn(len(some), len(blurred))
+        unknown = torch.rand(len(some), 1) < recipe.unknown_kinds
+        some[:, hidden] = torch.where(unknown, absent[hidden], some[:, hidden])
+        errors = (values_of(trained, some, _gelu) - targets[places]).abs()
+        lost: Tensor = (weights[places] * errors).mean()
+        return lost
+
+    descend(loss, [*others.values()], [*matrices.values()], recipe, len(inputs), betas=(0.9, 0.999))
     return trained
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from ..physics.energy import PRIOR_ENERGY
 from ..physics.fp32_kernels import counted_ratio
 from ..physics.least_times import LeastTimes
 from ..recipes import TransformerRecipe
-from ..regressors.descent import Descent, one_thread
+from ..regressors.descent import descend, repeatable
 from .attentive import Attentive
 from .encoder import Encoder, Functions, shapes, sinusoids
 from .tokens import MACHINE, ROLES, UNKNOWN, tokens
@@ -194,92 +193,57 @@ def fit_transformer(
     rows = thinned(rows, recipe.most_rows, recipe.seed)
     vocabulary = vocabulary_of(rows)
     examples = Examples.of(rows, vocabulary)
-    with one_thread():
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(recipe.seed)
-            weights = start(recipe, len(vocabulary))
+    with repeatable(recipe.seed):
+        weights = start(recipe, len(vocabulary))
         ends = {"lowest": examples.values.min(axis=0), "highest": examples.values.max(axis=0)}
         weights |= {name: torch.from_numpy(each) for name, each in ends.items()}
-        training = _Training(weights, examples, recipe, form)
-        curves = training.run()
-    arrays = {name: each.detach().numpy() for name, each in training.weights.items()}
+        trained, curves = _trained(weights, examples, recipe, form)
+    arrays = {name: each.detach().numpy() for name, each in trained.items()}
     ranges = ratio_ranges([row.operation for row in examples.rows], examples.log_ratio)
     return Attentive(form(recipe, arrays, curves=curves), vocabulary, ranges, PRIOR_ENERGY, launch_times_s(datasets))
 
 
-class _Training:
-    """Training on operations by themselves and in synthetic networks; losses are mean absolute errors of logarithms."""
+def _trained(
+    weights: dict[str, Tensor], examples: Examples, recipe: TransformerRecipe, form: type[Encoder]
+) -> tuple[dict[str, Tensor], dict[str, list[float]]]:
+    """Train weights on operations by themselves and in synthetic networks of one GPU and mode.
 
-    def __init__(
-        self, weights: dict[str, Tensor], examples: Examples, recipe: TransformerRecipe, form: type[Encoder]
-    ) -> None:
-        self._weights, self._examples, self._recipe, self._form = weights, examples, recipe, form
-        self._units = [torch.from_numpy(each) for each in examples.units(_PHYSICS)]
-        self._draw = np.random.default_rng(recipe.seed)
+    The target of each operation in a synthetic network is what was measured by itself, without effects of a network.
+    Losses are mean absolute errors of logarithms.
 
-    @property
-    def weights(self) -> dict[str, Tensor]:
-        """The weights, for tokens as they are."""
-        return reading(self._weights, *self._units)
+    Returns:
+        The weights for tokens as they are, and name -> mean loss of each pass, NaN where a pass had no such step.
+    """
+    draw, (centre, unit) = np.random.default_rng(recipe.seed), examples.units(_PHYSICS)
+    in_units, blurs = [torch.from_numpy(each) for each in (centre, unit)], _BLUR * unit[_PHYSICS, MACHINE]
+    batch = min(recipe.batch, len(examples.weight))
+    steps = recipe.epochs * (len(examples.weight) // batch)
+    together = draw.permutation(np.arange(steps) < recipe.together * steps)
+    turns = iter(together.tolist())
 
-    def run(self) -> dict[str, list[float]]:
-        """Train the weights; return name -> mean loss of each epoch, NaN where an epoch had no step of this name."""
-        recipe, draw, count = self._recipe, self._draw, len(self._examples.weight)
-        batch = min(recipe.batch, count)
-        per_epoch = count // batch
-        steps = recipe.epochs * per_epoch
-        trained = {name: each.requires_grad_() for name, each in self._weights.items() if name not in _FIXED}
-        # Muon trains the matrices that are applied to tokens and those of layers; AdamW embeddings, biases and heads.
-        is_matrix = {
-            name: name == "read" or (name.startswith("over_") and each.ndim > 1) for name, each in trained.items()
-        }
-        descent = Descent(
-            *([each for name, each in trained.items() if is_matrix[name] is which] for which in (False, True)),
-            learning_rate=recipe.learning_rate,
-            matrix_learning_rate=recipe.matrix_learning_rate,
-            steps=steps,
-            betas=(0.9, 0.99),
-        )
-        together = draw.permutation(np.arange(steps) < recipe.together * steps)
-        lost = np.empty(steps)
-        for number, in_sequences in enumerate(together.tolist()):
-            if number % per_epoch == 0:
-                order = draw.permutation(count)
-            first = number % per_epoch * batch
-            loss = self._together(batch) if in_sequences else self._alone(order[first : first + batch])
-            descent.step(loss)
-            lost[number] = loss.item()
-        names = {"loss_alone": ~together, "loss_together": together}
-        by_epoch = {name: np.where(some, lost, np.nan).reshape(-1, per_epoch) for name, some in names.items()}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # The mean of an epoch without a step is NaN on purpose.
-            return {name: np.nanmean(losses, axis=1).tolist() for name, losses in by_epoch.items()}
-
-    def _alone(self, places: NDArray[np.int64]) -> Tensor:
-        """Loss of operations that are each read by themselves."""
-        error = (self._log_ratios(places[:, None])[:, 0] - _tensor(self._examples.log_ratio[places])).abs()
-        loss: Tensor = (_tensor(self._examples.weight[places]) * error).mean()
-        return loss
-
-    def _together(self, batch: int) -> Tensor:
-        """Loss over synthetic networks of one GPU and mode.
-
-        The target of each operation stays what was measured by itself: a synthetic network has no effects of its own.
-        """
-        places = self._examples.synthetic(self._draw, max(1, batch // SYNTHETIC_LENGTH))
-        loss: Tensor = (self._log_ratios(places) - _tensor(self._examples.log_ratio[places])).abs().mean()
-        return loss
-
-    def _log_ratios(self, places: NDArray[np.int64]) -> Tensor:
-        """Log ratios of sequences of operations, shape (sequences, operations), with noise on the inputs."""
-        examples = self._examples
+    def loss(some: Tensor) -> Tensor:
+        if next(turns):
+            places = examples.synthetic(draw, max(1, batch // SYNTHETIC_LENGTH))
+            weight = np.ones(places.shape)
+        else:
+            places = some.numpy()[:, None]
+            weight = examples.weight[places]
         values = examples.values[places]
-        noise = self._draw.normal(0.0, _BLUR, (*places.shape, len(MACHINE)))
-        values[..., _PHYSICS, MACHINE] += noise.astype(np.float32) * self._units[1].numpy()[_PHYSICS, MACHINE]
-        kinds = np.where(self._draw.random(places.shape) < self._recipe.unknown_kinds, 0, examples.kinds[places])
-        encoder = self._form(self._recipe, self.weights, TORCH)
-        ratios: Tensor = encoder.log_ratios(*map(torch.from_numpy, (values, examples.families[places], kinds)))
-        return ratios
+        values[..., _PHYSICS, MACHINE] += (blurs * draw.normal(size=(*places.shape, len(MACHINE)))).astype(np.float32)
+        kinds = np.where(draw.random(places.shape) < recipe.unknown_kinds, 0, examples.kinds[places])
+        given = map(torch.from_numpy, (values, examples.families[places], kinds))
+        ratios = form(recipe, reading(weights, *in_units), TORCH).log_ratios(*given)
+        found: Tensor = (_tensor(weight) * (ratios - _tensor(examples.log_ratio[places])).abs()).mean()
+        return found
+
+    parameters = {name: each.requires_grad_() for name, each in weights.items() if name not in _FIXED}
+    # Muon trains the matrices that are applied to tokens and those of layers; AdamW embeddings, biases and heads.
+    layers = [name for name, each in parameters.items() if name.startswith("over_") and each.ndim > 1]
+    matrices = [parameters.pop(name) for name in ("read", *layers)]
+    lost = descend(loss, [*parameters.values()], matrices, recipe, len(examples.weight), betas=(0.9, 0.99))
+    of_other_steps = {"loss_alone": together, "loss_together": ~together}
+    losses = {name: np.ma.masked_array(lost, other.reshape(lost.shape)) for name, other in of_other_steps.items()}
+    return reading(weights, *in_units), {n: each.mean(axis=1).filled(np.nan).tolist() for n, each in losses.items()}
 
 
 def _tensor(values: FloatArray) -> Tensor:
