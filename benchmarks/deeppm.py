@@ -26,6 +26,7 @@ from transformer import Data
 
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts, log_ratios, power_log_ratios
+from joulecast.predictors.fitting.fit import network_learner
 from joulecast.predictors.measured.rows import DeviceRow
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import NetworkPredictor
@@ -109,7 +110,7 @@ def by_kind(rows: Sequence[DeviceRow], log_ratio: Any) -> dict[str, Any]:
 
 def by_length(learned: Attentive, rows: Sequence[DeviceRow], sequences: int) -> list[dict[str, Any]]:
     """Errors of the total time of unseen operations that are read as one sequence, on one GPU in one mode."""
-    examples = Examples.of(rows, learned.reader.vocabulary)
+    examples = Examples.of(rows, learned.vocabulary)
     device_s = np.array([row.device_s for row in examples.rows])
     least_s = device_s / np.exp(examples.log_ratio)
     least = min(100, max(map(len, examples.groups)))  # In smaller groups the same operations come again and again.
@@ -121,7 +122,7 @@ def by_length(learned: Attentive, rows: Sequence[DeviceRow], sequences: int) -> 
         for _ in range(sequences):
             places = draw.choice(groups[draw.integers(len(groups))], draw.integers(low, high))[None]
             read = examples.values[places], examples.families[places], examples.kinds[places]
-            ratios = learned.reader.encoder(*read, np.ones(places.shape, np.float32))[0][0, :, 0]
+            ratios = learned.encoder(*read)[0]
             errors.append(np.log((least_s[places[0]] * np.exp(ratios)).sum() / device_s[places[0]].sum()))
         found.append({"operations": [low, high], "sequences": sequences, **summary(np.array(errors))})
     return found
@@ -141,10 +142,10 @@ def of_networks(learned: Attentive, networks: Networks) -> list[dict[str, Any]]:
 
 def attention(learned: Attentive, rows: Sequence[DeviceRow], operations: int = 8) -> list[list[float]]:
     """Mean attention of the first layer over a sequence's tokens; shape (tokens, tokens)."""
-    examples = Examples.of(rows, learned.reader.vocabulary)
+    examples = Examples.of(rows, learned.vocabulary)
     group = max(examples.groups, key=len)
     places = np.random.default_rng(0).choice(group, operations)[None]
-    encoder, length = learned.reader.encoder, operations * len(ROLES)
+    encoder, length = learned.encoder, operations * len(ROLES)
     read = encoder.of_tokens(examples.values[places], examples.families[places], examples.kinds[places])
     weight, bias = (encoder.weights[f"over_network.0.attend.{name}"] for name in ("weight", "bias"))
     parts = (read.reshape(1, length, -1) @ weight.T + bias).reshape(1, length, 3, encoder.recipe.heads, -1)
@@ -167,8 +168,9 @@ def fit(data: Data, folds: tuple[Any, Any], variant: str, recipe: TransformerRec
     start = time.process_time()
     learned = fit_transformer(data.datasets, train, recipe, *form)
     seconds = time.process_time() - start
+    learned = network_learner(learned, train, recipe)(data.networks)
     ratios, powered = log_ratios(learned, test), [row for row in test if row.power_w is not None]
-    encoder = learned.reader.encoder
+    encoder = learned.encoder
     result = {
         "variant": variant,
         "seed": recipe.seed,

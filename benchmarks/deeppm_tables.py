@@ -23,12 +23,12 @@ Ours, on operations of GPUs: {train:,} of the device times of neusight2025 and n
 passes, half of the steps over synthetic networks of twelve operations (the recipe that ships learns from 150,000 \
 times in 20 passes: a reduced size, so that every variant could be fitted with {seeds} seeds on one core, and errors \
 are larger than in benchmarks/transformer/REPORT.md); {test:,} times of operations that none of them saw to be judged \
-on. Every variant has four layers of width 32, learns the log ratio to the least time of physics, and is fitted to the \
+on. Every variant has four layers of width 32, learns the log ratio to the time of physics, and is fitted to the \
 same rows in the same order. Cells: mean over seeds +- their standard deviation.
 
 Not the same as theirs, and why: values are read as vectors of numbers and not as words, because sizes of operations \
-are numbers; one vector per operation carries time and energy, because operations are measured alone; time and power \
-come from one model; Muon fits matrices instead of Adam.
+are numbers; each operation has a time of its own, because operations are measured alone; energies are those of \
+physics, fitted to measured powers; Muon fits matrices instead of Adam.
 """
 
 READ = """
@@ -206,7 +206,7 @@ def section(fits: Sequence[Mapping[str, Any]], folder: Path) -> str:
     if draw_attention(variants, folder / "attention.png"):
         parts += [
             "\n### Where attention goes\n",
-            "First layer, mean of heads, a sequence of eight operations of eleven tokens each. The weighting "
+            "First layer, mean of heads, a sequence of eight operations of six tokens each. The weighting "
             "multiplies scores before the softmax: what is far away is not attended to less, but evenly, so that "
             "patterns fade away from the diagonal. Without it, the same tokens are attended to from everywhere.\n",
             "![attention](attention.png)",

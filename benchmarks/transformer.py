@@ -112,19 +112,18 @@ def chips(data: Data) -> dict[str, Any]:
         for name, recipe in data.recipes.items():
             learn = network_learner(fitted[name], train, recipe)
             for known, others in (("nothing", elsewhere), ("networks", data.networks)):
-                result["networks"] += networks_left_out(name, fitted[name], learn, here, others, known)
+                result["networks"] += networks_left_out(name, learn, here, others, known)
     return result
 
 
 def networks_left_out(
     recipe: str,
-    base: ResidualModel,
     learn: Callable[[Networks], ResidualModel],
     mine: Networks,
     others: Networks,
     known: Known,
 ) -> list[dict[str, Any]]:
-    """Relative errors of time, energy and power, by name left out: as a whole, from the parts, and as a sum."""
+    """Relative errors of time, energy and power, by name left out: as a whole, and as a sum."""
     found = []
     for network_name in dict.fromkeys(m.network for _, m, _ in mine):
         of_other_names = [n for n in others if n[1].network != network_name]
@@ -132,12 +131,8 @@ def networks_left_out(
         hosts = fit_hosts(learned, of_other_names)
         for gpu, m, network in (n for n in mine if n[1].network == network_name):
             errors = {}
-            for how, correction, composition in (
-                ("whole", learned, "overlap"),
-                ("parts", base, "overlap"),
-                ("sum", learned, "sum"),
-            ):
-                predictor = NetworkPredictor("", SharedByAll(correction).on(gpu, m.mode), hosts[m.mode])
+            for how, composition in (("whole", "overlap"), ("sum", "sum")):
+                predictor = NetworkPredictor("", SharedByAll(learned).on(gpu, m.mode), hosts[m.mode])
                 p = predictor.predict(network, m.clock_mhz, composition=composition)
                 errors[how] = [p.time_s / m.time_s - 1, p.energy_j / m.energy_j - 1, p.power_w / m.power_w - 1]
             found.append(

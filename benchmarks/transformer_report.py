@@ -107,14 +107,13 @@ def _networks(rows: Sequence[Mapping[str, Any]]) -> str:
 
 Operations learned without anything measured on a GPU with their chip. "Nothing known": no network of that chip was
 learned from, either; "networks known": those of other names were. Time, energy, power: mean absolute error in per
-cent. "Whole": with what was learned from networks; "parts": device and host
-overlapped, without that; "sum": the loops of single operations added up.
+cent. "Whole": device and host overlapped, with what was learned from networks; "sum": the loops of single operations
+added up.
 """
     ]
     for known, title in (("nothing", "Nothing known of the chip"), ("networks", "Networks known of the chip")):
         mine = [row for row in rows if row["known"] == known]
-        columns = [("transformer", how) for how in ("whole", "parts", "sum")]
-        columns += [(name, how) for name in ("both", "physics") for how in ("whole", "sum")]
+        columns = [(name, how) for name in NAMES for how in ("whole", "sum")]
         groups = dict.fromkeys((row["gpu"], row["mode"], row["precision"]) for row in mine)
         lines = []
         for key in groups:

@@ -115,12 +115,12 @@ def test_an_lstm_is_another_reader_of_the_same_tokens():
     torch.manual_seed(0)
     recipe = TransformerRecipe(width=8)
     weights = {name: each.numpy() for name, each in starting_lstm(recipe, 3).items()}
-    weights["operation_head.weight"][:], weights["lowest"][:], weights["highest"][:] = 1, -9, 9
+    weights["head.weight"][:], weights["lowest"][:], weights["highest"][:] = 1, -9, 9
     encoder, draw = OperationLstm(recipe, weights), np.random.default_rng(0)
     values, names = draw.normal(size=(1, 4, len(ROLES), WIDTH)).astype(np.float32), np.zeros((1, 4), dtype=np.int64)
     changed = values.copy()
     changed[0, 2] += 1
-    ratios, again = (encoder(each, names, names, np.ones((1, 4), np.float32))[0] for each in (values, changed))
+    ratios, again = (encoder(each, names, names) for each in (values, changed))
     # It reads from the first operation to the last: what comes before the change stays.
     assert np.array_equal(ratios[0, :2], again[0, :2])
     assert not np.allclose(ratios[0, 2:], again[0, 2:])
