@@ -21,20 +21,22 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from joulecast.datasets import load
 from joulecast.extraction import network_of
 from joulecast.hardware import find_gpu
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts, log_ratios, power_log_ratios
+from joulecast.predictors.fitting.fit import network_learner
 from joulecast.predictors.measured.rows import DeviceRow, device_rows
 from joulecast.predictors.measured.splits import fold_of
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
-from joulecast.predictors.transformer.fit import Examples, fit_transformer
-from joulecast.predictors.transformer.model import OperationTransformer
+from joulecast.predictors.transformer.encoder import Encoder, softmax
+from joulecast.predictors.transformer.fit import Examples, fit_transformer, starting_weights
 from joulecast.predictors.transformer.tokens import ROLES
 
 # Half of the steps read operations as synthetic networks, because blocks are all that DeepPM reads. To an operation
@@ -65,19 +67,38 @@ AGAIN = {
 }
 
 
-class OperationLstm(OperationTransformer):
+class OperationLstm(Encoder):
     """Ithemal's form (Mendis et al., ICML 2019): an LSTM over the tokens of an operation, one over the operations."""
 
-    def __init__(self, recipe: TransformerRecipe, kinds: int) -> None:
-        super().__init__(replace(recipe, network_layers=0, operation_layers=0, kind_layers=0), kinds)
-        # As many numbers as the transformer has, about.
-        self.over_tokens = nn.LSTM(recipe.width, 2 * recipe.width, batch_first=True)
-        self.over_operations = nn.LSTM(2 * recipe.width, recipe.width, batch_first=True)
+    def vectors(self, values: Any, families: Any, kinds: Any) -> Any:
+        tokens = torch.as_tensor(self.of_tokens(values, families, kinds))
+        _, (last, _) = self._lstm("over_tokens", tokens)
+        vectors = self._lstm("over_operations", last[0].reshape(*families.shape, -1))[0]
+        return vectors if isinstance(values, Tensor) else vectors.numpy()
 
-    def _read(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
-        _, (last, _) = self.over_tokens(self._of_tokens(values, families, kinds))
-        vectors: Tensor = self.over_operations(last[0].reshape(*families.shape, -1))[0]
-        return vectors
+    def _lstm(self, name: str, vectors: Tensor) -> Any:
+        weights = {
+            each.removeprefix(f"{name}."): torch.as_tensor(weight)
+            for each, weight in self.weights.items()
+            if each.startswith(f"{name}.")
+        }
+        return functional_call(lstms(self.recipe.width)[name], weights, (vectors,))
+
+
+def lstms(width: int) -> dict[str, nn.LSTM]:
+    """Of as many numbers as the transformer has, about."""
+    return {
+        "over_tokens": nn.LSTM(width, 2 * width, batch_first=True),
+        "over_operations": nn.LSTM(2 * width, width, batch_first=True),
+    }
+
+
+def starting_lstm(recipe: TransformerRecipe, kinds: int) -> dict[str, Tensor]:
+    """Random weights of an `OperationLstm`."""
+    found = starting_weights(replace(recipe, network_layers=0, operation_layers=0, kind_layers=0), kinds)
+    for name, lstm in lstms(recipe.width).items():
+        found |= {f"{name}.{each}": weight.detach() for each, weight in lstm.named_parameters()}
+    return found
 
 
 def summary(log_ratio: Any) -> dict[str, float]:
@@ -92,7 +113,7 @@ def by_kind(rows: Sequence[DeviceRow], log_ratio: Any) -> dict[str, Any]:
 
 def by_length(learned: Attentive, rows: Sequence[DeviceRow], sequences: int) -> list[dict[str, Any]]:
     """Errors of the total time of unseen operations that are read as one sequence, on one GPU in one mode."""
-    examples = Examples.of(rows, learned.reader.vocabulary)
+    examples = Examples.of(rows, learned.vocabulary)
     device_s = np.array([row.device_s for row in examples.rows])
     least_s = device_s / np.exp(examples.log_ratio)
     least = min(100, max(map(len, examples.groups)))  # In smaller groups the same operations come again and again.
@@ -104,7 +125,7 @@ def by_length(learned: Attentive, rows: Sequence[DeviceRow], sequences: int) -> 
         for _ in range(sequences):
             places = draw.choice(groups[draw.integers(len(groups))], draw.integers(low, high))[None]
             read = examples.values[places], examples.families[places], examples.kinds[places]
-            ratios = learned.reader.encoder(*read, np.ones(places.shape, np.float32))[0][0, :, 0]
+            ratios = learned.encoder(*read)[0]
             errors.append(np.log((least_s[places[0]] * np.exp(ratios)).sum() / device_s[places[0]].sum()))
         found.append({"operations": [low, high], "sequences": sequences, **summary(np.array(errors))})
     return found
@@ -124,25 +145,15 @@ def of_networks(learned: Attentive, networks: Networks) -> list[dict[str, Any]]:
 
 def attention(learned: Attentive, rows: Sequence[DeviceRow], operations: int = 8) -> list[list[float]]:
     """Mean attention of the first layer over a sequence's tokens; shape (tokens, tokens)."""
-    examples, seen = Examples.of(rows, learned.reader.vocabulary), []
+    examples = Examples.of(rows, learned.vocabulary)
     group = max(examples.groups, key=len)
     places = np.random.default_rng(0).choice(group, operations)[None]
-    model = learned.reader.encoder.model
-    layer = model.over_network[0]
-    hook = layer.attend.register_forward_hook(lambda _, given, result: seen.append(result))
-    learned.reader.encoder(
-        examples.values[places], examples.families[places], examples.kinds[places], np.ones(places.shape, np.float32)
-    )
-    hook.remove()
-    length = operations * len(ROLES)
-    width = model.roles.shape[1]
-    heads = learned.reader.encoder.recipe.heads
-    queries, keys, _ = seen[0].view(length, 3, heads, width // heads).permute(1, 2, 0, 3)
-    scores = queries @ keys.transpose(-1, -2) / (width // heads) ** 0.5
-    if learned.reader.encoder.recipe.distance_weighting:
-        place = torch.arange(length, dtype=scores.dtype)
-        scores = scores * (1 - (place[:, None] - place).abs() / length)
-    return np.round(scores.softmax(-1).mean(0).numpy(), 5).tolist()
+    encoder, length = learned.encoder, operations * len(ROLES)
+    read = encoder.of_tokens(examples.values[places], examples.families[places], examples.kinds[places])
+    weight, bias = (encoder.weights[f"over_network.0.attend.{name}"] for name in ("weight", "bias"))
+    parts = (read.reshape(1, length, -1) @ weight.T + bias).reshape(1, length, 3, encoder.recipe.heads, -1)
+    scores = [encoder.scores(parts[:, :, 0, head], parts[:, :, 1, head]) for head in range(encoder.recipe.heads)]
+    return np.round(softmax(np.concatenate(scores), -1).mean(0), 5).tolist()
 
 
 class Data:
@@ -180,12 +191,13 @@ def fit(data: Data, folds: tuple[Any, Any], variant: str, recipe: TransformerRec
         sequences: How many sequences of each length are predicted; 0 for operations alone, which is quicker.
     """
     train, test = folds
-    new_model = OperationLstm if variant.startswith("LSTM") else OperationTransformer
+    form = (OperationLstm, starting_lstm) if variant.startswith("LSTM") else (Encoder, starting_weights)
     start = time.process_time()
-    learned = fit_transformer(data.datasets, train, recipe, new_model)
+    learned = fit_transformer(data.datasets, train, recipe, *form)
     seconds = time.process_time() - start
+    learned = network_learner(learned, train, recipe)(data.networks)
     ratios, powered = log_ratios(learned, test), [row for row in test if row.power_w is not None]
-    encoder = learned.reader.encoder
+    encoder = learned.encoder
     result = {
         "variant": variant,
         "seed": recipe.seed,
@@ -194,7 +206,7 @@ def fit(data: Data, folds: tuple[Any, Any], variant: str, recipe: TransformerRec
         "test": len(test),
         "test_power": len(powered),
         "seconds": seconds,
-        "parameters": sum(p.numel() for p in encoder.model.parameters()),
+        "parameters": sum(each.size for name, each in encoder.weights.items() if name not in ("lowest", "highest")),
         "curves": encoder.curves,
         "time": summary(ratios),
         "power": summary(power_log_ratios(learned, powered)["power"]),

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from deeppm import HELD_FOLD, LENGTHS, REDUCED, SEQUENCES, SIZE, VARIANTS, Data, summary
 
+from joulecast.predictors.evaluation.any_gpu import power_log_ratios
+from joulecast.predictors.fitting.fit import network_learner
 from joulecast.predictors.measured.rows import DeviceRow
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
@@ -29,13 +31,11 @@ SHOWN = ("ours", "A: one stack, layer norm, no weighting")
 
 
 def by_length(learned: Attentive, rows: Sequence[DeviceRow], sequences: int) -> list[dict[str, Any]]:
-    """Errors of time and power of unseen operations that are read as one sequence, by its length.
-
-    A board at its power cap draws the cap, so predicted power ends there.
-    """
-    examples = Examples.of([row for row in rows if row.power_w is not None], learned.reader.vocabulary)
-    device_s = np.array([row.device_s for row in examples.rows])
+    """Errors of time and power of unseen operations that are read as one sequence, by its length."""
+    examples = Examples.of([row for row in rows if row.power_w is not None], learned.vocabulary)
+    device_s, measured_w = np.array([(row.device_s, row.power_w) for row in examples.rows], dtype=float).T
     least_s = device_s / np.exp(examples.log_ratio)
+    watts = measured_w * np.exp(power_log_ratios(learned, examples.rows)["power"])
     groups = [group for group in examples.groups if len(group) >= min(100, max(map(len, examples.groups)))]
     found = []
     for low, high in LENGTHS:
@@ -43,13 +43,11 @@ def by_length(learned: Attentive, rows: Sequence[DeviceRow], sequences: int) -> 
         for _ in range(sequences):
             places = draw.choice(groups[draw.integers(len(groups))], draw.integers(low, high))[None]
             read = examples.values[places], examples.families[places], examples.kinds[places]
-            ratios = np.exp(learned.reader.encoder(*read, np.ones(places.shape, np.float32))[0][0])
             here = places[0]
-            seconds = least_s[here] * ratios[:, 0]
-            watts = np.minimum(examples.static_w[here] + examples.dynamic_w[here] * ratios[:, 1], examples.cap_w[here])
+            seconds = least_s[here] * np.exp(learned.encoder(*read)[0])
             time.append(np.log(seconds.sum() / device_s[here].sum()))
-            measured_w = (examples.power_w[here] * device_s[here]).sum() / device_s[here].sum()
-            power.append(np.log((watts * seconds).sum() / seconds.sum() / measured_w))
+            mean_w = (measured_w[here] * device_s[here]).sum() / device_s[here].sum()
+            power.append(np.log((watts[here] * seconds).sum() / seconds.sum() / mean_w))
         found.append({"operations": (low, high), "time": summary(np.array(time)), "power": summary(np.array(power))})
     return found
 
@@ -58,7 +56,7 @@ def tables(fits: Mapping[str, tuple[Attentive, list[dict[str, Any]]]]) -> str:
     """Both tables, as text."""
     lines = ["loss after each pass, operations alone / in sequences"]
     for name, (learned, _) in fits.items():
-        curves = learned.reader.encoder.curves
+        curves = learned.encoder.curves
         pairs = zip(curves["loss_alone"], curves["loss_together"], strict=True)
         lines.append(f"  {name:40} {'  '.join(f'{alone:.3f} / {together:.3f}' for alone, together in pairs)}")
     for quantity in ("time", "power"):
@@ -79,7 +77,7 @@ def draw(fits: Mapping[str, tuple[Attentive, list[dict[str, Any]]]], file: Path)
     with plt.rc_context(CHART_STYLE):
         figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
         for (name, (learned, lengths)), colour in zip(fits.items(), COLOURS, strict=False):
-            curves = learned.reader.encoder.curves
+            curves = learned.encoder.curves
             for key, style in (("loss_alone", "o-"), ("loss_together", "o--")):
                 axes[0].plot(range(1, len(curves[key]) + 1), curves[key], style, color=colour, markersize=3)
             for one, quantity in zip(axes[1:], ("time", "power"), strict=True):
@@ -109,7 +107,7 @@ def main() -> None:
     fits = {}
     for name in SHOWN:
         recipe = replace(TransformerRecipe(), **(REDUCED if arguments.reduced else SIZE), **VARIANTS[name])
-        learned = fit_transformer(data.datasets, train, recipe)
+        learned = network_learner(fit_transformer(data.datasets, train, recipe), train, recipe)(data.networks)
         fits[name] = learned, by_length(learned, test, 2 if arguments.reduced else SEQUENCES)
     print(tables(fits))
     arguments.out.mkdir(parents=True, exist_ok=True)

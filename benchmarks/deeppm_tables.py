@@ -27,8 +27,8 @@ on. Every variant has four layers of width 32, learns the log ratio to the least
 same rows in the same order. Cells: mean over seeds +- their standard deviation.
 
 Not the same as theirs, and why: values are read as vectors of numbers and not as words, because sizes of operations \
-are numbers; one vector per operation carries time and energy, because operations are measured alone; time and power \
-come from one model; Muon fits matrices instead of Adam.
+are numbers; each operation has a time of its own, because operations are measured alone; energies are those of \
+physics, fitted to measured powers; Muon fits matrices instead of Adam.
 """
 
 READ = """
@@ -206,7 +206,7 @@ def section(fits: Sequence[Mapping[str, Any]], folder: Path) -> str:
     if draw_attention(variants, folder / "attention.png"):
         parts += [
             "\n### Where attention goes\n",
-            "First layer, mean of heads, a sequence of eight operations of eleven tokens each. The weighting "
+            "First layer, mean of heads, a sequence of eight operations of six tokens each. The weighting "
             "multiplies scores before the softmax: what is far away is not attended to less, but evenly, so that "
             "patterns fade away from the diagonal. Without it, the same tokens are attended to from everywhere.\n",
             "![attention](attention.png)",

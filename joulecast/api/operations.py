@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from ..hardware import GPU, find_gpu
@@ -97,8 +96,7 @@ def explain(
     network_predictor = find_predictor(board, operation.mode, predictor).under(run)
     background = find_background(board, operation.mode, predictor)
     known = network_predictor.operations
-    explanation = explain_operation(
-        known, network_predictor.name, operation, clock, background.operations, background.native
+    of_board = (known.factors_of(operation), str(known.profile)) if isinstance(known, CalibratedPredictor) else None
+    return explain_operation(
+        known, network_predictor.name, operation, clock, background.operations, background.native, of_board
     )
-    factors = known.factors_of(operation) if isinstance(known, CalibratedPredictor) else None
-    return replace(explanation, calibration=factors)

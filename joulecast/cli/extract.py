@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -174,56 +173,4 @@ def _path_text(operation: Operation, gpu: str, predictor: str | None) -> str:
 
 
 def _text(e: Explanation) -> str:
-    longer = {"compute": "arithmetic", "memory": "memory traffic", "launch": "its launch"}[e.bound_by]
-    rows = [
-        ["arithmetic, least time by the data sheet", si(e.compute_s, "s")],
-        ["memory traffic, least time by the data sheet", si(e.memory_s, "s")],
-        ["GPU, predicted", si(e.device_time_s, "s")],
-        ["launch in a loop, predicted", si(e.host_time_s, "s")],
-    ]
-    parts = [
-        f"{operation_text(e.operation)}, {e.operation.mode}, on {e.gpu} at {e.clock_mhz:g} MHz; "
-        f"predictor {e.predictor}, {e.source}",
-        "",
-        _totals(e),
-        "",
-        f"bound by {longer}; the GPU reaches {100 * e.efficiency:.0f} % of its data sheet",
-        "",
-        table(["what", "time"], rows, frozenset({1})),
-    ]
-    parts += ["", *e.remarks] if e.remarks else []
-    if e.calibration:
-        parts += ["", "calibrated: " + ", ".join(f"{name} x {factor:.3f}" for name, factor in e.calibration.items())]
-    if e.far_outside:
-        parts += ["", "far outside of all measurements"]
-    if e.nearest:
-        near = [
-            [
-                operation_text(n.operation),
-                f"{n.distance:.2f}",
-                *(si(value, unit) for value, unit in ((n.time_s, "s"), (n.power_w, "W"), (n.energy_j, "J"))),
-            ]
-            for n in e.nearest
-        ]
-        header = ["nearest measured, as predicted", "distance", "time", "power", "energy"]
-        parts += ["", table(header, near, frozenset({1, 2, 3, 4}))]
-    for quantity, found in (e.contributions or {}).items():
-        shown = [
-            [
-                c.name,
-                "" if math.isnan(c.value) else f"{c.value:.3g}",
-                f"x {c.effect:.3f}" if quantity == "time" else f"{c.effect:+.1f} W",
-            ]
-            for c in found[:_SHOWN]
-        ]
-        parts += ["", table([f"input of the trees for {quantity}", "value", "effect"], shown, frozenset({1, 2}))]
-    return "\n".join(parts)
-
-
-def _totals(e: Explanation) -> str:
-    rows = []
-    for name, unit in (("time_s", "s"), ("power_w", "W"), ("energy_j", "J")):
-        low, high = (float(bound[0]) for bound in getattr(e.interval, name)) if e.interval else (math.nan, math.nan)
-        shown = "" if math.isnan(low) else f"{si(low, unit)} to {si(high, unit)}"
-        rows.append([name.split("_")[0], si(getattr(e, name), unit), shown])
-    return table(["in a loop", "predicted", "90 % interval"], rows, frozenset({1}))
+    return "\n\n".join([e.title, *(table(*each) for each in e.tables() if each.rows), *e.sentences()])

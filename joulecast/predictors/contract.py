@@ -8,7 +8,6 @@ transformer and an average of these differ only in their residual model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -268,26 +267,6 @@ class ResidualModel(SharedModel, Protocol):
             gpu: The GPU that they run on.
         """
         ...
-
-
-def _of_own(name: str) -> Any:
-    """A property that is that of the wrapped predictor."""
-    return property(lambda self: getattr(self.own, name), doc=f"See `PredictsOperations.{name}`.")
-
-
-@dataclass(frozen=True, eq=False)
-class WrappedPredictor:
-    """Answers as another predictor does. Subclasses have `predict`, and override what they answer differently.
-
-    Args:
-        own: The predictor that is corrected or completed.
-    """
-
-    own: PredictsOperations
-
-    gpu, mode, coverage, remarks = map(_of_own, ("gpu", "mode", "coverage", "remarks"))
-    not_of_chip, regressor_inputs, shared_models = map(_of_own, ("not_of_chip", "regressor_inputs", "shared_models"))
-    in_network, same_in_all_networks = map(_of_own, ("in_network", "same_in_all_networks"))
 
 
 def require_mode(operations: Sequence[Operation], mode: str) -> None:

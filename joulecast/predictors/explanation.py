@@ -1,11 +1,11 @@
-"""Why an operation costs what it costs: what bounds it, similar measured operations, and the effect of each input."""
+"""Why an operation costs what it costs: the factors of its time, what bounds it, similar ones, and what inputs did."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +13,22 @@ from numpy.typing import NDArray
 from ..errors import InputError, needing, with_extra
 from ..hardware import GPU
 from ..operations.operation import Operation
-from ..operations.operation_list import operation_text
+from ..operations.operation_list import OperationList, operation_text
 from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Bar, Picture, bars, document, notes, table
 from ..units import si
-from .contract import INPUT_NAMES, PredictsOperations
+from .contract import INPUT_NAMES
 from .intervals.closeness import coordinates
 from .intervals.operation_spread import OperationIntervals
 from .operation_predictions import OperationPredictions, known_si
+from .physics.least_times import LeastTimes
+from .physics.partial import measured_operations
 from .physics.roofline import roofline
+from .predictor import OperationPredictor
 
 NEIGHBOURS = 5
-_CAUSES = 8  # Inputs in a notebook, by their effect.
+_CAUSES = 8  # Inputs in a table, by their effect.
+_ALIKE = 0.005  # Factors that differ by less from 1 are none.
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,22 @@ class Neighbour(Plain):
 
 
 @dataclass(frozen=True)
+class Factor(Plain):
+    """One of the factors whose product is the time that the GPU works on an operation.
+
+    Args:
+        name: "physics", whose value is in seconds; "learned" over many GPUs or a generation, "this chip", "this board",
+            "clock and cap"; and apart from the product, "inside networks".
+        value: The factor.
+        rests_on: The measurements or figures behind it.
+    """
+
+    name: str
+    value: float
+    rests_on: str
+
+
+@dataclass(frozen=True)
 class Contribution:
     """What one input did to a prediction.
 
@@ -61,6 +81,14 @@ class Contribution:
     def to_dict(self) -> dict[str, Any]:
         """The contribution as a dictionary."""
         return {**vars(self), "value": None if math.isnan(self.value) else self.value}
+
+
+class Shown(NamedTuple):
+    """A table of texts, with the columns that hold numbers."""
+
+    header: list[str]
+    rows: list[list[str]]
+    numbers: frozenset[int] = frozenset({1, 2, 3, 4})
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +112,8 @@ class Explanation(Plain, Drawn):
         far_outside: Whether the operation is far from all measured ones.
         nearest: The nearest measured operations; empty if the predictor does not store them.
         remarks: Notes on the measurements behind the device time; empty if there are none.
+        factors: What `device_time_s` is the product of.
+        inside_networks: How much longer the GPU works on it inside a network than in its loop.
         calibration: Part of the cost -> the factor that a measurement of this board gives it; None without one.
         contributions: Quantity ("time", "power") -> contributions of features by TreeSHAP, largest first; empty unless
             the predictor is XGBoost.
@@ -106,6 +136,8 @@ class Explanation(Plain, Drawn):
     far_outside: bool
     nearest: tuple[Neighbour, ...] = ()
     remarks: tuple[str, ...] = ()
+    factors: tuple[Factor, ...] = ()
+    inside_networks: Factor | None = None
     calibration: Mapping[str, float] | None = None
     contributions: Mapping[str, tuple[Contribution, ...]] | None = None
 
@@ -123,54 +155,64 @@ class Explanation(Plain, Drawn):
     def __repr__(self) -> str:
         return f"<Explanation: {self}>"
 
-    def _repr_html_(self) -> str:
-        """What bounds the operation, what it costs, similar measured operations, and the effect of each input."""
-        e, interval = self, self.interval
-        rows = []
-        for title, value, unit, low_high in (
-            ("time", e.time_s, "s", interval and interval.time_s),
-            ("power", e.power_w, "W", interval and interval.power_w),
-            ("energy", e.energy_j, "J", interval and interval.energy_j),
-        ):
-            between = f"{si(float(low_high[0][0]), unit)} to {si(float(low_high[1][0]), unit)}" if low_high else ""
-            rows.append([title, known_si(value, unit), "" if "nan" in between else between])
-        parts = [
-            table(
-                ["in a loop", "predicted", f"{100 * interval.level:.0f} % interval" if interval else ""],
-                rows,
-                frozenset({1}),
-            )
-        ]
-        if e.nearest:
-            near = [
-                [operation_text(n.operation), f"{n.distance:.2f}", si(n.time_s, "s"), si(n.energy_j, "J")]
-                for n in e.nearest
+    @property
+    def title(self) -> str:
+        """What is explained, where, and by what."""
+        where = f"on {self.gpu} at {self.clock_mhz:g} MHz; predictor {self.predictor}, {self.source}"
+        return f"{operation_text(self.operation)}, {self.operation.mode}, {where}"
+
+    def tables(self) -> Iterator[Shown]:
+        """What a terminal and a notebook show, in their order."""
+        interval, rows = self.interval, []
+        for name, unit in (("time_s", "s"), ("power_w", "W"), ("energy_j", "J")):
+            low, high = (float(end[0]) for end in getattr(interval, name)) if interval else (math.nan, math.nan)
+            between = "" if math.isnan(low) else f"{si(low, unit)} to {si(high, unit)}"
+            rows.append([name.split("_")[0], known_si(getattr(self, name), unit), between])
+        yield Shown(["in a loop", "predicted", "90 % interval" if interval else ""], rows)
+        yield Shown(["what", "time"], [[name, si(value, "s")] for name, value in self._times().items()])
+        factors = [*self.factors, *([self.inside_networks] if self.inside_networks else [])]
+        values = [si(each.value, "s") if each.name == "physics" else f"x {each.value:.3f}" for each in factors]
+        product = [[each.name, value, each.rests_on] for each, value in zip(factors, values, strict=True)]
+        yield Shown(["the time of the GPU is", "factor", "which rests on"], product, frozenset({1}))
+        near = [
+            [
+                operation_text(n.operation),
+                f"{n.distance:.2f}",
+                *(si(value, unit) for value, unit in ((n.time_s, "s"), (n.power_w, "W"), (n.energy_j, "J"))),
             ]
-            parts.append(
-                table(["nearest that were measured", "distance", "time", "energy"], near, frozenset({1, 2, 3}))
-            )
-        for quantity, found in (e.contributions or {}).items():
-            effect = "x {:.2f}" if quantity == "time" else "{:+.1f} W"
+            for n in self.nearest
+        ]
+        yield Shown(["nearest measured, as predicted", "distance", "time", "power", "energy"], near)
+        for quantity, found in (self.contributions or {}).items():
+            effect = "x {:.3f}" if quantity == "time" else "{:+.1f} W"
             moved = [[c.name, "" if math.isnan(c.value) else f"{c.value:.3g}", effect.format(c.effect)] for c in found]
-            parts.append(table([f"what moved {quantity}", "value", "effect"], moved[:_CAUSES], frozenset({1, 2})))
-        busy, least = si(e.device_time_s, "s"), si(max(e.compute_s, e.memory_s), "s")
-        said = [f"bound by {e.bound_by}; the GPU is busy for {busy}, by the data sheet for {least}"]
-        said += ["far from all that were measured"] if e.far_outside else []
-        said += [f"calibrated: {name} x {factor:.3f}" for name, factor in (e.calibration or {}).items()]
-        headline = f"{operation_text(e.operation)}, {e.operation.mode}, on {e.gpu} at {e.clock_mhz:g} MHz"
-        return document(headline, *parts, notes([*said, f"predicted by {e.predictor}, {e.source}"]))
+            yield Shown([f"input of the trees for {quantity}", "value", "effect"], moved[:_CAUSES])
+
+    def sentences(self) -> list[str]:
+        """What bounds the operation, and what to know of its prediction."""
+        longer = {"compute": "arithmetic", "memory": "memory traffic", "launch": "its launch"}[self.bound_by]
+        said = [f"bound by {longer}; the GPU reaches {100 * self.efficiency:.0f} % of its data sheet", *self.remarks]
+        if self.calibration:
+            factors = ", ".join(f"{name} x {factor:.3f}" for name, factor in self.calibration.items())
+            said.append(f"calibrated: {factors}")
+        return [*said, "far outside of all measurements"] if self.far_outside else said
+
+    def _repr_html_(self) -> str:
+        return document(self.title, *(table(*each) for each in self.tables()), notes(self.sentences()))
+
+    def _times(self) -> dict[str, float]:
+        return {
+            "arithmetic, least time by the data sheet": self.compute_s,
+            "memory traffic, least time by the data sheet": self.memory_s,
+            "GPU, predicted": self.device_time_s,
+            "launch in a loop, predicted": self.host_time_s,
+        }
 
     def _picture(self) -> Picture:
         """Bars: the least times by the data sheet beside the predicted times."""
-        times = {
-            "arithmetic, by the data sheet": self.compute_s,
-            "memory, by the data sheet": self.memory_s,
-            "GPU, predicted": self.device_time_s,
-            "launch, predicted": self.host_time_s,
-        }
         shown = (
             Bar(name, value, si(value, "s"), colour=place)
-            for place, (name, value) in enumerate(times.items())
+            for place, (name, value) in enumerate(self._times().items())
             if not math.isnan(value)
         )
         return Picture(bars([*shown], f"Times of {operation_text(self.operation)}"))
@@ -191,12 +233,13 @@ def _interval_json(interval: OperationIntervals) -> dict[str, Any]:
 
 
 def explain_operation(
-    predictor: PredictsOperations,
+    predictor: OperationPredictor,
     name: str,
     operation: Operation,
     clock_mhz: float | None = None,
     trained_on: Sequence[Operation] = (),
     native: Mapping[str, bytes] | None = None,
+    board: tuple[Mapping[str, float], str] | None = None,
 ) -> Explanation:
     """Explain one operation.
 
@@ -207,6 +250,7 @@ def explain_operation(
         clock_mhz: Graphics clock; None for the GPU's default.
         trained_on: Operations that the predictor was trained on.
         native: "time" and "power" -> boosted trees as XGBoost stores them (UBJ); None for other predictors.
+        board: Factors of a calibrated board that act on the operation, and what it was calibrated by; None for any.
 
     Raises:
         InputError: Another mode, a clock that the GPU cannot hold, or nothing covers the operation.
@@ -238,12 +282,52 @@ def explain_operation(
         far_outside=bool(found.far_outside[0]),
         nearest=nearest(predictor, operation, trained_on, clock),
         remarks=predictor.remarks([operation]),
+        factors=tuple(factors_of(predictor, operation, found, board and board[1])),
+        inside_networks=_inside_networks(predictor, operation),
+        calibration=board and board[0],
         contributions=None if inputs is None or not native else contributions(inputs, native, gpu),
     )
 
 
+def factors_of(
+    predictor: OperationPredictor, operation: Operation, found: OperationPredictions, board: str | None
+) -> Iterator[Factor]:
+    """The factors of the device time that was found for an operation, in the order in which they act."""
+    gpu, one = predictor.gpu, OperationList([operation])
+    shared, chip, whole = predictor.find_shared(), predictor.chip, one.derived(measured_operations)
+    at_s = float(LeastTimes.of(one, gpu, float(gpu.boost_clock_mhz)).time_s[0])
+    yield Factor("physics", at_s, f"the data sheet of {gpu.name}")
+    stages = []
+    if shared.covered(one, gpu)[0] and whole is one:
+        basis = "; ".join(shared.remarks(one, gpu)) or "what other GPUs showed of such operations"
+        stages.append(("learned", shared.work(one, gpu, True).device_s, basis))
+    if chip is not None and chip.covered(one)[0]:
+        alike = f"{len(chip.measured)} operations measured on {chip.gpu.name}"
+        mine = f"this operation, measured on {chip.gpu.name}"
+        basis = mine if operation.digest in chip.measured else alike
+        stages.append(("this chip", OperationPredictor.work(predictor, one, capped=True).device_s, basis))
+    if board is not None:
+        stages.append(("this board", predictor.work(one, capped=True).device_s, board))
+    held = f"the clock law, at {found.held_clock_mhz[0]:.0f} MHz under {found.power_range_w[1]:g} W"
+    stages.append(("clock and cap", found.device_time_s, held))
+    for name, seconds, basis in stages:
+        factor, at_s = float(seconds[0]) / at_s, float(seconds[0])
+        if factor != 1:
+            yield Factor(name, factor, basis)
+
+
+def _inside_networks(predictor: OperationPredictor, operation: Operation) -> Factor | None:
+    """How much longer the GPU works on an operation in a network than in a loop; None where it works as long."""
+    loop, cap_w = predictor.predict([operation]), predictor.gpu.power_limit_w
+    inside = predictor.in_network(predictor.predict_for_network([operation], cap_w), np.ones(1))
+    longer = float(inside.device_time_s[0] / loop.device_time_s[0])
+    if abs(longer - 1) < _ALIKE:
+        return None
+    return Factor("inside networks", longer, "measured networks, whose effects docs/how-it-works.md lists; no cap")
+
+
 def nearest(
-    predictor: PredictsOperations, operation: Operation, trained_on: Sequence[Operation], clock_mhz: float
+    predictor: OperationPredictor, operation: Operation, trained_on: Sequence[Operation], clock_mhz: float
 ) -> tuple[Neighbour, ...]:
     """The nearest operations of the same kind, with what the predictor says of them at a clock; nearest first."""
     alike = [other for other in trained_on if other.kind == operation.kind]

@@ -244,7 +244,7 @@ class OperationPredictor:
 def _in_measured_network(
     predictions: OperationPredictions, of_chip: NDArray[np.bool_], chip: ChipPart
 ) -> OperationPredictions:
-    """Operations in TF32 are quicker than in their loops, and the board draws more (networks/effects.toml)."""
+    """Operations in TF32 are quicker than in their loops, and the board draws more (docs/how-it-works.md)."""
     more = chip.network_static_w / chip.baseline.static_power_w  # At any clock, as static power itself.
     quicker = np.where(predictions.in_tf32 & of_chip, chip.network_tf32_factor, 1.0)
     found = predictions.times(quicker, quicker)

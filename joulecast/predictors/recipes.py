@@ -22,19 +22,17 @@ Made = TypeVar("Made", bound="Settings")
 _LEAST_SHARE = 1e-6  # A share or a learning rate lies above zero.
 
 
-def setting(
-    default: Value, least: float = 0, most: float = math.inf, *, choices: Sequence[str] = (), table: Any = None
-) -> Value:
+def setting(default: Value, least: float = 0, most: float = math.inf, *, choices: Sequence[str] = ()) -> Value:
     """A setting of a recipe: a field of a dataclass that is checked when the recipe is made.
 
     Args:
-        default: Its default. The setting is of this type: an integer, a decimal number, true or false, or a text.
+        default: Its default. The setting is of this type: an integer, a decimal number, true or false, a text, or
+            other settings, which are a table of their own in a TOML file.
         least: Smallest value of a number.
         most: Largest value of a number.
         choices: What a text may be.
-        table: Class of settings that is a table of its own in a TOML file.
     """
-    found: Value = field(default=default, metadata={"range": (least, most), "choices": choices, "table": table})
+    found: Value = field(default=default, metadata={"range": (least, most), "choices": choices})
     return found
 
 
@@ -62,10 +60,10 @@ class Settings:
 
 def require_setting(of: Field[Any], value: object, what: str) -> None:
     """Require that a setting of a recipe, or of a table of it, may have a value; see `Settings`."""
-    name, table, choices, (least, most) = of.name, *(of.metadata[fact] for fact in ("table", "choices", "range"))
-    kind: type = type(of.default)
-    if table is not None:
-        if value is not None and not isinstance(value, table):
+    kind: type[Any] = type(of.default)
+    name, choices, (least, most) = of.name, of.metadata["choices"], of.metadata["range"]
+    if issubclass(kind, Settings):
+        if not isinstance(value, kind):
             raise InputError(f"{name} of a {what} is not a table", given=repr(value)[:100], allowed=f"[{name}]")
     elif choices:
         if value not in choices:
@@ -230,7 +228,7 @@ class BoostingRecipe(TreeSettings, Recipe):
     learning_rate: float = setting(0.08, _LEAST_SHARE, 1)
     features_per_split: float = setting(0.7, _LEAST_SHARE, 1)
     min_child_weight: float = setting(3.0)
-    forest: SharedForest = setting(SharedForest(), table=SharedForest)
+    forest: SharedForest = setting(SharedForest())
 
 
 @dataclass(frozen=True)
@@ -252,9 +250,9 @@ class KernelRecipe(Recipe):
         constants_rows: Most measurements of one GPU, group, way and width to which the constants of physics are fitted.
     """
 
-    generation: KernelTrees = setting(KernelTrees(subsample=0.7), table=KernelTrees)
+    generation: KernelTrees = setting(KernelTrees(subsample=0.7))
     other_generations: KernelTrees = setting(
-        KernelTrees(trees=200, depth=6, subsample=0.5, features_per_split=0.3, min_child_weight=30.0), table=KernelTrees
+        KernelTrees(trees=200, depth=6, subsample=0.5, features_per_split=0.3, min_child_weight=30.0)
     )
     quantile: float = setting(0.42, 0.01, 0.99)
     most_rows: int = setting(24_000, 100)
@@ -264,7 +262,7 @@ class KernelRecipe(Recipe):
 
 @dataclass(frozen=True)
 class TransformerRecipe(Recipe):
-    """Settings of a transformer over operations and networks.
+    """Settings of a transformer over operations.
 
     The variants are those of the ablation in DeepPM (Shim et al., DATE 2022): a standard encoder (layer_norm = true),
     without weighting (distance_weighting = false), without the three stacks (stacks = "one").
@@ -292,16 +290,15 @@ class TransformerRecipe(Recipe):
         unknown_kinds: Share of the operations whose kind is hidden in training, so that the vector of unmeasured kinds
             is trained, too.
         together: Share of the training steps that read operations as parts of synthetic networks instead of alone.
-        shrinkage: Weight of the penalty that draws the corrections of networks to zero; the data has weight 1.
     """
 
-    width: int = setting(32, 1)
-    heads: int = setting(2, 1)
-    network_layers: int = setting(1)
-    operation_layers: int = setting(1)
-    kind_layers: int = setting(2)
-    feed_forward: int = setting(2, 1)
-    kind_feed_forward: int = setting(8, 1)
+    width: int = setting(32, 1, 1024)
+    heads: int = setting(2, 1, 32)
+    network_layers: int = setting(1, 0, 64)
+    operation_layers: int = setting(1, 0, 64)
+    kind_layers: int = setting(2, 0, 64)
+    feed_forward: int = setting(2, 1, 64)
+    kind_feed_forward: int = setting(8, 1, 64)
     stacks: Literal["three", "one"] = setting("three", choices=("three", "one"))
     layer_norm: bool = setting(False)
     distance_weighting: bool = setting(True)
@@ -314,7 +311,6 @@ class TransformerRecipe(Recipe):
     most_rows: int = setting(150_000, 1)
     unknown_kinds: float = setting(0.02, 0, 0.5)
     together: float = setting(0.15, 0, 1)
-    shrinkage: float = setting(1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -344,10 +340,11 @@ def load_kernel_recipe(path: str | Path) -> KernelRecipe:
 
 def recipe_of(settings: type[Made], values: Mapping[str, Any], what: str) -> Made:
     """Make a recipe, or a table of one, from the values of a file."""
-    tables: dict[str, Any] = {each.name: each.metadata.get("table") for each in fields(settings)}
+    kinds: dict[str, type[Any]] = {each.name: type(each.default) for each in fields(settings)}
     made = {}
     for name, value in values.items():
-        if name not in tables:
-            raise unknown_name(f"key of a {what}", name, tables)
-        made[name] = recipe_of(tables[name], value, name) if tables[name] and isinstance(value, dict) else value
+        if name not in kinds:
+            raise unknown_name(f"key of a {what}", name, kinds)
+        is_table = issubclass(kinds[name], Settings) and isinstance(value, dict)
+        made[name] = recipe_of(kinds[name], value, name) if is_table else value
     return settings(**made)

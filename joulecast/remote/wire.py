@@ -22,7 +22,7 @@ from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
 from ..operations.entry import Dropped, DroppedWork, Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
-from ..predictors.explanation import Contribution, Explanation, Neighbour
+from ..predictors.explanation import Contribution, Explanation, Factor, Neighbour
 from ..predictors.intervals.network_calibration import Interval, NetworkSpread
 from ..predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
 from ..predictors.networks.many import NetworkPredictions
@@ -43,7 +43,7 @@ _TAG = "$"
 _HARDWARE = (GPU, IdleCurve, VoltageCurve)
 _NETWORKS = (Coverage, Dropped, DroppedWork, Entry, Interval, Network, NetworkPredictions, NetworkSpread, Uncovered)
 _OPERATIONS = (OperationCost, OperationIntervals, OperationPredictions, SentOperationSpread)
-_EXPLAINED = (Contribution, Explanation, Neighbour)
+_EXPLAINED = (Contribution, Explanation, Factor, Neighbour)
 _CHOSEN = (Choice, LeftOut, Sweep, Tariff)
 _SERVED = (GenerationChoice, GenerationMemory, GenerationPrediction, ImagePrediction, ServingSimulation)
 _TRAINED = (Layout, ParallelTraining, Part, Run)

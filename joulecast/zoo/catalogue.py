@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
@@ -230,7 +230,7 @@ def _of_chip(entry: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
         # Forwards limit what training takes, and are parts of it where a backward computes them again.
         folder = next(filter(None, map(_stored, _own(gpu, "inference"))), None)
         parts |= {} if folder is None else {"inference": _own_entry(folder)}
-    measured = {of_mode: cast(OperationPredictor, part.operations).chips[of_mode] for of_mode, part in parts.items()}
+    measured = {of_mode: part.operations.chips[of_mode] for of_mode, part in parts.items()}
     chips = {of_mode: replace(chip, gpu=gpu) for of_mode, chip in measured.items()}
     return replace(
         entry,

@@ -19,7 +19,6 @@ from ..predictors.evaluation import any_gpu, kernels, one_gpu
 from ..predictors.fitting.fit import ANY_GPU_FORMS
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prepared import NetworkPredictor
-from ..predictors.predictor import OperationPredictor
 from ..system.resources import shipped
 from .catalogue import entries
 from .entries.any_gpu_entry import AnyGpuEntry
@@ -84,7 +83,7 @@ def _sentences(stored: StoredEntry) -> dict[str, Any]:
     if stored.predictor == CPU_PREDICTOR:
         return {"splits": one_gpu.CPU_SPLITS}  # Its limits depend on the measurements, which an entry does not hold.
     entry = cast(NetworkPredictor, read_entry(stored.where)[0])
-    (chip,) = cast(OperationPredictor, entry.operations).chips.values()
+    (chip,) = entry.operations.chips.values()
     limits = limits_of(chip, entry.host)
     return {"splits": one_gpu.SPLITS, "limits": limits}
 

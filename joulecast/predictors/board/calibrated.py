@@ -1,92 +1,31 @@
-"""CalibratedPredictor: any predictor of operations, corrected by a board's profile. The one place where factors act.
+"""CalibratedPredictor: a predictor of operations on one board, whose profile acts on the work of operations.
 
 Its intervals come from the errors of the profile on operations that were left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..contract import PredictsOperations, WrappedPredictor
 from ..intervals.calibration import ONE_SIGMA
 from ..intervals.conformal import conformal_rank
 from ..intervals.operation_spread import OperationSpread, PredictedOperations
 from ..intervals.widening import clock_error
 from ..operation_predictions import OperationPredictions
-from ..physics.energy import static_power_w
-from ..physics.norms import smooth_max
+from ..physics.clock import Work
 from ..physics.operation_numbers import FAMILIES, numbers_of
-from .parts import LAUNCHES, PARTS, STATIC, calibrated_work, factor_of, members
+from ..predictor import OperationPredictor
+from .parts import PARTS, STATIC, calibrated_work, launches_in, members, places_of
 from .profile import ALL, BoardProfile
-
-_LEAST = 1e-30  # Instead of a division by zero.
-
-
-def corrected(
-    found: OperationPredictions, gpu: GPU, profile: BoardProfile, clock_mhz: float, *, in_loops: bool = True
-) -> OperationPredictions:
-    """Predictions of operations for the board that a profile was measured on.
-
-    Args:
-        found: Predictions for any board of this GPU.
-        gpu: The GPU.
-        profile: The profile.
-        clock_mhz: The graphics clock that they were asked for.
-        in_loops: Whether they are loops on the board, with its host and at its clock. Inside a network, host times stay
-            those of the reference host, and watts those of the clock: the network's host has the factor, and its clock
-            is limited (networks/prepared.py, Execution.most_clock_mhz).
-    """
-    work, cap_w = found.work, found.power_range_w[1]
-    if work is None:
-        return found
-    masks, most_mhz = members(OperationList.of(found.operations), gpu), profile.most_clock_mhz or np.inf
-    after = calibrated_work(work, profile.factors, masks, most_mhz)
-    static = profile.factors.get(STATIC, 1.0)
-    host_s = found.host_time_s * (factor_of(LAUNCHES, profile.factors, masks) if in_loops else 1.0)
-    # Predicted loops already hold at the clock that the cap allows; the board may hold less. Networks find their own.
-    held_mhz = np.minimum(found.held_clock_mhz, most_mhz)
-    (old_s, old_j), (new_s, new_j) = work.at(found.held_clock_mhz), after.at(held_mhz)
-    device_s = found.device_time_s * new_s / np.maximum(old_s, _LEAST)
-    waiting_w = static * np.maximum(found.power_w - found.dynamic_energy_j / np.maximum(found.time_s, _LEAST), 0.0)
-    waiting_w *= static_power_w(gpu, held_mhz) / static_power_w(gpu, found.held_clock_mhz)
-    shared_mhz = min(clock_mhz, most_mhz) if in_loops else clock_mhz
-    dynamic_j = found.dynamic_energy_j * new_j / np.maximum(old_j, _LEAST)
-    dynamic_j = np.minimum(dynamic_j, np.maximum(cap_w - waiting_w, 1.0) * np.maximum(device_s, _LEAST))
-    time_s = found.time_s * smooth_max(device_s, host_s)
-    time_s = np.maximum(time_s / smooth_max(found.device_time_s, found.host_time_s), device_s)
-    power_w = np.minimum(waiting_w + dynamic_j / np.maximum(time_s, _LEAST), cap_w)
-    return replace(
-        found,
-        time_s=time_s,
-        power_w=power_w,
-        energy_j=time_s * power_w,
-        device_time_s=device_s,
-        dynamic_energy_j=dynamic_j,
-        host_time_s=host_s,
-        static_power_w=found.static_power_w * static * static_power_w(gpu, shared_mhz) / static_power_w(gpu, clock_mhz),
-        held_clock_mhz=held_mhz,
-        work=after,
-        spread=_spread(found.spread, gpu, profile, clock_mhz),
-    )
-
-
-def _spread(
-    spread: OperationSpread | None, gpu: GPU, profile: BoardProfile, clock_mhz: float
-) -> OperationSpread | None:
-    if not isinstance(spread, OperationSpread):
-        return spread
-    own = {each.name: getattr(spread, each.name) for each in fields(OperationSpread)}
-    away = float(abs(np.log2(clock_mhz / gpu.boost_clock_mhz)))
-    return CalibratedSpread(**own, profile=profile, octaves_away=away)
 
 
 @dataclass(frozen=True)
@@ -138,46 +77,71 @@ def _quantile(errors: FloatArray | None, level: float) -> float | None:
 
 
 @dataclass(frozen=True, eq=False)
-class CalibratedPredictor(WrappedPredictor):
+class CalibratedPredictor(OperationPredictor):
     """A predictor of operations whose predictions are those for one board.
 
     Args:
-        own: The predictor that is corrected.
         profile: What was measured on the board.
     """
 
-    profile: BoardProfile
+    profile: BoardProfile = field(kw_only=True)
 
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
     ) -> OperationPredictions:
         """See `PredictsOperations.predict`."""
         clock = self.gpu.checked_clock_mhz(clock_mhz)
-        return corrected(self.own.predict(operations, clock_mhz, power_limit_w), self.gpu, self.profile, clock)
+        most_mhz = max(self.profile.most_clock_mhz or np.inf, float(self.gpu.min_clock_mhz))
+        return self._with_errors(super().predict(operations, min(clock, most_mhz), power_limit_w), clock)
 
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
-        """See `PredictsOperations.predict_for_network`."""
-        found = self.own.predict_for_network(operations, power_limit_w)
-        return corrected(found, self.gpu, self.profile, float(self.gpu.boost_clock_mhz), in_loops=False)
+        """See `PredictsOperations.predict_for_network`.
+
+        The host that launches networks has the factor of launches (networks/prepared.py), and the highest clock of the
+        board limits that of networks (`Execution.most_clock_mhz`).
+        """
+        found = super().predict_for_network(operations, power_limit_w)
+        found = replace(found, host_time_s=found.host_time_s / self._factor(launches_in(self.mode)))
+        return self._with_errors(found, float(self.gpu.boost_clock_mhz))
+
+    def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
+        """See `OperationPredictor.work`."""
+        acting = members(OperationList.of(operations), self.gpu)
+        return calibrated_work(super().work(operations, capped=capped), self.profile.factors, acting)
+
+    def _host_s(self, operations: OperationList) -> FloatArray:
+        return super()._host_s(operations) * self._factor(launches_in(self.mode))
+
+    def _static_power_w(self, clock_mhz: Any) -> Any:
+        return super()._static_power_w(clock_mhz) * self._factor(STATIC)
+
+    def _factor(self, name: str) -> float:
+        return self.profile.factors.get(name, 1.0)
+
+    def _with_errors(self, found: OperationPredictions, clock_mhz: float) -> OperationPredictions:
+        if not isinstance(found.spread, OperationSpread):
+            return found
+        own = {each.name: getattr(found.spread, each.name) for each in fields(OperationSpread)}
+        away = float(abs(np.log2(clock_mhz / self.gpu.boost_clock_mhz)))
+        return replace(found, spread=CalibratedSpread(**own, profile=self.profile, octaves_away=away))
 
     def factors_of(self, operation: Operation) -> dict[str, float]:
         """Name of a part -> the factor that acts on it, for the parts of an operation."""
-        masks, factors = members(OperationList([operation]), self.gpu), self.profile.factors
-        return {
-            name: float(factor_of((name,), factors, masks)[0])
-            for name in PARTS
-            if name in factors and name in masks and masks[name][0]
-        }
+        names = [name for name in PARTS if name in self.profile.factors]
+        of_each = members(OperationList([operation]), self.gpu)[0, places_of(names)].tolist()
+        return {name: self.profile.factors[name] ** much for name, much in zip(names, of_each, strict=True) if much}
 
 
-def calibrated(own: PredictsOperations, profile: BoardProfile) -> CalibratedPredictor:
-    """A predictor corrected by a profile; see `CalibratedPredictor` for the arguments.
+def calibrated(own: OperationPredictor, profile: BoardProfile) -> CalibratedPredictor:
+    """A predictor corrected by a profile.
 
     Raises InputError: the profile is of another GPU.
     """
     profile.check_gpu(own.gpu.name)
     # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
-    return _MADE(own, profile)
+    return _made(own, profile)
 
 
-_MADE: Callable[..., CalibratedPredictor] = lru_cache(maxsize=16)(CalibratedPredictor)
+@lru_cache(maxsize=16)
+def _made(own: OperationPredictor, profile: BoardProfile) -> CalibratedPredictor:
+    return CalibratedPredictor(own.gpu, own.mode, own.find_shared, own.chips, profile=profile)

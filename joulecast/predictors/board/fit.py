@@ -14,8 +14,9 @@ profile, the profile leaves time or energy as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -25,15 +26,14 @@ from ... import __version__
 from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement
 from ...errors import InputError
-from ...hardware import GPU
 from ...operations.operation import MODES
 from ...operations.operation_list import OperationList
-from ..contract import PredictsOperations
 from ..intervals.conformal import thinned
 from ..operation_predictions import OperationPredictions
 from ..physics.operation_numbers import FAMILIES, numbers_of
-from .calibrated import corrected
-from .parts import CLASSES, DRAM, DYNAMIC, ENERGY_PARTS, JOULES, LAUNCHES, STATIC, TIME_PARTS, UNITS, WHOLE, members
+from ..predictor import OperationPredictor
+from .calibrated import calibrated
+from .parts import CLASSES, CYCLES, DRAM, DYNAMIC, ENERGY_PARTS, LAUNCHES, STATIC, TIME_PARTS, WHOLE, members, places_of
 from .profile import ALL, DAY, MOST_ERRORS, QUANTITIES, BoardProfile, Improvement
 
 LEAST_OPERATIONS = 10
@@ -41,8 +41,7 @@ LEAST_OPERATIONS = 10
 
 _FOLDS = 5
 _ROUNDS, _STEPS = 4, 60  # Corrections of the predictions; steps of expectation maximization in each.
-_TAILS = 4.0  # Degrees of freedom of the noise.
-_MEAN_OF_TAILS = 1.0  # Mean absolute value of Student's t with four degrees of freedom, relative to its scale.
+_TAILS = 4.0  # Degrees of freedom of the noise. Its mean absolute value is then 1, relative to its scale.
 _LEAST_VARIANCE, _FIRST_VARIANCE, _LEAST_NOISE = 1e-8, 0.02, 1e-4
 _LEAST_FAMILY = 10  # Errors from which a family has intervals of its own.
 _AT_CAP = 0.97  # Share of the cap from which power says nothing about energy.
@@ -51,28 +50,44 @@ _LARGEST_LOG = 2.0  # Of a factor: 7.4 times.
 _FREE, _CLOCK_STEP = 0.8, 0.02  # Share of the cap below which no clock is lowered; clocks change in steps of about 1 %.
 _LEAST = 1e-30
 _SAME = 1.001  # A loop that takes no longer than its device time was timed without a host.
+_CLASS_OF = {name: place for place, names in enumerate(CLASSES.values()) for name in names}
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Measurements of one mode beside their predictions. Arrays have one value for each measurement; NaN is unknown."""
+    """Measurements of one mode beside their predictor. Arrays have one value for each measurement; NaN is unknown."""
 
-    gpu: GPU
-    mode: str
+    predictor: OperationPredictor
+    operations: OperationList
     cap_w: float
-    found: OperationPredictions
     groups: NDArray[np.int64]
     loop_s: FloatArray
     device_s: FloatArray
     power_w: FloatArray
 
-    @property
-    def operations(self) -> OperationList:
-        return OperationList.of(self.found.operations)
-
     def on(self, profile: BoardProfile) -> OperationPredictions:
         """The predictions for the board."""
-        return corrected(self.found, self.gpu, profile, float(self.gpu.boost_clock_mhz))
+        return calibrated(self.predictor, profile).predict(self.operations, None, self.cap_w)
+
+    @cached_property
+    def members(self) -> FloatArray:
+        """See `members`, shape (measurements, parts)."""
+        return members(self.operations, self.predictor.gpu)
+
+    def follows(self, **weights: FloatArray) -> FloatArray:
+        """How much a prediction follows the log of each factor, shape (measurements, parts).
+
+        For each group of names its weight, shape (measurements,); what is in no group does not act.
+        """
+        acting = np.zeros_like(self.members)
+        for name, weight in weights.items():
+            places = places_of(_ACTING[name])
+            acting[:, places] = weight[:, None] * self.members[:, places]
+        return acting
+
+
+_ACTING = {"memory": (DRAM,), "cycles": CYCLES, "whole": WHOLE, "launches": LAUNCHES}
+_ACTING |= {"static": (STATIC,), "dynamic": (DYNAMIC, *CLASSES["joules"])}
 
 
 class _Equations(NamedTuple):
@@ -80,7 +95,7 @@ class _Equations(NamedTuple):
 
     Args:
         errors: Log errors, shape (equations,).
-        follows: How each follows the log of each factor, shape (equations, names).
+        follows: How each follows the log of each factor, shape (equations, parts).
         groups: The operation of each.
         judged: Whether each is among the errors that a profile is judged by.
     """
@@ -91,16 +106,8 @@ class _Equations(NamedTuple):
     judged: NDArray[np.bool_]
 
 
-class _Fitted(NamedTuple):
-    """Logs of factors, their covariance, and the variance of the noise."""
-
-    logs: FloatArray
-    covariance: FloatArray
-    noise: float
-
-
 def fit_profile(
-    dataset: Dataset, predictors: Mapping[str, PredictsOperations], names: Mapping[str, str]
+    dataset: Dataset, predictors: Mapping[str, OperationPredictor], names: Mapping[str, str]
 ) -> BoardProfile:
     """Fit a profile to measurements of a board at the default clock and cap.
 
@@ -110,59 +117,55 @@ def fit_profile(
     card, cap_w = dataset.card, dataset.card.power_limit_w
     found = [_rows(dataset, mode, predictors[mode], cap_w) for mode in MODES if mode in predictors]
     rows = [each for each in found if each is not None]
-    operations = len({int(group) for each in rows for group in each.groups})
-    if operations < LEAST_OPERATIONS:
+    everything = np.unique(np.concatenate([np.empty(0, np.int64), *(each.groups for each in rows)]))
+    if len(everything) < LEAST_OPERATIONS:
         raise InputError(
             "there are too few measurements for a calibration",
-            given=f"{operations} operations that were measured and can be predicted",
+            given=f"{len(everything)} operations that were measured and can be predicted",
             allowed=f"{LEAST_OPERATIONS} or more",
             hint="measure for longer: joulecast calibrate --minutes 10",
         )
     started = (each.started[:10] for each in dataset.measurements)
     days = sorted(day for day in started if DAY.fullmatch(day)) or ["1970-01-01"]
     empty = BoardProfile(
-        gpu=rows[0].gpu.name,
+        gpu=rows[0].predictor.gpu.name,
         board={"name": card.gpu} | ({} if cap_w is None else {"power limit (W)": cap_w}),
         software={"joulecast": __version__, **card.software},
-        predictors={each.mode: names[each.mode] for each in rows},
+        predictors={each.predictor.mode: names[each.predictor.mode] for each in rows},
         measured=(days[0], days[-1]),
-        operations=operations,
+        operations=len(everything),
         factors={},
         most_clock_mhz=_held_mhz(dataset, rows),
     )
-    everything = np.unique(np.concatenate([each.groups for each in rows]))
     fold_of = np.random.default_rng(0).permutation(len(everything)) % _FOLDS
-    before, after = ({name: np.empty((2, 0)) for name in QUANTITIES} for _ in range(2))
+    before, after = [], []
     for fold in range(_FOLDS):
         profile, _ = _fitted(empty, rows, everything[fold_of != fold])
-        for found_errors, each in ((before, replace(empty, most_clock_mhz=None)), (after, profile)):
-            for name, of in _errors(each, rows, everything[fold_of == fold]).items():
-                found_errors[name] = np.hstack([found_errors[name], of])
-    whole, expected = _fitted(empty, rows, everything)
-    return _judged(whole, before, after, expected)
+        before.append(_errors(replace(empty, most_clock_mhz=None), rows, everything[fold_of == fold]))
+        after.append(_errors(profile, rows, everything[fold_of == fold]))
+    return _judged(*_fitted(empty, rows, everything), _joined(before), _joined(after))
 
 
-def _rows(dataset: Dataset, mode: str, predictor: PredictsOperations, cap_w: float | None) -> _Rows | None:
-    measured = [each for each in dataset.measurements if each.operation.mode == mode and each.usable]
-    measured = [each for each in measured if not each.operation.is_identity]
+def _rows(dataset: Dataset, mode: str, predictor: OperationPredictor, cap_w: float | None) -> _Rows | None:
+    measured = [
+        each
+        for each in dataset.measurements
+        if each.operation.mode == mode and each.usable and not each.operation.is_identity
+    ]
     if not measured:
         return None
-    found = predictor.predict(OperationList(each.operation for each in measured), None, cap_w)
-    known = np.flatnonzero([source != "missing" for source in found.source])
-    if found.work is None or not len(known):
+    found = predictor.predict([each.operation for each in measured], None, cap_w)
+    some = [each for each, source in zip(measured, found.source, strict=True) if source != "missing"]
+    if not some:
         return None
-    some = [measured[place] for place in known]
     numbers: dict[str, int] = {}
     offset = MODES.index(mode) * 10**6  # An operation in another mode is another operation.
     return _Rows(
-        predictor.gpu,
-        mode,
+        predictor,
+        OperationList(each.operation for each in some),
         found.power_range_w[1],
-        found.take(known, [each.operation for each in some]),
         np.array([offset + numbers.setdefault(each.operation.digest, len(numbers)) for each in some]),
-        _column(some, "time_s"),
-        _column(some, "device_time_s"),
-        _column(some, "power_w"),
+        *(_column(some, name) for name in ("time_s", "device_time_s", "power_w")),
     )
 
 
@@ -173,7 +176,7 @@ def _column(measured: Sequence[Measurement], name: str) -> FloatArray:
 
 def _held_mhz(dataset: Dataset, rows: Sequence[_Rows]) -> float | None:
     """The highest clock of the board, if boards below their cap held less than the default; None if it is unknown."""
-    gpu, cap_w = rows[0].gpu, rows[0].cap_w
+    gpu, cap_w = rows[0].predictor.gpu, rows[0].cap_w
     free = [
         each.clock_mhz
         for each in dataset.measurements
@@ -190,24 +193,24 @@ def _fitted(
 ) -> tuple[BoardProfile, dict[str, float]]:
     """A profile fitted to some operations, and the mean absolute log errors that it expects of others."""
     profile, expected = empty, {}
+    quantities: tuple[tuple[str, tuple[str, ...], Callable[[_Rows, BoardProfile], _Equations]], ...]
+    quantities = ("time", TIME_PARTS, _of_time), ("power", ENERGY_PARTS, _of_power)
     for _ in range(_ROUNDS):
-        for quantity, names, equations in (("time", TIME_PARTS, _of_time), ("power", ENERGY_PARTS, _of_power)):
+        for quantity, names, equations in quantities:
             found = [equations(each, profile) for each in rows]
             errors, all_follow, of, judged = (np.concatenate(parts) for parts in zip(*found, strict=True))
             chosen = np.isin(of, groups) & np.isfinite(errors)
-            used = np.flatnonzero(np.any(all_follow[chosen], axis=0))
-            if not len(used):
+            mine = [name for name in names if all_follow[chosen][:, places_of([name])].any()]
+            if not mine:
                 continue
-            mine, follows = [names[place] for place in used], all_follow[chosen][:, used]
+            follows = all_follow[chosen][:, places_of(mine)]
             before = np.log([profile.factors.get(name, 1.0) for name in mine])
-            fit = _shrunk(errors[chosen] + follows @ before, follows, [CLASSES[name] for name in mine])
-            logs = np.clip(fit.logs, -_LARGEST_LOG, _LARGEST_LOG)
-            factors = dict(zip(mine, np.exp(logs).tolist(), strict=True))
-            profile = replace(profile, factors={**profile.factors, **factors})
-            # Of noise with heavy tails the mean absolute value is larger than that of a normal variable.
-            unsure = np.einsum("ij,jk,ik->i", follows, fit.covariance, follows)[judged[chosen]]
-            if len(unsure):
-                expected[quantity] = float(_MEAN_OF_TAILS * np.sqrt(fit.noise + unsure).mean())
+            classes = np.array([_CLASS_OF[name] for name in mine])
+            logs, error = _shrunk(errors[chosen] + follows @ before, follows, classes)
+            factors = np.exp(np.clip(logs, -_LARGEST_LOG, _LARGEST_LOG)).tolist()
+            profile = replace(profile, factors={**profile.factors, **dict(zip(mine, factors, strict=True))})
+            if judged[chosen].any():
+                expected[quantity] = float(error[judged[chosen]].mean())
     return profile, expected
 
 
@@ -216,17 +219,13 @@ def _of_time(rows: _Rows, profile: BoardProfile) -> _Equations:
     found = rows.on(profile)
     if found.work is None:  # `_rows` keeps no such predictions.
         raise TypeError("predictions without work")
-    masks, parts = members(rows.operations, rows.gpu), found.work.parts
+    parts, one = found.work.parts, np.ones(len(rows.groups))
     slower = found.work.clock_mhz / np.maximum(found.held_clock_mhz, 1.0)
     on_clock, off_clock = (parts.compute_s**3 + parts.cache_s**3) * slower**3, parts.memory_s**3
     share = on_clock / np.maximum(on_clock + off_clock, _LEAST)
-    nothing = np.zeros(len(rows.operations))
-    device = {name: (1 - share if name == DRAM else share) * masks[name] for name in UNITS}
-    device |= {name: masks[name] for name in WHOLE if name in masks}
-    on_device = np.array([device.get(name, nothing) for name in TIME_PARTS]).T
-    of_host = np.array([masks[name] if name in LAUNCHES else nothing for name in TIME_PARTS]).T
+    on_device = rows.follows(memory=1 - share, cycles=share, whole=one)
     busy = found.device_time_s**4 / (found.device_time_s**4 + found.host_time_s**4)
-    in_loop = busy[:, None] * on_device + (1 - busy)[:, None] * of_host
+    in_loop = busy[:, None] * on_device + rows.follows(launches=1 - busy)
     timed = np.isfinite(rows.device_s)
     loop_s = np.where(timed & (rows.loop_s <= _SAME * rows.device_s), np.nan, rows.loop_s)
     return _Equations(
@@ -243,20 +242,17 @@ def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
     At the cap power says nothing. But joules above the static ones do: with too many of them a network would be
     predicted at a lower clock than the one that holds its cap.
     """
-    found, masks = rows.on(profile), members(rows.operations, rows.gpu)
-    if found.work is None or rows.found.work is None:  # `_rows` keeps no such predictions.
+    found, one = rows.on(profile), np.ones(len(rows.groups))
+    if found.work is None:  # `_rows` keeps no such predictions.
         raise TypeError("predictions without work")
     dynamic_w = found.dynamic_energy_j / np.maximum(found.time_s, _LEAST)
     below = (rows.power_w < _AT_CAP * rows.cap_w) & (found.power_w < _AT_CAP * rows.cap_w)
     dynamic = np.clip(dynamic_w / np.maximum(found.power_w, _LEAST), 0.0, 1.0)
-    of_power = {STATIC: 1 - dynamic, DYNAMIC: dynamic, **{name: dynamic * masks[name] for name in JOULES}}
-    # Predicted joules end where the cap does, so that those of the work are compared.
-    more = found.work.at(found.held_clock_mhz)[1] / np.maximum(rows.found.work.at(rows.found.held_clock_mhz)[1], _LEAST)
     static_w = np.maximum(found.power_w - dynamic_w, 0.0)
     above_w = np.maximum(rows.power_w - static_w, _LEAST_ABOVE * static_w)
+    # Predicted joules of a loop end where the cap does; those of its work do not.
+    joules = np.maximum(found.work.at(found.held_clock_mhz)[1], _LEAST)
     at_cap = np.isfinite(rows.power_w) & ~below
-    joules = np.maximum(rows.found.dynamic_energy_j * more, _LEAST)
-    of_energy = {STATIC: static_w / above_w, DYNAMIC: np.ones(len(above_w)), **{name: masks[name] for name in JOULES}}
     return _Equations(
         np.concatenate(
             [
@@ -264,36 +260,41 @@ def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
                 np.where(at_cap, np.log(above_w * rows.loop_s / joules), np.nan),
             ]
         ),
-        np.concatenate([np.array([each[name] for name in ENERGY_PARTS]).T for each in (of_power, of_energy)]),
+        np.concatenate(
+            [
+                rows.follows(static=1 - dynamic, dynamic=dynamic),
+                rows.follows(static=static_w / above_w, dynamic=one),
+            ]
+        ),
         np.concatenate([rows.groups, rows.groups]),
         np.concatenate([below, np.zeros(len(below), dtype=bool)]),
     )
 
 
-def _shrunk(errors: FloatArray, follows: FloatArray, classes: Sequence[str]) -> _Fitted:
+def _shrunk(errors: FloatArray, follows: FloatArray, classes: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
     """Logs of factors with a variance for each class, by expectation maximization; see the module.
 
-    Errors have the shape (equations,); how they follow the log of each factor, (equations, factors).
+    Args:
+        errors: Log errors, shape (equations,).
+        follows: How they follow the log of each factor, shape (equations, factors).
+        classes: Class of each factor, shape (factors,).
+
+    Returns:
+        The logs, shape (factors,), and the absolute error that each equation is then expected to have.
     """
-    of_class = np.unique(classes, return_inverse=True)[1]
-    count = of_class.max() + 1
-    variances, noise = np.full(count, _FIRST_VARIANCE), max(float(np.var(errors)), _LEAST_NOISE)
+    variances, noise = np.full(len(CLASSES), _FIRST_VARIANCE), max(float(np.var(errors)), _LEAST_NOISE)
     weights: FloatArray = np.ones(len(errors))
-    logs: FloatArray = np.zeros(follows.shape[1])
-    covariance: FloatArray = np.diag(logs)
     for _ in range(_STEPS):
         weighted = follows.T * weights
-        precision = weighted @ follows / noise + np.diag(1 / variances[of_class])
-        covariance = np.asarray(np.linalg.inv(precision), dtype=np.float64)
-        logs = np.asarray(covariance @ (weighted @ errors) / noise)
-        squares = logs**2 + np.diag(covariance)
-        variances = np.bincount(of_class, squares, count) / np.bincount(of_class, minlength=count)
-        variances = np.maximum(variances, _LEAST_VARIANCE)
-        left = errors - follows @ logs
+        covariance = np.linalg.inv(weighted @ follows / noise + np.diag(1 / variances[classes]))
+        logs = covariance @ (weighted @ errors) / noise
+        squares = np.bincount(classes, logs**2 + np.diag(covariance), len(CLASSES))
+        variances = np.maximum(squares / np.maximum(np.bincount(classes, minlength=len(CLASSES)), 1), _LEAST_VARIANCE)
         unsure = np.einsum("ij,jk,ik->i", follows, covariance, follows)
-        noise = max(float(np.mean(weights * (left**2 + unsure))), _LEAST_NOISE)
-        weights = (_TAILS + 1) / (_TAILS + (left**2 + unsure) / noise)
-    return _Fitted(logs, covariance, noise)
+        off = (errors - follows @ logs) ** 2 + unsure
+        noise = max(float(np.mean(weights * off)), _LEAST_NOISE)
+        weights = (_TAILS + 1) / (_TAILS + off / noise)
+    return logs, np.sqrt(noise + unsure)
 
 
 def _errors(profile: BoardProfile, rows: Sequence[_Rows], groups: NDArray[np.int64]) -> dict[str, FloatArray]:
@@ -301,43 +302,43 @@ def _errors(profile: BoardProfile, rows: Sequence[_Rows], groups: NDArray[np.int
 
     Time is the device time where that was measured, and that of the loop elsewhere, as for intervals.
     """
-    found: dict[str, list[FloatArray]] = {name: [] for name in QUANTITIES}
+    found = []
     for each in rows:
         predicted, chosen = each.on(profile), np.isin(each.groups, groups)
         timed = np.isfinite(each.device_s)
         time_s = np.where(timed, each.device_s, each.loop_s)
         of_time = np.where(timed, predicted.device_time_s, predicted.time_s)
-        pairs = (
-            (time_s, of_time),
-            (each.power_w, predicted.power_w),
-            (each.power_w * each.loop_s, predicted.energy_j),
-        )
+        joules = each.power_w * each.loop_s
+        pairs = (time_s, of_time), (each.power_w, predicted.power_w), (joules, predicted.energy_j)
         families = np.asarray(numbers_of(each.operations).family, dtype=float)
-        for name, (measured, value) in zip(QUANTITIES, pairs, strict=True):
-            logs = np.log(measured / value)
-            some = chosen & np.isfinite(logs)
-            found[name].append(np.array([logs[some], families[some]]))
-    return {name: np.hstack(parts) for name, parts in found.items()}
+        logs = [np.where(chosen, np.log(measured / value), np.nan) for measured, value in pairs]
+        of = {name: np.array([each, families]) for name, each in zip(QUANTITIES, logs, strict=True)}
+        found.append({name: each[:, np.isfinite(each[0])] for name, each in of.items()})
+    return _joined(found)
+
+
+def _joined(errors: Sequence[Mapping[str, FloatArray]]) -> dict[str, FloatArray]:
+    return {name: np.hstack([each[name] for each in errors]) for name in QUANTITIES}
 
 
 def _judged(
     profile: BoardProfile,
+    expected: Mapping[str, float],
     before: Mapping[str, FloatArray],
     after: Mapping[str, FloatArray],
-    expected: Mapping[str, float],
 ) -> BoardProfile:
     """The profile with its errors; without the factors that did not help on operations that were left out."""
-    mean = {name: (np.abs(of[0]).mean(), np.abs(after[name][0]).mean()) for name, of in before.items() if of.size}
-    helps = {name: name in mean and _smaller(before[name], after[name]) for name in ("time", "power")}
-    kept = (*(TIME_PARTS if helps["time"] else ()), *(ENERGY_PARTS if helps["power"] else ()))
+    known = [name for name in QUANTITIES if before[name].size]
+    helps = {name: name in known and _smaller(before[name], after[name]) for name in ("time", "power")}
     helps["energy"] = any(helps.values())
+    kept = (*(TIME_PARTS if helps["time"] else ()), *(ENERGY_PARTS if helps["power"] else ()))
+    # Energy is the product of both, whose errors are taken to be independent.
+    expected = {"energy": math.hypot(expected.get("time", 0.0), expected.get("power", 0.0)), **expected}
     improvements, errors = {}, {}
-    for name, (old, new) in mean.items():
+    for name in known:
         logs, families = after[name] if helps[name] else before[name]
-        # Energy is the product of both, whose errors are taken to be independent.
-        both = math.hypot(expected.get("time", 0.0), expected.get("power", 0.0))
-        expect = expected.get(name, both)
-        improvements[name] = Improvement(float(old), expect, float(new), logs.size)
+        means = (float(np.abs(each[name][0]).mean()) for each in (before, after))
+        improvements[name] = Improvement(next(means), expected[name], next(means), logs.size)
         by_family = {FAMILIES[int(place)]: logs[families == place] for place in np.unique(families)}
         enough = {family: each for family, each in by_family.items() if len(each) >= _LEAST_FAMILY}
         errors[name] = {family: thinned(np.abs(each), MOST_ERRORS) for family, each in {ALL: logs, **enough}.items()}

@@ -17,70 +17,54 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import MODES
 from ...operations.operation_list import OperationList
-from ..physics.cached import cached
 from ..physics.clock import Work
 from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 from ..physics.roofline import on_tensor_cores
 
-DRAM, TENSOR_PRODUCTS, OTHER_PRODUCTS, CYCLES = (
-    "DRAM",
-    "products on tensor cores",
-    "products on other units",
-    "cycles of other operations",
-)
-UNITS = (DRAM, TENSOR_PRODUCTS, OTHER_PRODUCTS, CYCLES)
+UNITS = ("DRAM", "products on tensor cores", "products on other units", "cycles of other operations")
+DRAM, *CYCLES = UNITS
 LAUNCHES, STATIC, DYNAMIC = tuple(f"launches in {mode}" for mode in MODES), "static power", "dynamic energy"
-FAMILIES_IN = tuple(f"{family} in {mode}" for family in FAMILIES for mode in MODES)
-KINDS_OF = {place: f"kind {kind}" for kind, place in KIND_PLACES.items()}
-SIZES = tuple(f"tenfold bytes of {family}" for family in FAMILIES)
-WHOLE = (*FAMILIES_IN, *KINDS_OF.values(), *SIZES)
-JOULES = tuple(f"joules of {family}" for family in FAMILIES)
 
+CLASSES: Mapping[str, tuple[str, ...]] = {
+    "units": UNITS,
+    "families": tuple(f"{family} in {mode}" for mode in MODES for family in FAMILIES),
+    "kinds": tuple(f"kind {kind}" for kind in KIND_PLACES),
+    "sizes": tuple(f"tenfold bytes of {family}" for family in FAMILIES),
+    **{name: (name,) for name in (*LAUNCHES, STATIC, DYNAMIC)},
+    "joules": tuple(f"joules of {family}" for family in FAMILIES),
+}
+"""Factors that are drawn towards 1 together: their variance is estimated once for all of them."""
+
+WHOLE = (*CLASSES["families"], *CLASSES["kinds"], *CLASSES["sizes"])
 TIME_PARTS = (*UNITS, *WHOLE, *LAUNCHES)
-ENERGY_PARTS = (STATIC, DYNAMIC, *JOULES)
+ENERGY_PARTS = (STATIC, DYNAMIC, *CLASSES["joules"])
 PARTS = (*TIME_PARTS, *ENERGY_PARTS)
 """Names of all factors that a profile may have."""
 
-CLASSES: Mapping[str, str] = {
-    **dict.fromkeys(UNITS, "units"),
-    **dict.fromkeys(FAMILIES_IN, "families"),
-    **dict.fromkeys(KINDS_OF.values(), "kinds"),
-    **dict.fromkeys(SIZES, "sizes"),
-    **dict.fromkeys(JOULES, "joules"),
-    **{name: name for name in (*LAUNCHES, STATIC, DYNAMIC)},
-}
-"""Name of a factor -> factors that are drawn towards 1 together: their variance is estimated once for all of them."""
-
+_PLACES = {name: place for place, name in enumerate(PARTS)}
 _MIDDLE_BYTES, _DECADES = 1e7, 2.0  # Where factors of sizes are 1, and how far from there they grow: no farther.
 
 Factors = Mapping[str, float]
 """Name of a part -> its factor; one that is not named is 1."""
 
 
-@cached
-def members(operations: OperationList, gpu: GPU) -> dict[str, FloatArray]:
-    """Name of a part -> 1 for the operations that it is a part of and 0 for others, shape (operations,).
-
-    Parts of kinds that none of the operations has are left out.
-    """
+def members(operations: OperationList, gpu: GPU) -> FloatArray:
+    """How much each operation is a part of each of PARTS: 1 or 0, or decades of bytes; shape (operations, parts)."""
     n = numbers_of(operations)
-    family = np.asarray(n.family)
-    trained = np.asarray(n.is_training) > 0
-    product = np.asarray(n.is_product) > 0
+    trained, product = np.asarray(n.is_training) > 0, np.asarray(n.is_product) > 0
     tensor = product & np.asarray(on_tensor_cores(n, gpu))
-    masks = {DRAM: np.ones(len(operations)), TENSOR_PRODUCTS: tensor, OTHER_PRODUCTS: product & ~tensor}
-    masks[CYCLES] = ~product
     size = np.clip(np.log10(np.maximum(n.bytes_read + n.bytes_written, 1.0) / _MIDDLE_BYTES), -_DECADES, _DECADES)
-    for place, name in enumerate(FAMILIES):
-        mine = family == place
-        masks |= {f"{name} in inference": mine & ~trained, f"{name} in training": mine & trained}
-        masks[f"joules of {name}"] = mine
-        masks[f"tenfold bytes of {name}"] = mine * size
-    kinds = np.asarray(n.kind)
-    masks |= {KINDS_OF[int(place)]: kinds == place for place in np.unique(kinds)}
-    masks |= dict(zip(LAUNCHES, (~trained, trained), strict=True))
-    masks |= dict.fromkeys((STATIC, DYNAMIC), np.ones(len(operations)))
-    return {name: np.asarray(mask, dtype=float) for name, mask in masks.items()}
+    family = np.asarray(n.family)[:, None] == np.arange(len(FAMILIES))
+    kind = np.asarray(n.kind)[:, None] == np.array([*KIND_PLACES.values()])
+    mode, every = np.column_stack([~trained, trained]), np.ones((len(operations), 1))
+    units = np.column_stack([every, tensor, product & ~tensor, ~product])
+    whole = family & mode[:, :1], family & mode[:, 1:], kind, family * size[:, None]
+    return np.hstack([units, *whole, mode, every, every, family]).astype(float)
+
+
+def places_of(names: Collection[str]) -> list[int]:
+    """Places of some names in PARTS."""
+    return [_PLACES[name] for name in names]
 
 
 def launches_in(mode: str) -> str:
@@ -88,31 +72,23 @@ def launches_in(mode: str) -> str:
     return LAUNCHES[MODES.index(mode)]
 
 
-def factor_of(names: Collection[str], factors: Factors, masks: Mapping[str, FloatArray]) -> FloatArray:
-    """The product of some factors for each operation, shape (operations,)."""
-    logs = [np.log(factor) * masks[name] for name, factor in factors.items() if name in names and name in masks]
-    return np.exp(sum(logs, start=np.zeros(len(masks[DRAM]))))
+def factor_of(names: Collection[str], factors: Factors, of: FloatArray) -> FloatArray:
+    """The product of some factors for each operation, shape (operations,); `of` is what `members` gives."""
+    acting = [name for name in names if name in factors]
+    product: FloatArray = np.exp(of[:, places_of(acting)] @ np.log([factors[name] for name in acting]))
+    return product
 
 
-def calibrated_work(work: Work, factors: Factors, masks: Mapping[str, FloatArray], most_mhz: float) -> Work:
-    """The work of operations on the board, from that on any board of its GPU: parts, energies and highest clock.
-
-    The masks are what `members` gives; the highest clock is infinite where the board holds all of them.
-    """
-    whole, cycles = factor_of(WHOLE, factors, masks), factor_of(UNITS[1:], factors, masks)
+def calibrated_work(work: Work, factors: Factors, of: FloatArray) -> Work:
+    """The work of operations on the board, from that on any board of its GPU; `of` is what `members` gives."""
+    whole, cycles, memory, energy = (
+        factor_of(names, factors, of) for names in (WHOLE, CYCLES, (DRAM,), ENERGY_PARTS[1:])
+    )
     parts = replace(
         work.parts,
         compute_s=work.parts.compute_s * whole * cycles,
-        memory_s=work.parts.memory_s * whole * factor_of((DRAM,), factors, masks),
+        memory_s=work.parts.memory_s * whole * memory,
         cache_s=work.parts.cache_s * whole * cycles,
     )
-    energy = factor_of((DYNAMIC, *JOULES), factors, masks)
-    return replace(
-        work,
-        parts=parts,
-        switching_j=work.switching_j * energy,
-        awake_j=work.awake_j * energy,
-        memory_j=work.memory_j * energy,
-        most_mhz=np.minimum(work.most_mhz, most_mhz),
-        cap_w=np.inf,  # The clocks that this board holds under its cap were not measured one by one.
-    )
+    # The clocks that this board holds under its cap were not measured one by one.
+    return replace(work.scaled_by(1.0, energy), parts=parts, cap_w=np.inf)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ...checked import integer, number, shown, text
 from ...errors import InputError
+from ...operations.operation import MODES
 from ...rendering.answers import plain
 from ...system.damage import first_line
 from ...system.regular_files import MOST_BYTES, is_file, read_json
@@ -29,7 +30,6 @@ QUANTITIES = ("time", "power", "energy")
 ALL = "all"
 """Errors of all families together, beside those of single families."""
 
-_LEAST_FACTOR, _MOST_FACTOR = 0.1, 10.0  # A board that differs by more is another GPU, or was measured wrongly.
 MOST_ERRORS = 99
 """Most errors of a quantity and family."""
 
@@ -223,6 +223,7 @@ def profiles_in(folder: str | Path) -> dict[str, BoardProfile]:
 
 
 def _read(value: Any, where: str) -> BoardProfile:
+    """The profile of checked values: every field is there, and every number within its range."""
     try:
         if not isinstance(value, Mapping) or value.get("kind") != KIND:
             raise ValueError(f'its "kind" is not "{KIND}"')
@@ -230,10 +231,10 @@ def _read(value: Any, where: str) -> BoardProfile:
             raise InputError(
                 "this calibration has another version", given=shown(value.get("format")), allowed=FORMAT, hint=_HINT
             )
-        expected = {"kind", "format", "sha256", *(each.name for each in fields(BoardProfile))}
-        if set(value) != expected:
-            raise ValueError(f"other fields than expected: {', '.join(sorted(map(str, set(value) ^ expected)))}"[:200])
-        profile = _checked(value)
+        if set(value) != {"kind", "format", "sha256", *_FIELDS}:
+            off = map(str, set(value) ^ {"kind", "format", "sha256", *_FIELDS})
+            raise ValueError(f"other fields than expected: {', '.join(sorted(off))}"[:200])
+        profile = BoardProfile(**{name: checked(value[name]) for name, checked in _FIELDS.items()})
         if profile.sha256 != value["sha256"]:
             raise InputError(
                 "this calibration was changed after it was made",
@@ -253,66 +254,62 @@ def _read(value: Any, where: str) -> BoardProfile:
     return profile
 
 
-def _checked(value: Mapping[str, Any]) -> BoardProfile:
-    """The profile of checked values: every number within its range.
+def _each(checked: Callable[[Any], Any], names: Sequence[str] | None = None) -> Callable[[Any], dict[str, Any]]:
+    """Checks an object whose values are all alike, and whose names are among those that are given."""
 
-    Raises KeyError, TypeError, ValueError, AttributeError, InputError: a value is something else.
-    """
-    factors = {
-        _one_of(name, PARTS): number(factor, _LEAST_FACTOR, _MOST_FACTOR)
-        for name, factor in _items(value["factors"], len(PARTS))
-    }
-    improvements = {
-        _one_of(name, QUANTITIES): Improvement(
-            **{each: number(row[each], 0.0, 20.0) for each in ("before", "expected", "after")},
-            operations=integer(row["operations"], 1, 10**6),
-        )
-        for name, row in _items(value["improvements"], len(QUANTITIES))
-    }
-    errors = {
-        _one_of(name, QUANTITIES): {text(family, 60): _errors(rows) for family, rows in _items(of, _MOST_NAMES)}
-        for name, of in _items(value["errors"], len(QUANTITIES))
-    }
-    if any(ALL not in of for of in errors.values()):
-        raise ValueError(f'errors lack "{ALL}"')
-    most_mhz = value["most_clock_mhz"]
-    first, last = value["measured"]
-    days = (text(first, 10), text(last, 10))
-    if not all(DAY.fullmatch(day) for day in days):
+    def named(name: Any) -> str:
+        if names is not None and name not in names:
+            raise ValueError(f"{shown(name)} is none of {', '.join(names[:5])} ...")
+        return text(name, 60)
+
+    def read(value: Any) -> dict[str, Any]:
+        most = _MOST_NAMES if names is None else len(names)
+        if not isinstance(value, Mapping) or len(value) > most:
+            raise TypeError(f"an object of at most {most} values is expected, not {shown(value)}")
+        return {named(name): checked(each) for name, each in value.items()}
+
+    return read
+
+
+def _days(value: Any) -> tuple[str, str]:
+    first, last = (text(each, 10) for each in value)
+    if not DAY.fullmatch(first) or not DAY.fullmatch(last):
         raise ValueError("its days are not YYYY-MM-DD")
-    return BoardProfile(
-        gpu=text(value["gpu"], 100),
-        board={
-            text(name, 60): number(each) if isinstance(each, int | float) else text(each, 200)
-            for name, each in _items(value["board"], _MOST_NAMES)
-        },
-        software={text(name, 60): text(each, 100) for name, each in _items(value["software"], _MOST_NAMES)},
-        predictors={text(name, 60): text(each, 200) for name, each in _items(value["predictors"], 2)},
-        measured=days,
-        operations=integer(value["operations"], 1, 10**6),
-        factors=factors,
-        most_clock_mhz=None if most_mhz is None else number(most_mhz, 1.0, 10_000.0),
-        improvements=improvements,
-        errors=errors,
-    )
+    return first, last
 
 
-def _items(value: Any, most: int) -> Any:
-    if not isinstance(value, Mapping) or len(value) > most:
-        raise TypeError(f"an object of at most {most} values is expected, not {shown(value)}")
-    return value.items()
+def _improvement(value: Any) -> Improvement:
+    errors = {each: number(value[each], 0.0, 20.0) for each in ("before", "expected", "after")}
+    return Improvement(**errors, operations=integer(value["operations"], 1, 10**6))
 
 
-def _one_of(name: str, allowed: tuple[str, ...]) -> str:
-    if name not in allowed:
-        raise ValueError(f"{shown(name)} is none of {', '.join(allowed[:5])} ...")
-    return name
+def _errors(value: Any) -> FloatArray:
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= MOST_ERRORS:
+        raise ValueError(f"1 to {MOST_ERRORS} errors are expected, not {shown(value)}")
+    return np.sort([number(each, 0.0, 20.0) for each in value])
 
 
-def _errors(rows: Any) -> FloatArray:
-    if not isinstance(rows, list | tuple) or not 1 <= len(rows) <= MOST_ERRORS:
-        raise ValueError(f"1 to {MOST_ERRORS} errors are expected, not {shown(rows)}")
-    return np.sort([number(each, 0.0, 20.0) for each in rows])
+def _by_family(value: Any) -> dict[str, FloatArray]:
+    found = _each(_errors)(value)
+    if ALL not in found:
+        raise ValueError(f'errors lack "{ALL}"')
+    return found
+
+
+# Field -> what checks its value in a file, and reads it.
+_FIELDS: Mapping[str, Callable[[Any], Any]] = {
+    "gpu": lambda value: text(value, 100),
+    "board": _each(lambda value: number(value) if isinstance(value, int | float) else text(value, 200)),
+    "software": _each(lambda value: text(value, 100)),
+    "predictors": _each(lambda value: text(value, 200), MODES),
+    "measured": _days,
+    "operations": lambda value: integer(value, 1, 10**6),
+    # A board that differs by more is another GPU, or was measured wrongly.
+    "factors": _each(lambda value: number(value, 0.1, 10.0), PARTS),
+    "most_clock_mhz": lambda value: None if value is None else number(value, 1.0, 10_000.0),
+    "improvements": _each(_improvement, QUANTITIES),
+    "errors": _each(_by_family, QUANTITIES),
+}
 
 
 def percent(log_error: float) -> str:

@@ -45,8 +45,7 @@ def quickest_networks(measured: Iterable[NetworkMeasurement]) -> list[NetworkMea
     quickest: dict[tuple[object, ...], NetworkMeasurement] = {}
     for m in measured:
         key = (m.network, m.input_shape, m.precision, m.mode)
-        if key not in quickest or m.time_s < quickest[key].time_s:
-            quickest[key] = m
+        quickest[key] = min(m, quickest.get(key, m), key=lambda each: each.time_s)
     return list(quickest.values())
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -140,9 +140,7 @@ class PreparedOnCpu:
             raise InputError("unknown composition on a CPU", given=repr(composition), allowed=COMPOSITION)
         calls, counts = known.operations.predict(network.operations), counts_of(network)
         coverage = Coverage.of(network, calls.source, known.name)
-        if strict:
-            coverage.refuse_any(network.name)
-        coverage.refuse_too_much(network.name)
+        coverage.refuse_too_much(network.name, strict=strict)
         work_s, between_s = known.serial.parts_s(counts, calls.time_s)
         costs = tuple(self._costs(calls, counts, (work_s + between_s) / work_s if work_s else 1.0))
         energies_j = [cost.energy_j for cost in costs if cost.energy_j is not None]
@@ -175,18 +173,15 @@ class PreparedOnCpu:
         A network takes `longer` times as long as its operations. The CPU draws as much power between operations as in
         them, so their joules are longer by the same factor, and add up to the network's.
         """
-        model = self.predictor.operations.calls
-        times_s = self.predictor.serial.factor * counts * calls.time_s
-        in_memory = model.memory_bound(calls.operations)
-        works = calls.time_s > _CLEARLY_WORK * model.call_s
-        has_power = self.predictor.operations.power is not None
-        columns = zip(times_s.tolist(), calls.power_w.tolist(), calls.source, in_memory, works.tolist(), strict=True)
-        for entry, (time_s, power_w, source, by_memory, has_work) in zip(self.network, columns, strict=True):
-            bound: Bound = "launch" if not has_work else "memory" if by_memory else "compute"
-            known = source != "missing"
-            energy_j = longer * time_s * power_w if known and has_power else None
-            watts = power_w if known and has_power else None
-            yield OperationCost(entry, time_s if known else None, watts, energy_j, source, bound, energy_j)
+        model, times_s = self.predictor.operations.calls, self.predictor.serial.factor * counts * calls.time_s
+        compute_s, memory_s = model.parts_s(calls.operations)
+        by_work = np.where(memory_s > compute_s, "memory", "compute")
+        bounds = np.where(calls.time_s > _CLEARLY_WORK * model.call_s, by_work, "launch")
+        columns = times_s, calls.power_w, longer * times_s * calls.power_w
+        for entry, bound, source, *values in zip(self.network, bounds, calls.source, *columns, strict=True):
+            # NaN stands for what is missing, or was not measured.
+            seconds, watts, joules = (None if np.isnan(value) else float(value) for value in values)
+            yield OperationCost(entry, seconds, watts, joules, source, cast(Bound, str(bound)), joules)
 
     def _spread(self, coverage: Coverage) -> NetworkSpread | None:
         errors = self.predictor.network_errors

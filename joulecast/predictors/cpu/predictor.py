@@ -66,20 +66,15 @@ class CallModel(Plain):
     @classmethod
     def fit(cls, operations: Sequence[Operation], time_s: FloatArray) -> Self:
         """Derive the constants from measured operations."""
-        n = numbers_of(operations)
-        call_s = float(time_s.min())
-        rates = n.flops[n.is_product > 0] / time_s[n.is_product > 0]
+        n, call_s = numbers_of(operations), float(time_s.min())
+        product = n.is_product > 0
+        rates = n.flops[product] / time_s[product] if product.any() else n.flops / time_s + 1
         bandwidths = (n.bytes_read + n.bytes_written) / time_s
-        known = cls(
-            call_s=call_s,
-            flops_per_s=float(np.quantile(rates if len(rates) else n.flops / time_s + 1, _REACHED)),
-            bytes_per_s=float(np.quantile(bandwidths, _REACHED)),
-            slowdowns={},
-        )
-        slower = np.maximum(time_s - call_s, _LEAST_S) / known.least_s(operations)
+        flops_per_s, bytes_per_s = (float(np.quantile(each, _REACHED)) for each in (rates, bandwidths))
+        slower = np.maximum(time_s - call_s, _LEAST_S) / cls(call_s, flops_per_s, bytes_per_s, {}).least_s(operations)
         groups = np.array([group_of(operation) for operation in operations])
         slowdowns = {str(group): float(np.median(slower[groups == group])) for group in np.unique(groups)}
-        return cls(call_s, known.flops_per_s, known.bytes_per_s, slowdowns)
+        return cls(call_s, flops_per_s, bytes_per_s, slowdowns)
 
     def stand_in(self, operation: Operation) -> str | None:
         """The measured group whose slowdown is used for an operation: its own, a similar one, or None."""
@@ -88,15 +83,11 @@ class CallModel(Plain):
 
     def least_s(self, operations: Sequence[Operation]) -> FloatArray:
         """Seconds that rate and bandwidth allow, shape (operations,)."""
-        least_s: FloatArray = np.maximum(np.maximum(*self._parts_s(operations)), _LEAST_S)
+        least_s: FloatArray = np.maximum(np.maximum(*self.parts_s(operations)), _LEAST_S)
         return least_s
 
-    def memory_bound(self, operations: Sequence[Operation]) -> list[bool]:
-        """Whether moving bytes takes longer than arithmetic, for each operation."""
-        compute_s, memory_s = self._parts_s(operations)
-        return [bool(longer) for longer in memory_s > compute_s]
-
-    def _parts_s(self, operations: Sequence[Operation]) -> tuple[FloatArray, FloatArray]:
+    def parts_s(self, operations: Sequence[Operation]) -> tuple[FloatArray, FloatArray]:
+        """Seconds of arithmetic and of memory by rate and bandwidth, shape (operations,) each."""
         n = numbers_of(operations)
         return n.flops / self.flops_per_s, (n.bytes_read + n.bytes_written) / self.bytes_per_s
 

@@ -199,7 +199,7 @@ class NetworksLeftOut:
 def predict_network(chip: ChipPart, network: Network) -> tuple[FloatArray, OperationPredictions]:
     """Counts and predictions of a network's operations, as its parts.
 
-    What the order of tensors costs (networks/effects.toml) was found on measured networks. A test on these very
+    What the order of tensors costs (docs/how-it-works.md) was found on measured networks. A test on these very
     networks leaves it out.
     """
     fractions = gradient_fractions(network)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -39,10 +39,10 @@ from ..physics.relative import relative_features
 from ..recipes import BoostingRecipe, Recipe, RooflineRecipe, TransformerRecipe, read_recipe, recipe_of
 from ..regressors.forms import ONE_GPU_FORMS, form_of
 from ..transformer.attentive import Attentive
-from ..transformer.networks import read_networks
 
 Rows = Sequence[DeviceRow]
 LearnNetworks = Callable[[Networks], ResidualModel]
+_Learned = TypeVar("_Learned", LearnedOperations, Attentive)
 
 
 class AnyGpuForm(NamedTuple):
@@ -127,8 +127,8 @@ def _boosted(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) ->
 
 
 def _with_networks(
-    learned: LearnedOperations, rows: Rows, recipe: BoostingRecipe, kernels: OneModel | None = None
-) -> Callable[[Networks], LearnedOperations]:
+    learned: _Learned, rows: Rows, recipe: Recipe, kernels: OneModel | None = None
+) -> Callable[[Networks], _Learned]:
     from ..model.fit_networks import fit_energies
 
     shared = SharedByAll(learned, kernels=kernels)
@@ -152,7 +152,7 @@ ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
         settings=TransformerRecipe,
         from_files=Attentive.from_files,
         operations=_transformer,
-        networks=lambda learned, rows, recipe, kernels: read_networks(learned, rows, recipe),
+        networks=_with_networks,
         quicker=lambda recipe: replace(recipe, epochs=-(-recipe.epochs // 3)),
     ),
 }

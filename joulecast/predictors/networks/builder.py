@@ -194,9 +194,7 @@ def refuse_uncovered(found: OverClocks, strict: bool = False) -> None:
             allowed=", ".join(knowledge.operations.coverage),
             hint="choose another precision or GPU",
         )
-    if strict:
-        found.coverage.refuse_any(found.network.name)
-    found.coverage.refuse_too_much(found.network.name)
+    found.coverage.refuse_too_much(found.network.name, strict=strict)
 
 
 def _costs(found: OverClocks, place: int, predictions: OperationPredictions) -> Iterator[OperationCost]:

@@ -11,14 +11,14 @@ waits for the other now and then.
 The host time of a call differs between a network and a loop. In inference it is a little longer in a network, because
 modules call modules. In training it is about 0.13 ms shorter, because a loop starts the autograd engine for every
 single operation. The difference is one number per GPU and mode, which is learned from measured networks. So are the
-cost of operations in TF32 and the power of a waiting board; the table of effects (effects.toml) says what they rest on.
+cost of operations in TF32 and the power of a waiting board (see the table of effects in docs/how-it-works.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,10 +132,9 @@ def _in_network_s(predictions: OperationPredictions, offset_s: Any) -> FloatArra
     # This is a launch without a call from Python: on an A10, bert_large and gpt2 in batches of 2 take 0.5 and 0.1 ms
     # longer than in batches of 1, for 73 and 36 copies more (energaizer2026).
     copies = numbers_of(predictions.operations).kind == KIND_PLACES["copy"]
-    found: FloatArray = np.where(copies, LEAST_HOST_S + 0.0 * predictions.host_time_s, calls_s)
-    return np.where(
-        OperationList.of(predictions.operations).derived(_forward_alone), np.maximum(found / 2, LEAST_HOST_S), found
-    )
+    found = np.where(copies, LEAST_HOST_S + 0.0 * predictions.host_time_s, calls_s)
+    alone = OperationList.of(predictions.operations).derived(_forward_alone)
+    return np.where(alone, np.maximum(found / 2, LEAST_HOST_S), found)
 
 
 def _forward_alone(operations: OperationList) -> NDArray[np.bool_]:
@@ -144,16 +143,8 @@ def _forward_alone(operations: OperationList) -> NDArray[np.bool_]:
     return np.fromiter(alone, dtype=bool, count=len(operations))
 
 
-@dataclass(frozen=True)
-class Totals:
-    """A network as the sum of its operations: seconds and joules per iteration.
-
-    Args:
-        time_s: Seconds per iteration.
-        energy_j: Joules per iteration.
-        device_time_s, host_time_s: Seconds that device and host need per iteration; when they overlap, the larger
-            decides the time.
-    """
+class Totals(NamedTuple):
+    """A network as the sum of its operations: seconds and joules of an iteration, and seconds of device and host."""
 
     time_s: float
     energy_j: float
@@ -202,14 +193,9 @@ def compose(counts: FloatArray, predictions: OperationPredictions, host: HostMod
     return Totals(float(time_s), float(energy_j), device_s, host_s)
 
 
-def plain_sum(counts: FloatArray, predictions: OperationPredictions) -> Totals:
+def plain_sum(counts: FloatArray, p: OperationPredictions) -> Totals:
     """Totals as plain sums of loop times and loop energies, as in the literature."""
-    time_s = float(total(counts * predictions.time_s))
-    energy_j = float(total(counts * predictions.energy_j))
-    device_s, host_s = (
-        float(total(counts * seconds)) for seconds in (predictions.device_time_s, predictions.host_time_s)
-    )
-    return Totals(time_s, energy_j, device_s, host_s)
+    return Totals(*(float(total(counts * each)) for each in (p.time_s, p.energy_j, p.device_time_s, p.host_time_s)))
 
 
 TF32_FACTORS = (0.8, 1.2)
@@ -220,7 +206,7 @@ MOST_NETWORK_STATIC_W = 40.0
 
 _FACTORS = np.arange(320, 481) / 400
 _WATTS = np.arange(0.0, MOST_NETWORK_STATIC_W + 0.5)
-_ALIKE = 1e-9  # Sums of errors that differ by less are equal.
+_ALIKE = 1e-9  # Of values that are equally good, the smallest effect is taken.
 
 
 def fit_tf32_factor(networks: MeasuredNetworks, host: HostModel) -> float:
@@ -228,31 +214,30 @@ def fit_tf32_factor(networks: MeasuredNetworks, host: HostModel) -> float:
 
     It is the one with the smallest sum of errors, as a median, over the networks that have operations in TF32 and take
     the device longer than the host. Few networks say little: of n, the n + 1st root of the nth power is taken, as if
-    one more had shown a factor of 1. If several factors are equally good, that closest to 1 is taken.
+    one more had shown a factor of 1.
     """
-    errors, known = np.zeros(len(_FACTORS)), 0
+    errors, known = _ALIKE * abs(np.log(_FACTORS)), 0
     for counts, predictions, measured_s in networks:
         device_s, host_s = host.device_s(counts, predictions), host.total_s(counts, predictions)
         in_tf32_s = float(np.nansum((counts * predictions.device_time_s)[predictions.in_tf32]))
         if in_tf32_s and host_s < device_s:
             known += 1
             errors += abs(np.log(smooth_max(device_s + (_FACTORS - 1) * in_tf32_s, host_s) / measured_s))
-    best = _FACTORS[np.flatnonzero(errors <= errors.min() + _ALIKE)]
-    return float(best[np.argmin(abs(np.log(best)))] ** (known / (known + 1)))
+    return float(_FACTORS[errors.argmin()] ** (known / (known + 1)))
 
 
 def fit_network_static_w(networks: MeasuredNetworks, host: HostModel, power_limit_w: float) -> float:
     """Watts in addition to the static power of loops, such that the mean powers of networks come out best.
 
     Powers are compared, not energies, so that errors of time have no part in it. A network at the power cap draws no
-    more with any addition. If several additions are equally good, the least is taken; without any network it is 0. At
-    lower clocks the addition is assumed to fall as static power does, which no measurement tests.
+    more with any addition; without any network it is 0. At lower clocks the addition is assumed to fall as static power
+    does, which no measurement tests.
     """
-    errors = np.zeros(len(_WATTS))
+    errors = _ALIKE * _WATTS
     for counts, predictions, measured_w in networks:
         dynamic_j = np.nansum(counts * predictions.dynamic_energy_j)
         device_s, host_s = host.device_s(counts, predictions), host.total_s(counts, predictions)
         static_w = predictions.static_power_w + _WATTS
         time_s, energy_j = overlap(device_s, host_s, dynamic_j, static_w, power_limit_w)
-        errors += abs(np.log(energy_j / time_s / measured_w))
-    return float(_WATTS[np.flatnonzero(errors <= errors.min() + _ALIKE)[0]])
+        errors = errors + abs(np.log(energy_j / time_s / measured_w))
+    return float(_WATTS[errors.argmin()])

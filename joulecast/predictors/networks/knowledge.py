@@ -12,10 +12,10 @@ import numpy as np
 from ...arrays import FloatArray
 from ...operations.attributes import ELEMENT_BYTES
 from ...operations.network import Network
-from ..contract import PredictsOperations
 from ..intervals.network_calibration import NetworkCalibration, shares_of
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
+from ..predictor import OperationPredictor
 from .composition import HostModel, counts_of
 from .prediction import Composition
 from .uncovered import Coverage
@@ -42,7 +42,7 @@ class NetworkKnowledge:
     """
 
     name: str
-    operations: PredictsOperations
+    operations: OperationPredictor
     host: HostModel
     composition: Composition = "overlap"
     network_errors: NetworkCalibration | None = None

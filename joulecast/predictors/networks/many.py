@@ -39,6 +39,7 @@ Item = TypeVar("Item")
 _DOTS = 2_000  # Networks in a picture.
 _AT_ONCE = 1_000  # Networks whose operations are predicted together: enough to share most, few enough for memory.
 _WHERE = ("gpu", "clock_mhz")
+_TOTALS = ("time_s", "energy_j", "device_time_s", "host_time_s", "held_clock_mhz", "uncovered_share")
 _COLUMNS = ("time_s", "power_w", "energy_j", "edp_js", "device_time_s", "host_time_s", "held_clock_mhz")
 
 
@@ -194,51 +195,26 @@ def predict_networks(
     if level is not None:
         conformal_rank(level, 1)
     asked = [_Asked.of(each, clocks_mhz, power_limit_w, composition, level) for each in predictors]
-    names: list[str] = []
-    ways = len(asked) * len(clocks_mhz)
-    parts = [_Part.empty(0, ways)]
-    for calls in paced(pieces):
-        names += calls.names
+    ways = [(each, clock) for each in asked for clock in each.clocks_mhz.tolist()]
+
+    def answer(calls: Calls) -> NetworkPredictions:
+        count, several = len(calls.names), len(ways) > 1
         beside = zip(*(each.totals(calls) for each in asked), strict=True)
-        parts.append(_Part(*(np.concatenate(arrays, axis=-1) for arrays in beside)))
-    values = np.concatenate([part.values for part in parts], axis=1).reshape(6, -1)
-    time_s, energy_j, device_s, host_s, held_mhz, uncovered = values
-    gpus = [each.predictor.operations.gpu.name for each in asked for _ in clocks_mhz]
-    by = [each.predictor.name for each in asked for _ in clocks_mhz]
-    clocks, caps = (
-        np.concatenate([each.clocks_mhz for each in asked]),
-        np.repeat([each.cap_w for each in asked], ways // len(asked)),
-    )
-    many, count = ways > 1, len(names)
-    return NetworkPredictions(
-        names=tuple(name for name in names for _ in range(ways)),
-        gpu=tuple(gpus * count) if many else gpus[0],
-        clock_mhz=np.tile(clocks, count) if many else float(clocks[0]),
-        power_limit_w=np.tile(caps, count) if many else float(caps[0]),
-        predictor=tuple(by * count) if many else by[0],
-        time_s=time_s,
-        energy_j=energy_j,
-        device_time_s=device_s,
-        host_time_s=host_s,
-        held_clock_mhz=held_mhz,
-        uncovered_share=uncovered,
-        problems=tuple(each for part in parts for each in part.problems.ravel().tolist()),
-        intervals=() if level is None else tuple(each for part in parts for each in part.intervals.ravel().tolist()),
-    )
+        values, problems, intervals = (np.concatenate(arrays, axis=-1) for arrays in beside)
+        gpus, by = [each.predictor.operations.gpu.name for each, _ in ways], [each.predictor.name for each, _ in ways]
+        clocks, caps = [clock for _, clock in ways], [each.cap_w for each, _ in ways]
+        return NetworkPredictions(
+            tuple(name for name in calls.names for _ in ways),
+            tuple(gpus * count) if several else gpus[0],
+            np.tile(clocks, count) if several else clocks[0],
+            np.tile(caps, count) if several else caps[0],
+            tuple(by * count) if several else by[0],
+            **dict(zip(_TOTALS, values.reshape(len(_TOTALS), -1), strict=True)),
+            problems=tuple(problems.ravel().tolist()),
+            intervals=() if level is None else tuple(intervals.ravel().tolist()),
+        )
 
-
-class _Part(NamedTuple):
-    """Totals of some networks, shape (6, networks, ways); why there are none, and intervals, shape (networks, ways)."""
-
-    values: FloatArray
-    problems: NDArray[np.object_]
-    intervals: NDArray[np.object_]
-
-    @classmethod
-    def empty(cls, networks: int, ways: int) -> _Part:
-        """No totals yet."""
-        shape = (networks, ways)
-        return cls(np.empty((6, *shape)), np.full(shape, "", dtype=object), np.full(shape, None, dtype=object))
+    return NetworkPredictions.joined([answer(Calls.of(())), *map(answer, paced(pieces))])
 
 
 class _Asked(NamedTuple):
@@ -265,42 +241,43 @@ class _Asked(NamedTuple):
         chosen = predictor.composition if composition is None else checked_composition(composition)
         return cls(predictor, clocks, gpu.checked_power_limit_w(power_limit_w), chosen, level)
 
-    def totals(self, calls: Calls) -> _Part:
-        """Totals of some networks at each clock.
+    def totals(self, calls: Calls) -> tuple[FloatArray, NDArray[np.object_], NDArray[np.object_]]:
+        """Totals of some networks at each clock, shape (6, networks, clocks); why there are none, and intervals.
 
         Networks that are not fully covered are predicted apart, and so are all networks if the cost of an operation
         depends on the rest of its network, or if intervals are asked for.
         """
-        predictor, count = self.predictor, len(calls.names)
-        part = _Part.empty(count, len(self.clocks_mhz))
+        predictor, shape = self.predictor, (len(calls.names), len(self.clocks_mhz))
+        totals, problems, intervals = np.empty((6, *shape)), np.full(shape, "", object), np.empty(shape, object)
         found = predictor.operations.predict_for_network(calls.operations, self.cap_w)
-        alone = np.ones(count, dtype=bool)
-        if self.level is None and self.composition == "overlap" and _same_everywhere(predictor, calls):
-            part.values[:] = _of_shared(predictor, calls, found, self.clocks_mhz, self.cap_w)
+        alone = np.ones(shape[0], dtype=bool)
+        if calls.names and self.level is None and self.composition == "overlap" and _same_everywhere(predictor, calls):
+            totals[:] = _of_shared(predictor, calls, found, self.clocks_mhz, self.cap_w)
             missing = np.array([source == "missing" for source in found.source], dtype=bool)
             alone = calls.sums(missing[calls.places].astype(float)) > 0
             if calls.listed:
                 alone |= [bool(network.uncounted) for network in calls.listed]
-        prepared = {}
-        for place in np.flatnonzero(alone).tolist():
-            network = calls.network(place)
-            known = found.take(calls.places_of(place), network.operations)
-            prepared[place] = PreparedNetwork(predictor, network, self.cap_w, known=known), self.clocks_mhz
-        over_all = over_gpus([*prepared.values()], composition=self.composition)
-        for place, over in zip(prepared, over_all, strict=True):
+        places = np.flatnonzero(alone).tolist()
+        prepared = [self._prepared(calls, place, found) for place in places]
+        over_all = over_gpus([(each, self.clocks_mhz) for each in prepared], composition=self.composition)
+        for place, over in zip(places, over_all, strict=True):
             try:
                 refuse_uncovered(over)
             except (InputError, UncoveredError) as error:
-                part.values[:, place], part.problems[place] = np.nan, str(error)
+                totals[:, place], problems[place, :] = np.nan, str(error)
                 continue
             share = np.nan if over.coverage.share is None else over.coverage.share
-            totals = (over.time_s, over.energy_j, over.device_time_s, over.host_time_s, over.held_clocks_mhz, share)
-            for row, values in zip(part.values, totals, strict=True):
-                row[place] = values
+            of_one = (over.time_s, over.energy_j, over.device_time_s, over.host_time_s, over.held_clocks_mhz, share)
+            totals[:, place] = [np.broadcast_to(each, shape[1]) for each in of_one]
             if self.level is not None:
-                ways = range(len(self.clocks_mhz))
-                part.intervals[place] = [caveats(over, way, self.level)[0] for way in paced(ways)]
-        return part
+                for way in paced(range(shape[1])):
+                    intervals[place, way] = caveats(over, way, self.level)[0]
+        return totals, problems, intervals
+
+    def _prepared(self, calls: Calls, place: int, found: OperationPredictions) -> PreparedNetwork:
+        network = calls.network(place)
+        known = found.take(calls.places_of(place), network.operations)
+        return PreparedNetwork(self.predictor, network, self.cap_w, known=known)
 
 
 def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:

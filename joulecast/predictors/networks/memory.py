@@ -61,13 +61,14 @@ def memory_need(network: Network) -> MemoryNeed:
     """Estimate the device memory of one iteration of a network."""
     dropped = [each.work for each in network.dropped if each.work is not None]
     # The optimizer's step works on weights, gradients and moments, which are counted already.
-    touched = [_touched_bytes(entry) for entry in network if not entry.operation.row.is_optimizer_step]
+    operations = [entry.operation for entry in network if not entry.operation.row.is_optimizer_step]
+    touched = (round((o.input_size + size(o.output_shape)) * ELEMENT_BYTES[o.precision]) for o in operations)
     largest = max((*touched, *(work.largest_bytes for work in dropped)), default=0)
     held = parameters_held(network)
     if network.mode == "training":
         learned = (1 + moments(network)) * held.learned
         return MemoryNeed(held.stored + learned, held.casts + saved_bytes(network) + largest)
-    return MemoryNeed(held.stored, held.casts + largest + sum(_cached_bytes(entry) for entry in network))
+    return MemoryNeed(held.stored, held.casts + largest + sum(map(_cached_bytes, network)))
 
 
 def parameters_held(network: Network) -> ParameterBytes:
@@ -79,8 +80,8 @@ def parameters_held(network: Network) -> ParameterBytes:
         return network.parameter_bytes
     steps = [entry for entry in network if entry.operation.row.is_optimizer_step]
     if steps:
-        of_step = ((entry.operation, entry.count) for entry in steps)
-        weights = round(sum(n * step.input_size * ELEMENT_BYTES[step.precision] for step, n in of_step))
+        pairs = ((entry.count * entry.operation.input_size, entry.operation.precision) for entry in steps)
+        weights = round(sum(elements * ELEMENT_BYTES[precision] for elements, precision in pairs))
     else:
         dropped = sum(each.work.parameter_bytes for each in network.dropped if each.work is not None)
         weights = dropped + sum(map(_weights_bytes, network))
@@ -99,39 +100,25 @@ def saved_bytes(network: Network) -> int:
     """
     first = network.entries[0].operation
     regions = sum(entry.count for entry in network if entry.operation.kind == "checkpoint")
-    again = sum(_saved_output_bytes(entry, "recomputed") for entry in network)
+    saved = sum(_output_bytes(entry) for entry in network if entry.operation.has_backward)
+    again = sum(_output_bytes(entry) for entry in network if entry.operation.gradients == "recomputed")
     dropped = sum(each.work.output_bytes for each in network.uncounted if each.work is not None)
-    return (
-        dropped
-        + first.has_backward * round(first.input_size * ELEMENT_BYTES[first.precision])
-        + sum(_saved_output_bytes(entry) for entry in network)
-        # The backward recomputes what checkpoints did not keep, one of them at a time.
-        - again
-        + round(again / max(1, regions))
-    )
+    inputs = first.has_backward * round(first.input_size * ELEMENT_BYTES[first.precision])
+    # The backward recomputes what checkpoints did not keep, one of them at a time.
+    return dropped + inputs + saved - again + round(again / max(1, regions))
 
 
 def _weights_bytes(entry: Entry) -> int:
     """Bytes of weights. A module that is called twice has them once; without module paths each call has its own."""
-    if not entry.operation.parameters:
-        return 0
     modules = len(entry.by_module) if entry.module_paths else entry.count
     return round(modules * entry.operation.parameters * ELEMENT_BYTES[entry.operation.precision])
 
 
-def _touched_bytes(entry: Entry) -> int:
+def _output_bytes(entry: Entry) -> int:
+    """Bytes that all calls of an operation save for a backward: outputs and, for some kinds, indices."""
     operation = entry.operation
-    return round((operation.input_size + size(operation.output_shape)) * ELEMENT_BYTES[operation.precision])
-
-
-def _saved_output_bytes(entry: Entry, gradients: str | None = None) -> int:
-    """Bytes that all calls of an operation save: if it has a backward, or if it computes the given gradients."""
-    operation = entry.operation
-    saves = operation.has_backward if gradients is None else operation.gradients == gradients
-    if not operation.row.saves_output or not saves:
-        return 0
     element = ELEMENT_BYTES[operation.precision] + _INDEX_BYTES * operation.row.saves_indices
-    return round(entry.count * size(operation.output_shape) * element)
+    return round(operation.row.saves_output * entry.count * size(operation.output_shape) * element)
 
 
 def _cached_bytes(entry: Entry) -> int:
@@ -140,7 +127,5 @@ def _cached_bytes(entry: Entry) -> int:
     if operation.kind != "attention":
         return 0
     queries, keys, values = operation.input_shapes[:3]
-    if keys[-2] <= queries[-2]:
-        return 0
     element = ELEMENT_BYTES[operation.attributes["cache_precision"] or operation.precision]
-    return round(entry.count * (size(keys) + size(values)) * element)
+    return round((keys[-2] > queries[-2]) * entry.count * (size(keys) + size(values)) * element)

@@ -10,27 +10,30 @@ The rest is what remains: instructions, multiprocessors that are awake, and all 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ...arrays import FloatArray
 from ...energy import EnergyTree
+from ...energy.node import Node
 from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
 from ...hardware.ncu import Counters
+from ...operations.inputs import titled
 from ...rendering.answers import Answer, Table
-from ...rendering.notebook import Picture, StackedBar, stacked_bars
+from ...rendering.notebook import Picture, StackedBar, one_below_the_other, stacked_bars
 from ...units import si
 from ..physics.access_energy import ACCESS_BYTES, AccessEnergies
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 from ..physics.memory_traffic import traffic_bytes
 from .energy_rows import STATIC, iteration_rows
 from .operation_cost import OperationCost
+
+if TYPE_CHECKING:
+    from .prediction import Prediction
 
 COMPUTE, REST = "compute", "rest"
 COMPONENTS = (STATIC, *MEMORY_LEVELS, COMPUTE, REST)
@@ -56,6 +59,20 @@ class OperationLevels:
     traffic_bytes: Mapping[str, float]
     scaled: float = 1.0
 
+    @classmethod
+    def of(cls, cost: OperationCost, traffic: Sequence[float], levels_j: Sequence[float], units_j: float) -> Self:
+        """Divide a cost, given the traffic and joules of each memory level and the joules of arithmetic units."""
+        moved = dict(zip(MEMORY_LEVELS, traffic, strict=True))
+        if cost.energy_j is None:
+            return cls(cost, dict.fromkeys(COMPONENTS), moved)
+        dynamic_j, explained_j = min(cost.dynamic_energy_j or 0.0, cost.energy_j), sum(levels_j)
+        scaled = min(1.0, dynamic_j / explained_j) if explained_j else 1.0
+        parts = {STATIC: cost.energy_j - dynamic_j}
+        parts |= {level: scaled * joules for level, joules in zip(MEMORY_LEVELS, levels_j, strict=True)}
+        left_j = max(0.0, dynamic_j - scaled * explained_j)
+        parts[COMPUTE] = min(left_j, max(0.0, units_j - parts["shared"] - parts["l1"]))
+        return cls(cost, closed(parts, cost.energy_j), moved, scaled)
+
 
 @dataclass(frozen=True, repr=False)
 class MemoryLevels(Answer):
@@ -80,6 +97,22 @@ class MemoryLevels(Answer):
     operations: tuple[OperationLevels, ...]
     energies: AccessEnergies
     warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, prediction: Prediction, gpu: GPU, clock_mhz: float) -> Self:
+        """Divide the joules of a prediction for a GPU, which settles at this graphics clock, into components."""
+        costs, energies = prediction.operations, AccessEnergies.of(gpu, clock_mhz)
+        operations, counts = [cost.operation for cost in costs], np.array([[cost.count] for cost in costs], dtype=float)
+        traffic = counts * traffic_bytes(operations, gpu)
+        levels_j = traffic / ACCESS_BYTES * np.array([energies.joules[level] for level in MEMORY_LEVELS])
+        # Of arithmetic units, including the supply of their operands.
+        paid = EnergyConstants.parts(operations, np.zeros(len(costs)), gpu, clock_mhz)[:, :2]
+        units_j = counts[:, 0] * (paid @ PRIOR_ENERGY.values()[:2])
+        columns = costs, traffic.tolist(), levels_j.tolist(), units_j.tolist()
+        divided = tuple(OperationLevels.of(*each) for each in zip(*columns, strict=True))
+        title = titled(prediction.network, prediction.input_shape)
+        totals = prediction.time_s, prediction.known_energy_j
+        return cls(title, gpu.name, clock_mhz, *totals, divided, energies, prediction.notes)
 
     @cached_property
     def energy_j(self) -> dict[str, float]:
@@ -144,42 +177,36 @@ class MemoryLevels(Answer):
         return EnergyTree.of(self.title, rows, notes=self.notes)
 
     def by_kind(self) -> dict[str, dict[str, float]]:
-        """Operation kind -> component -> joules, most joules first."""
-        return _added((each.cost.operation.kind, each.energy_j) for each in self.operations)
+        """Operation kind, or waiting for the host -> component -> joules, most joules first."""
+        return self._by(lambda node: node.name)
 
     def by_module(self) -> dict[str, dict[str, float]]:
         """Outermost module -> component -> joules, most joules first; the model itself is ""."""
-        return _added(
-            (node.path.partition(".")[0], {part: figure.value for part, figure in node.own.by_component().items()})
-            for node in self.tree().root.walk()
-            if node.own.energy
+        return self._by(lambda node: node.path.partition(".")[0])
+
+    def _by(self, name: Callable[[Node], str]) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {}
+        for node in self.tree().root.walk():
+            if node.own.energy:
+                parts = found.setdefault(name(node), dict.fromkeys(COMPONENTS, 0.0))
+                for component, figure in node.own.by_component().items():
+                    parts[component] += figure.value
+        return dict(sorted(found.items(), key=lambda item: -sum(item[1].values())))
+
+    def _picture(self) -> Picture:
+        """Stacked bars of the components, by kind of operation and by module."""
+        by = {"kind": self.by_kind(), "module": self.by_module()}
+        return one_below_the_other(
+            [
+                stacked_bars(
+                    [StackedBar(name or "(model)", [parts[c] for c in COMPONENTS]) for name, parts in found.items()],
+                    COMPONENTS,
+                    "J",
+                    f"Energy by memory level and {what} of {self.title} on {self.gpu}",
+                )
+                for what, found in by.items()
+            ]
         )
-
-    @overload
-    def plot(self, path: str | Path, *, by: str = "kind") -> Path: ...
-    @overload
-    def plot(self, path: None = None, *, by: str = "kind") -> Picture: ...
-    def plot(self, path: str | Path | None = None, *, by: str = "kind") -> Path | Picture:
-        """Draw stacked bars of the components.
-
-        Args:
-            path: An SVG, PNG or HTML file to write; None to write none.
-            by: "kind" of operation, or "module".
-
-        Returns:
-            The path; without a path, a picture that Jupyter shows and `save` writes.
-
-        Raises:
-            InputError: The path has another ending or is in no folder.
-        """
-        picture = self._picture(by)
-        return picture if path is None else picture.save(path)
-
-    def _picture(self, by: str = "kind") -> Picture:
-        found = self.by_module() if by == "module" else self.by_kind()
-        items = [StackedBar(name or "(model)", [parts[c] for c in COMPONENTS]) for name, parts in found.items()]
-        title = f"Energy by memory level of {self.title} on {self.gpu}"
-        return Picture(stacked_bars(items, COMPONENTS, "J", title))
 
     def to_dict(self) -> dict[str, Any]:
         """Joules, ranges and traffic as plain dictionaries; quantities in SI units."""
@@ -202,16 +229,11 @@ class MemoryLevels(Answer):
     def _table(self) -> Table:
         """One row for each operation, with the joules of each component."""
         header = ["kind", "input_shapes", "precision", "count", *(f"{component}_j" for component in COMPONENTS)]
-        rows = (
-            [
-                each.cost.operation.kind,
-                " ".join("x".join(map(str, shape)) for shape in each.cost.operation.input_shapes),
-                each.cost.operation.precision,
-                each.cost.count,
-                *each.energy_j.values(),
-            ]
-            for each in self.operations
-        )
+        rows = []
+        for each in self.operations:
+            operation = each.cost.operation
+            sizes = " ".join("x".join(map(str, shape)) for shape in operation.input_shapes)
+            rows.append([operation.kind, sizes, operation.precision, each.cost.count, *each.energy_j.values()])
         return Table(header, rows)
 
     def __str__(self) -> str:
@@ -226,60 +248,13 @@ class MemoryLevels(Answer):
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-def memory_levels(
-    title: str,
-    costs: Sequence[OperationCost],
-    gpu: GPU,
-    *,
-    clock_mhz: float,
-    time_s: float,
-    energy_j: float,
-    notes: tuple[str, ...] = (),
-) -> MemoryLevels:
-    """Divide the joules of a prediction, which settles at this graphics clock, into components."""
-    operations = [cost.operation for cost in costs]
-    energies = AccessEnergies.of(gpu, clock_mhz)
-    counts = np.array([[cost.count] for cost in costs], dtype=float).reshape(len(costs), 1)
-    traffic = traffic_bytes(operations, gpu) * counts if costs else np.zeros((0, len(MEMORY_LEVELS)))
-    levels_j = traffic / ACCESS_BYTES * np.array([energies.joules[level] for level in MEMORY_LEVELS])
-    units_j = _unit_energy_j(costs, gpu, clock_mhz)
-    divided = tuple(_divided(*each) for each in zip(costs, traffic, levels_j, units_j, strict=True))
-    return MemoryLevels(title, gpu.name, clock_mhz, time_s, energy_j, divided, energies, notes)
-
-
-def _unit_energy_j(costs: Sequence[OperationCost], gpu: GPU, clock_mhz: float) -> FloatArray:
-    """Joules of all calls of each operation in arithmetic units, including the supply of their operands."""
-    if not costs:
-        return np.zeros(0)
-    parts = EnergyConstants.parts([cost.operation for cost in costs], np.zeros(len(costs)), gpu, clock_mhz)
-    each_j: FloatArray = parts[:, :2] @ PRIOR_ENERGY.values()[:2]
-    all_j: FloatArray = each_j * np.array([cost.count for cost in costs])
-    return all_j
-
-
-def _divided(cost: OperationCost, traffic: FloatArray, levels_j: FloatArray, unit_j: float) -> OperationLevels:
-    moved = dict(zip(MEMORY_LEVELS, map(float, traffic), strict=True))
-    if cost.energy_j is None:
-        return OperationLevels(cost, dict.fromkeys(COMPONENTS), moved)
-    dynamic_j = min(cost.dynamic_energy_j or 0.0, cost.energy_j)
-    explained_j = float(levels_j.sum())
-    scaled = min(1.0, dynamic_j / explained_j) if explained_j else 1.0
-    parts = {STATIC: cost.energy_j - dynamic_j}
-    parts |= {level: scaled * float(joules) for level, joules in zip(MEMORY_LEVELS, levels_j, strict=True)}
-    left_j = max(0.0, dynamic_j - scaled * explained_j)
-    parts[COMPUTE] = min(left_j, max(0.0, unit_j - parts["shared"] - parts["l1"]))
-    parts[REST] = 0.0
-    return OperationLevels(cost, closed(parts, cost.energy_j), moved, scaled)
-
-
 def closed(parts: Mapping[str, float], total_j: float) -> dict[str, float]:
     """The parts with a new rest, such that `math.fsum` of all parts is exactly the total.
 
     If rounding errors would make the rest negative, they are subtracted from the largest part instead. A "rest" that is
     given is not used.
     """
-    found = {**parts, REST: 0.0}
-    taker = REST
+    found, taker = {**parts, REST: 0.0}, REST
     if math.fsum([total_j, *(-joules for joules in found.values())]) < 0:
         taker = max(found, key=lambda part: found[part])
     others = [-joules for part, joules in found.items() if part != taker]
@@ -290,12 +265,3 @@ def closed(parts: Mapping[str, float], total_j: float) -> dict[str, float]:
         smallest = min((part for part, joules in found.items() if joules > 0), key=lambda part: found[part])
         found[smallest] = math.nextafter(found[smallest], math.inf if sum_j < total_j else 0.0)
     return found
-
-
-def _added(named: Any) -> dict[str, dict[str, float]]:
-    listed: dict[str, dict[str, list[float]]] = {}
-    for name, parts in named:
-        for component in COMPONENTS:
-            listed.setdefault(name, {}).setdefault(component, []).append(parts.get(component) or 0.0)
-    sums = {name: {part: math.fsum(values) for part, values in parts.items()} for name, parts in listed.items()}
-    return dict(sorted(sums.items(), key=lambda item: -math.fsum(item[1].values())))

@@ -1,7 +1,7 @@
 """Operations as parts of a network, where some cost less or more than in the loop that they were measured in.
 
-The numbers stand in the table of effects with their evidence (effects.toml). Loops measure convolutions on contiguous
-tensors, that is, with channels first. A list of operations does not say how tensors lie, but a network shows it:
+Loops measure convolutions on contiguous tensors, that is, with channels first. A list of operations does not say how
+tensors lie, but a network shows it (the table of effects in docs/how-it-works.md has the numbers with their evidence):
 
 - A network that was converted (`module.to(memory_format=torch.channels_last)`, `Network.channels_last`) spares cuDNN
   the transposes before and after convolutions in half precision on tensor cores.

@@ -209,20 +209,12 @@ class Prediction(Answer):
             InputError: It is another GPU than the one that was predicted, or a CPU.
         """
         # Imported here, because most programs ask for totals alone.
-        from .memory_levels import memory_levels
+        from .memory_levels import MemoryLevels
 
         found = find_gpu(self.gpu if gpu is None else gpu)
         if found.name != self.gpu or self.held_clock_mhz is None:
             raise InputError("this prediction is for another GPU", given=found.name, allowed=self.gpu)
-        return memory_levels(
-            titled(self.network, self.input_shape),
-            self.operations,
-            found,
-            clock_mhz=self.held_clock_mhz,
-            time_s=self.time_s,
-            energy_j=self.known_energy_j,
-            notes=self.notes,
-        )
+        return MemoryLevels.of(self, found, self.held_clock_mhz)
 
     def interval(self, level: float = 0.9) -> Interval | None:
         """The conformal interval from networks that were left out in training; None where no errors are known.

@@ -21,11 +21,11 @@ from ...operations.operation_list import OperationList
 from ...progress import paced
 from ..board.calibrated import calibrated
 from ..board.parts import launches_in
-from ..contract import PredictsOperations
 from ..operation_predictions import OperationPredictions
 from ..physics.cached import cached
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
+from ..predictor import OperationPredictor
 from .builder import build_prediction
 from .composition import composed, counts_of, plain_sum
 from .execution import Execution
@@ -68,18 +68,14 @@ class PreparedNetwork:
 
     @cached_property
     def at_default(self) -> OperationPredictions:
-        """The operations as parts of this network, at the default clock."""
-        operations = self.knowledge.operations
-        if self.known is None and operations.same_in_all_networks:
-            return self._as_run(_in_any_network(self.network.operations, operations, self.power_limit_w))
-        found = self.known or _for_network(self.network.operations, operations, self.power_limit_w)
-        return self._as_run(operations.in_network(found, self.counts))
-
-    def _as_run(self, found: OperationPredictions) -> OperationPredictions:
-        """Operations as parts of this network, in the way in which the network is run (eager, graph or compiled)."""
-        gpu = self.knowledge.operations.gpu
-        parts = as_parts(self.network, found, gpu)
-        return as_compiled(self.network, parts, gpu) if self.knowledge.host.execution.name == "compiled" else parts
+        """The operations as parts of this network, in the way in which it is run, at the default clock."""
+        predictor, network = self.knowledge.operations, self.network
+        alike = self.known is None and predictor.same_in_all_networks
+        found = self.known or _for_network(network.operations, predictor, self.power_limit_w, alike)
+        found = found if alike else predictor.in_network(found, self.counts)
+        parts = as_parts(network, found, predictor.gpu)
+        is_compiled = self.knowledge.host.execution.name == "compiled"
+        return as_compiled(network, parts, predictor.gpu) if is_compiled else parts
 
     @cached_property
     def facts(self) -> tuple[float, float, float]:
@@ -142,18 +138,13 @@ def over_gpus(
 
 def _composed(asked: Sequence[tuple[PreparedNetwork, FloatArray]]) -> list[FloatArray]:
     """Totals of prepared networks whose host and device overlap, each at clocks of its own; see `composed`."""
-    wanted = np.empty((len(asked), max(len(clocks_mhz) for _, clocks_mhz in asked)))
-    for row, (_, clocks_mhz) in zip(wanted, asked, strict=True):
-        row[: len(clocks_mhz)], row[len(clocks_mhz) :] = clocks_mhz, clocks_mhz[-1]
-    most_mhz = [prepared.knowledge.host.execution.most_clock_mhz for prepared, _ in asked]
-    wanted = np.minimum(wanted, np.array(most_mhz)[:, None])
     each = [prepared for prepared, _ in asked]
-    works = [prepared.at_default.work for prepared in each]
-    jobs = Jobs.of(
-        [work for work in works if work is not None],
-        [prepared.counts for prepared in each],
-        [prepared.facts for prepared in each],
-    )
+    most_mhz = [prepared.knowledge.host.execution.most_clock_mhz for prepared in each]
+    places = np.arange(max(len(clocks_mhz) for _, clocks_mhz in asked))
+    wanted = np.array([clocks_mhz[np.minimum(places, len(clocks_mhz) - 1)] for _, clocks_mhz in asked])
+    wanted = np.minimum(wanted, np.array(most_mhz)[:, None])
+    works = [work for prepared in each if (work := prepared.at_default.work) is not None]
+    jobs = Jobs.of(works, [prepared.counts for prepared in each], [prepared.facts for prepared in each])
     gaps_s = [prepared.knowledge.host.execution.gap_s * prepared.counts.sum() for prepared in each]
     values = composed(jobs, wanted, np.array(gaps_s)[:, None])
     return [values[:, place, : len(clocks_mhz)] for place, (_, clocks_mhz) in enumerate(asked)]
@@ -182,33 +173,23 @@ def _over_clocks(
 
 def _summed(prepared: PreparedNetwork, clocks_mhz: FloatArray) -> OverClocks:
     """Plain sums of loops, each of which settles at a clock of its own."""
-    network, operations, counts = prepared.network, prepared.knowledge.operations, prepared.counts
-    loops = [
-        operations.predict(network.operations, clock, prepared.power_limit_w) for clock in paced(clocks_mhz.tolist())
-    ]
-    values = []
-    for clock, found in zip(clocks_mhz.tolist(), loops, strict=True):
-        totals, busy_s = plain_sum(counts, found), np.nan_to_num(counts * found.device_time_s)
+    operations, cap_w, values, loops = prepared.network.operations, prepared.power_limit_w, [], []
+    for clock in paced(clocks_mhz.tolist()):
+        found = prepared.knowledge.operations.predict(operations, clock, cap_w)
+        totals, busy_s = plain_sum(prepared.counts, found), np.nan_to_num(prepared.counts * found.device_time_s)
         mean = float(busy_s @ np.nan_to_num(found.held_clock_mhz)) / busy_s.sum() if busy_s.any() else clock
         values.append((clock, round(mean, 6), totals.time_s, totals.energy_j, totals.device_time_s))
+        loops.append(found)
     return _over_clocks(prepared, clocks_mhz, np.array(values).T, loops)
 
 
 @cached
-def _in_any_network(
-    operations: OperationList, predictor: PredictsOperations, power_limit_w: float
-) -> OperationPredictions:
-    """Operations as parts of a network, of a predictor for which these are the same in every network."""
-    found = predictor.predict_for_network(operations, power_limit_w)
-    return predictor.in_network(found, np.ones(len(operations)))
-
-
-@cached
 def _for_network(
-    operations: OperationList, predictor: PredictsOperations, power_limit_w: float
+    operations: OperationList, predictor: OperationPredictor, power_limit_w: float, alike: bool
 ) -> OperationPredictions:
-    """See `PredictsOperations.predict_for_network`."""
-    return predictor.predict_for_network(operations, power_limit_w)
+    """Operations for a network; as its parts already, of a predictor for which these are alike in every network."""
+    found = predictor.predict_for_network(operations, power_limit_w)
+    return predictor.in_network(found, np.ones(len(operations))) if alike else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,14 +217,7 @@ class NetworkPredictor(NetworkKnowledge):
         composition: str | None = None,
         strict: bool = False,
     ) -> Prediction:
-        """Predict one iteration of a network.
-
-        Args:
-            network: Operations of this predictor's mode.
-            clock_mhz: Graphics clock; None for the GPU's default.
-            power_limit_w: Power cap; None for the board's default.
-            composition: "overlap" or "sum"; None for the one that was better on networks that were left out.
-            strict: Whether to raise an error where an operation is not covered.
+        """Predict one iteration of a network in this predictor's mode; see `joulecast.predict` for the arguments.
 
         Raises:
             InputError: Another mode, a clock or a cap that the GPU cannot hold, an unknown composition, or a network

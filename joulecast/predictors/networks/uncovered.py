@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from ...operations.operation import Operation
 from ...units import si
 
 if TYPE_CHECKING:
-    from ...operations.entry import Dropped
+    from ...operations.entry import Dropped, Entry
     from ...operations.network import Network
     from ..operation_predictions import Source
 
@@ -49,6 +49,19 @@ class Uncovered:
     flops: int | None
     moved_bytes: int | None
 
+    @classmethod
+    def of_entry(cls, entry: Entry, reason: str) -> Uncovered:
+        """An operation that a predictor does not cover."""
+        flops, moved = _work(entry)
+        return cls(repr(entry.operation), entry.operation, entry.count, entry.module_paths, reason, flops, moved)
+
+    @classmethod
+    def of_dropped(cls, dropped: Dropped, mode: str) -> Uncovered:
+        """An operator that was dropped."""
+        work, times = dropped.work, _TRAINING_PER_FORWARD if mode == "training" else 1
+        known = (None, None) if work is None else (times * work.flops, times * work.moved_bytes)
+        return cls(dropped.name, None, dropped.count, dropped.module_paths, dropped.reason, *known)
+
     def __str__(self) -> str:
         paths = ", ".join(path or "(model)" for path in self.module_paths[:_SHOWN_MODULES])
         more = len(self.module_paths) - _SHOWN_MODULES
@@ -79,15 +92,16 @@ class Coverage:
         """
         if "missing" not in sources and not network.uncounted:
             return _ALL_COVERED
-        missing = tuple(_operations(network, sources, predictor)) if "missing" in sources else ()
-        dropped = [_as_uncovered(each, network.mode) for each in network.uncounted]
-        listed_flops = sum(entry.count * entry.operation.flops for entry in network)
-        listed_bytes = sum(entry.count * _moved_bytes(entry.operation) for entry in network)
-        return cls(
-            tuple(sorted((*missing, *dropped), key=lambda each: -(each.moved_bytes or 0))),
-            _share(listed_flops, [each.flops for each in missing], [each.flops for each in dropped]),
-            _share(listed_bytes, [each.moved_bytes for each in missing], [each.moved_bytes for each in dropped]),
-        )
+        entries = [entry for entry, source in zip(network, sources, strict=False) if source == "missing"]
+        missing = [Uncovered.of_entry(entry, f"not covered by {predictor}") for entry in entries]
+        dropped = [Uncovered.of_dropped(each, network.mode) for each in network.uncounted]
+        listed = zip(*map(_work, network), strict=True)
+        shares = []
+        for what, whole in zip(("flops", "moved_bytes"), listed, strict=True):
+            lacking, beside = ([getattr(each, what) for each in some] for some in (missing, dropped))
+            unknown = None in (*lacking, *beside)
+            shares.append(None if unknown else (sum(lacking) + sum(beside)) / max(1, sum(whole) + sum(beside)))
+        return cls(tuple(sorted((*missing, *dropped), key=lambda each: -(each.moved_bytes or 0))), *shares)
 
     def __bool__(self) -> bool:
         return bool(self.uncovered)
@@ -113,11 +127,18 @@ class Coverage:
             return ""
         return f"{INCOMPLETE}: {self.share_text} are in no total, because nothing covers {self._shown}"
 
-    def refuse_too_much(self, name: str) -> None:
+    def refuse_too_much(self, name: str, *, strict: bool = False) -> None:
         """Refuse a network of this name if more than `MOST_UNCOVERED_SHARE` of its work is not covered.
 
-        Raises UncoveredError: more is not.
+        Raises UncoveredError: more is not; or, in strict mode, anything is not.
         """
+        if strict and self.uncovered:
+            raise UncoveredError(
+                f"{len(self.uncovered)} operations of {name} are not covered: {self.share_text}",
+                given=self._shown,
+                allowed="a strict prediction covers everything",
+                hint=f"{self._what_helps()}; without strict they are left out of the totals and listed",
+            )
         if self.share is not None and self.share > MOST_UNCOVERED_SHARE:
             raise UncoveredError(
                 f"too much of {name} is not covered for a total: {self.share_text}",
@@ -127,73 +148,25 @@ class Coverage:
                 "dataclasses.replace(joulecast.extract(model, input_shape), dropped=())",
             )
 
-    def refuse_any(self, name: str) -> None:
-        """Refuse a network of this name with anything uncovered, as strict mode demands.
-
-        Raises UncoveredError: something is.
-        """
-        if self.uncovered:
-            raise UncoveredError(
-                f"{len(self.uncovered)} operations of {name} are not covered: {self.share_text}",
-                given=self._shown,
-                allowed="a strict prediction covers everything",
-                hint=f"{self._what_helps()}; without strict they are left out of the totals and listed",
-            )
-
     @property
     def _shown(self) -> str:
         more = len(self.uncovered) - _SHOWN
         return "; ".join(map(str, self.uncovered[:_SHOWN])) + (f"; and {more} more" if more > 0 else "")
 
     def _what_helps(self) -> str:
-        if all(each.operation is not None for each in self.uncovered):
+        operator = next((each.name for each in self.uncovered if each.operation is None), None)
+        if operator is None:
             return "choose another precision, GPU or predictor"
-        first = next(each.name for each in self.uncovered if each.operation is None)
-        return f'say which kind an operator is: joulecast.extract(model, input_shape, operators={{"{first}": kind}})'
+        return f'say which kind an operator is: joulecast.extract(model, input_shape, operators={{"{operator}": kind}})'
 
 
 _ALL_COVERED = Coverage()
 
 
-def _operations(network: Network, sources: Sequence[Source], predictor: str) -> Iterator[Uncovered]:
-    for entry, source in zip(network, sources, strict=True):
-        if source == "missing":
-            operation, count = entry.operation, entry.count
-            yield Uncovered(
-                name=repr(operation),
-                operation=operation,
-                count=count,
-                module_paths=entry.module_paths,
-                reason=f"not covered by {predictor}",
-                flops=count * operation.flops,
-                moved_bytes=count * _moved_bytes(operation),
-            )
-
-
-def _as_uncovered(dropped: Dropped, mode: str) -> Uncovered:
-    times = _TRAINING_PER_FORWARD if mode == "training" else 1
-    work = dropped.work
-    return Uncovered(
-        name=dropped.name,
-        operation=None,
-        count=dropped.count,
-        module_paths=dropped.module_paths,
-        reason=dropped.reason,
-        flops=None if work is None else times * work.flops,
-        moved_bytes=None if work is None else times * work.moved_bytes,
-    )
-
-
-def _moved_bytes(operation: Operation) -> int:
-    return operation.bytes_read + operation.bytes_written
-
-
-def _share(listed: int, missing: Sequence[int | None], dropped: Sequence[int | None]) -> float | None:
-    """Share of missing and dropped work in all work; None where it is not known."""
-    if None in missing or None in dropped:
-        return None
-    beside = sum(work or 0 for work in dropped)
-    return (sum(work or 0 for work in missing) + beside) / max(1, listed + beside)
+def _work(entry: Entry) -> tuple[int, int]:
+    """FLOPs and bytes of all calls of an operation."""
+    operation, count = entry.operation, entry.count
+    return count * operation.flops, count * (operation.bytes_read + operation.bytes_written)
 
 
 def percent(share: float) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...operations.operation import Operation
-from ..contract import INPUT_NAMES, PredictsOperations, WrappedPredictor
+from ..contract import INPUT_NAMES
+from ..predictor import OperationPredictor
 from .trees import StoredTrees, Trees
 
 
@@ -27,14 +28,11 @@ class Decisions(NamedTuple):
     asked: tuple[tuple[str, float], ...]
 
 
-def decisions(predictor: PredictsOperations, operation: Operation) -> dict[str, Decisions]:
+def decisions(predictor: OperationPredictor, operation: Operation) -> dict[str, Decisions]:
     """Quantity ("time", "power") -> what its trees ask about an operation; empty for predictors without trees."""
-    inputs = predictor.regressor_inputs(operation)
-    while isinstance(predictor, WrappedPredictor):
-        predictor = predictor.own
-    found = {}
+    inputs, found = predictor.regressor_inputs(operation), {}
     for quantity in ("time", "power"):
-        regressor = getattr(getattr(predictor, "chip", None), quantity, None)
+        regressor = getattr(predictor.chip, quantity, None)
         if isinstance(regressor, StoredTrees) and inputs is not None:
             found[quantity] = _decisions(regressor.trees, inputs[0])
     return found

@@ -1,9 +1,8 @@
 """Fitting neural networks in one thread: matrices by Muon, the rest by AdamW, with a rising and falling learning rate.
 
 Adam scales each weight separately. Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon/) sets all
-singular values of a matrix's step to about 1, so that rare operations move the weights as much as frequent ones. The
-ablation in benchmarks/transformer compares it with AdamW. torch.optim.Muon computes in bfloat16, one matrix after the
-other. The matrices here are many and small, so this implementation computes all matrices of one shape together.
+singular values of a matrix's step to about 1, so that rare operations move the weights as much as frequent ones.
+torch.optim.Muon computes one matrix after the other, which takes eight times as long for the many small ones here.
 
 Needs torch.
 """
@@ -11,12 +10,15 @@ Needs torch.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from ...arrays import FloatArray
+from ..recipes import TransformerRecipe
 
 _MOMENTUM = 0.95
 _ITERATIONS = 5
@@ -29,53 +31,62 @@ _DECAY = 1e-4  # Weight decay of AdamW.
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute in one thread, because with more threads sums differ in the last bits between runs."""
+def repeatable(seed: int) -> Iterator[None]:
+    """Compute in one thread, because with more threads sums differ in the last bits, and draw from a seed."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
     finally:
         torch.set_num_threads(threads)
 
 
-class Descent:
-    """Gradient descent on a loss.
+def descend(
+    loss: Callable[[Tensor], Tensor],
+    others: Sequence[Tensor],
+    matrices: Sequence[Tensor],
+    recipe: TransformerRecipe,
+    count: int,
+    betas: tuple[float, float],
+) -> FloatArray:
+    """Fit parameters by gradient descent.
 
     Args:
-        matrices: The parameters that Muon updates; if empty, AdamW updates all parameters.
-        learning_rate, matrix_learning_rate: Highest learning rates of AdamW and of Muon.
+        loss: The loss of a batch, given the places of its examples.
+        others: The parameters that AdamW updates.
+        matrices: Those that Muon updates, of two dimensions, or of more for several matrices of one shape. With a
+            learning rate of 0 for matrices, AdamW updates them, too.
+        recipe: Passes, batches and learning rates.
+        count: Number of examples.
         betas: Decay rates of AdamW's two running means.
+
+    Returns:
+        The loss of each step, shape (passes, steps of a pass).
     """
-
-    def __init__(
-        self,
-        network: nn.Module,
-        matrices: Sequence[Tensor],
-        *,
-        learning_rate: float,
-        matrix_learning_rate: float,
-        steps: int,
-        betas: tuple[float, float],
-    ) -> None:
-        apart = {id(matrix) for matrix in matrices}
-        others = [parameter for parameter in network.parameters() if id(parameter) not in apart]
-        adam = torch.optim.AdamW(others, lr=learning_rate, weight_decay=_DECAY, betas=betas, foreach=True)
-        self._network = network
-        self._optimizers = [adam, Muon(matrices, matrix_learning_rate)] if matrices else [adam]
-        self._schedules = [
-            torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(step / steps))
-            for optimizer in self._optimizers
-        ]
-
-    def step(self, loss: Tensor) -> None:
-        """Move the network by the gradient of a loss."""
-        self._network.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self._network.parameters(), _MOST_GRADIENT)
-        for optimizer, schedule in zip(self._optimizers, self._schedules, strict=True):
-            optimizer.step()
-            schedule.step()
+    parameters, batch, by_muon = [*others, *matrices], min(recipe.batch, count), recipe.matrix_learning_rate > 0
+    losses = np.empty((recipe.epochs, count // batch))
+    by_adam = others if by_muon else parameters
+    adam = torch.optim.AdamW(by_adam, lr=recipe.learning_rate, weight_decay=_DECAY, betas=betas, foreach=True)
+    optimizers = [adam, Muon(matrices, recipe.matrix_learning_rate)] if by_muon else [adam]
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(step / losses.size))
+        for optimizer in optimizers
+    ]
+    for of_pass in losses:
+        order = torch.randperm(count)[: batch * len(of_pass)].reshape(-1, batch)
+        for step, places in enumerate(order):
+            lost = loss(places)
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            lost.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(parameters, _MOST_GRADIENT)
+            for optimizer, schedule in zip(optimizers, schedules, strict=True):
+                optimizer.step()
+                schedule.step()
+            of_pass[step] = lost.item()
+    return losses
 
 
 def share_of_rate(done: float) -> float:
@@ -88,7 +99,7 @@ class Muon(torch.optim.Optimizer):
     """Muon over matrices.
 
     Args:
-        matrices: Parameters with two dimensions, or with three for several matrices of one shape.
+        matrices: Parameters with two dimensions, or with more for several matrices of one shape.
         learning_rate: Spectral norm of each step of a square matrix.
     """
 
@@ -99,32 +110,27 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # no loss is given
         """Move the matrices by their gradients."""
         for group in self.param_groups:
-            shapes: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    shapes[parameter.shape].append((parameter, parameter.grad))
-            for shape, pairs in shapes.items():
-                gradients = torch.stack([gradient for _, gradient in pairs])
-                momentum = self.state[pairs[0][0]].setdefault("momentum", torch.zeros_like(gradients))
-                momentum.lerp_(gradients, 1 - _MOMENTUM)
-                wanted = gradients.lerp(momentum, _MOMENTUM)
-                steps = orthogonalized(wanted.flatten(0, -3)).view_as(wanted)
-                size = group["lr"] * math.sqrt(max(1.0, shape[-2] / shape[-1]))
-                for (parameter, _), step in zip(pairs, steps, strict=True):
-                    parameter.add_(step, alpha=-size)
+            for matrices in group["params"]:
+                if matrices.grad is not None:
+                    momentum = self.state[matrices].setdefault("momentum", torch.zeros_like(matrices))
+                    momentum.lerp_(matrices.grad, 1 - _MOMENTUM)
+                    step = orthogonalized(matrices.grad.lerp(momentum, _MOMENTUM))
+                    size = group["lr"] * math.sqrt(max(1.0, matrices.shape[-2] / matrices.shape[-1]))
+                    matrices.add_(step, alpha=-size)
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:
-    """Matrices with the same singular vectors and singular values between 0.7 and 1.2, shape (matrices, rows, columns).
+    """Matrices with the same singular vectors and singular values between 0.7 and 1.2, shape (..., rows, columns).
 
     Computed by the Newton-Schulz iteration, which needs matrix products only. Singular values that are below a
     hundredth of the norm come out lower than 0.7.
     """
-    wide = matrices.mT if matrices.shape[1] > matrices.shape[2] else matrices
-    x = wide / (wide.norm(dim=(1, 2), keepdim=True) + _LEAST_NORM)
+    is_tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if is_tall else matrices
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + _LEAST_NORM)
     first, third, fifth = _QUINTIC
     for _ in range(_ITERATIONS):
         squared = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(squared, squared, squared, beta=third, alpha=fifth), x, beta=first)
-    orthogonal: Tensor = x.mT if wide is not matrices else x
+        x = first * x + (third * squared + fifth * squared @ squared) @ x
+    orthogonal: Tensor = x.mT if is_tall else x
     return orthogonal

@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError
 from ...operations.operation import Operation
-from ..measured.rows import AT_CAP, LEAST_ROWS, DeviceRow, launch_times_s, rows_by_gpu
-from ..physics.energy import PRIOR_ENERGY, static_power_w
+from ...operations.operation_list import OperationList
+from ..measured.rows import LEAST_ROWS, DeviceRow, launch_times_s, rows_by_gpu
+from ..physics.energy import PRIOR_ENERGY
+from ..physics.fp32_kernels import counted_ratio
+from ..physics.least_times import LeastTimes
 from ..recipes import TransformerRecipe
-from ..regressors.descent import Descent, one_thread
-from .attentive import SYNTHETIC_LENGTH, Attentive, Range, Reader
-from .encoder import TransformerWeights
-from .model import OperationTransformer
-from .tokens import ROLES, UNKNOWN, WIDTH, tokens
+from ..regressors.descent import descend, repeatable
+from .attentive import Attentive, Range
+from .encoder import Encoder, Functions, shapes, sinusoids
+from .tokens import MACHINE, ROLES, UNKNOWN, tokens
+
+TORCH = Functions(partial(functional.gelu, approximate="tanh"), functional.softmax, torch.from_numpy)
+"""The functions of an `Encoder` that is trained."""
+
+SYNTHETIC_LENGTH = 12
+"""Number of operations in a synthetic network, which is put together from measured operations."""
 
 _LEAST_SPREAD = 1e-3
+_SPREAD = 0.2  # Standard deviation of the initial weights that are applied to tokens.
+_FIXED = ("lowest", "highest")  # Arrays that are not trained.
+_LAST, _NORMS = ("gather.weight", "narrow.weight"), ("norms.0.weight", "norms.1.weight")
+# Standard deviation of the noise on the token that describes the GPU. Only a few GPUs were measured; with the noise,
+# predictions change slowly between and beyond them.
+_BLUR = 0.1
+_PHYSICS = ROLES.index("physics")
 
 
 @dataclass(frozen=True)
@@ -37,10 +53,6 @@ class Examples:
         values, families, kinds: The input of the transformer, see `Tokens`.
         log_ratio: Logarithm of device time over least time, shape (operations,).
         weight: Weight of each operation in the loss, shape (operations,); their mean is 1.
-        power_w: Board power while the operation ran, shape (operations,); NaN where it is unknown.
-        dynamic_w: Power above static power: the dynamic energy by physics over the measured device time, shape
-            (operations,).
-        static_w, cap_w: Static power and power cap of the GPU, shape (operations,).
         groups: For each GPU and mode, the indices of its operations.
     """
 
@@ -50,10 +62,6 @@ class Examples:
     kinds: NDArray[np.int64]
     log_ratio: FloatArray
     weight: FloatArray
-    power_w: FloatArray
-    dynamic_w: FloatArray
-    static_w: FloatArray
-    cap_w: FloatArray
     groups: tuple[NDArray[np.int64], ...]
 
     @classmethod
@@ -63,22 +71,16 @@ class Examples:
         by_gpu = rows_by_gpu(rows)
         for (gpu, _), group in by_gpu.items():
             clock = float(gpu.boost_clock_mhz)
-            operations = [row.operation for row in group]
-            read = tokens(operations, gpu, clock, vocabulary)
+            operations = OperationList(row.operation for row in group)
             device_s = np.array([row.device_s for row in group])
-            one = np.ones(len(group))
             parts.append(
                 {
-                    "values": read.values,
-                    "families": read.families,
-                    "kinds": read.kinds,
-                    "log_ratio": np.log(device_s / read.least.time_s),
+                    **tokens(operations, gpu, vocabulary)._asdict(),
+                    "log_ratio": np.log(
+                        device_s / (LeastTimes.of(operations, gpu, clock).time_s * counted_ratio(operations, gpu))
+                    ),
                     # Otherwise fifty thousand measurements of one GPU would outweigh five hundred of another.
-                    "weight": one * len(group) ** -0.5,
-                    "power_w": np.array([np.nan if row.power_w is None else row.power_w for row in group]),
-                    "dynamic_w": PRIOR_ENERGY.dynamic_energy_j(operations, device_s, gpu, clock) / device_s,
-                    "static_w": one * static_power_w(gpu, clock),
-                    "cap_w": one * gpu.power_limit_w,
+                    "weight": np.full(len(group), len(group) ** -0.5),
                 }
             )
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -90,19 +92,17 @@ class Examples:
             **columns,
         )
 
-    def normalize(self, role: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Subtract the mean from the numbers of one token, and divide them by twice their standard deviation.
+    def units(self, role: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Means of the numbers of one token, and twice their standard deviations.
 
         Returns:
-            What was subtracted and what was divided by, each of shape (len(ROLES), WIDTH). Numbers that stay as they
-            are have 0 and 1 there.
+            Each of shape (len(ROLES), WIDTH), with 0 and 1 for all other tokens and for numbers that do not vary.
         """
         centre, unit = np.zeros_like(self.values[0]), np.ones_like(self.values[0])
         spread = self.values[:, role].std(axis=0)
         varies = spread > _LEAST_SPREAD
         centre[role] = np.where(varies, self.values[:, role].mean(axis=0), 0.0)
         unit[role] = np.where(varies, 2 * spread, 1.0)
-        self.values[:, role] = (self.values[:, role] - centre[role]) / unit[role]
         return centre, unit
 
     def synthetic(self, draw: np.random.Generator, networks: int) -> NDArray[np.int64]:
@@ -144,187 +144,120 @@ def thinned(rows: Sequence[DeviceRow], most: int, seed: int) -> list[DeviceRow]:
     Returns:
         The selected rows, in the order of `rows`.
     """
-    groups: dict[tuple[str, str, str, str], list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        operation = row.operation
-        groups[row.gpu.name, operation.kind, operation.precision, operation.mode].append(place)
-    sizes = np.array([len(places) for places in groups.values()])
-    # By bisection: the largest limit on the rows of a group with which all groups together stay within `most`.
-    low, high = 0, int(sizes.max(initial=0))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if np.minimum(sizes, middle).sum() <= most else (low, middle - 1)
-    draw = np.random.default_rng(seed)
-    chosen = [
-        place
-        for places in groups.values()
-        for place in (places if len(places) <= low else draw.permutation(places)[:low].tolist())
-    ]
-    return [rows[place] for place in sorted(chosen)]
+    taken: Counter[tuple[str, str, str, str]] = Counter()
+    turn = np.empty(len(rows), dtype=int)  # A row is the first of its group to be drawn, the second, ...
+    for place in np.random.default_rng(seed).permutation(len(rows)).tolist():
+        row = rows[place]
+        group = row.gpu.name, row.operation.kind, row.operation.precision, row.operation.mode
+        taken[group] += 1
+        turn[place] = taken[group]
+    return [rows[place] for place in sorted(np.argsort(turn, kind="stable")[:most].tolist())]
 
 
-# Standard deviation of the noise on the token that describes the GPU. Only a few GPUs were measured; with the noise,
-# predictions change slowly between and beyond them.
-_BLUR = 0.1
-_MACHINE, _PHYSICS = ROLES.index("machine"), ROLES.index("physics")
-# Operations with measured power that are added to each step. Only one in two hundred has it, so random batches would
-# contain too few.
-_POWERS = 16
+def starting_weights(recipe: TransformerRecipe, kinds: int) -> dict[str, Tensor]:
+    """Random weights by the names of `shapes`, from torch's random numbers.
+
+    With zeros in the last matrix of each part, each layer starts as the identity. Without layer norm, a sum over many
+    layers with random weights would start far from its target.
+    """
+    found = {}
+    for name, shape in shapes(recipe, kinds).items():
+        starts_random = ("attend.weight", "widen.weight", *(_LAST if recipe.layer_norm else ()))
+        if name in ("read", "roles", "family.weight", "kind.weight"):
+            found[name] = torch.randn(shape) * _SPREAD
+        elif name.endswith(starts_random):
+            found[name] = (2 * torch.rand(shape) - 1) / shape[1] ** 0.5
+        else:
+            found[name] = torch.full(shape, float(name.endswith(_NORMS)))
+    if recipe.positional_encoding:
+        found["roles"] = torch.from_numpy(sinusoids(*found["roles"].shape))
+    return found
 
 
-class TorchEncoder:
-    """A transformer in torch as an `Encoder`."""
+def reading(weights: Mapping[str, Tensor], centre: Tensor, unit: Tensor) -> dict[str, Tensor]:
+    """Weights that read tokens as they are, of weights that read them less a centre and in units.
 
-    def __init__(
-        self,
-        model: OperationTransformer,
-        recipe: TransformerRecipe,
-        curves: Mapping[str, Sequence[float]] | None = None,
-    ) -> None:
-        self.model, self.recipe, self.curves = model, recipe, curves or {}
-
-    def to_bytes(self) -> bytes:
-        """See `Encoder.to_bytes`."""
-        return weights_of(self.model, self.recipe).to_bytes()
-
-    def __call__(
-        self,
-        values: NDArray[np.float32],
-        families: NDArray[np.int64],
-        kinds: NDArray[np.int64],
-        shares: NDArray[np.float32],
-    ) -> tuple[FloatArray, FloatArray]:
-        """See `Encoder`."""
-        with torch.no_grad():
-            operations, networks = self.model(*map(torch.from_numpy, (values, families, kinds, shares)))
-        return operations.double().numpy(), networks.double().numpy()
-
-
-def weights_of(model: OperationTransformer, recipe: TransformerRecipe) -> TransformerWeights:
-    """The weights, as they are stored, of a transformer that was made by a recipe."""
-    arrays = {name: weights.detach().numpy() for name, weights in model.state_dict().items()}
-    # With one stack no vectors of operations are read on, to which a place could be added.
-    positions = recipe.positional_encoding and recipe.stacks == "three"
-    return TransformerWeights(arrays, recipe.heads, recipe.distance_weighting, recipe.operation_vector, positions)
+    Both have the shape (len(ROLES), WIDTH).
+    """
+    read = weights["read"] / unit[:, :, None]
+    return {**weights, "read": read, "roles": weights["roles"] - (centre[:, None] @ read)[:, 0]}
 
 
 def fit_transformer(
     datasets: Sequence[Dataset],
     rows: Sequence[DeviceRow],
     recipe: TransformerRecipe,
-    new_model: Callable[[TransformerRecipe, int], OperationTransformer] = OperationTransformer,
+    form: type[Encoder] = Encoder,
+    start: Callable[[TransformerRecipe, int], dict[str, Tensor]] = starting_weights,
 ) -> Attentive:
-    """Fit time and power of operations over the measurements of many GPUs.
+    """Fit the time of operations over the measurements of many GPUs.
 
     On the same kind of processor, the same recipe and measurements give the same weights to the last bit. Launch times
-    are taken from the datasets. `new_model` makes the model, with random weights, from the recipe and the length of its
-    vocabulary; one of another form than the default can be compared with it, but not stored. Returns a residual model
-    with a `TorchEncoder` and without a head for networks. Raises DatasetError: there are too few device times, or none
-    has a measured power.
+    are taken from the datasets, energies are those of the prior. `form` and `start` are the arithmetic and its first
+    weights, given the recipe and the length of the vocabulary: another form than the default can be compared with it,
+    but not stored. Raises DatasetError: there are too few device times.
     """
-    if len(rows) < LEAST_ROWS or all(row.power_w is None for row in rows):
+    if len(rows) < LEAST_ROWS:
         raise DatasetError(
             "there are too few device times to train a transformer",
-            given=f"{len(rows)}, of which {sum(row.power_w is not None for row in rows)} have a power",
-            allowed=f"at least {LEAST_ROWS}, some of them with a power",
-            hint="add datasets that were collected on a GPU with power, or take a recipe of boosted trees",
+            given=len(rows),
+            allowed=f"at least {LEAST_ROWS}",
+            hint="add datasets that were collected on GPUs, or take a recipe of boosted trees",
         )
     rows = thinned(rows, recipe.most_rows, recipe.seed)
     vocabulary = vocabulary_of(rows)
     examples = Examples.of(rows, vocabulary)
-    centre, unit = examples.normalize(_PHYSICS)
-    with one_thread():
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(recipe.seed)
-            model = new_model(recipe, len(vocabulary))
-        model.lowest.copy_(torch.from_numpy(examples.values.min(axis=0)))
-        model.highest.copy_(torch.from_numpy(examples.values.max(axis=0)))
-        curves = _fit(model, examples, recipe)
-        model.read_as_they_are(torch.from_numpy(centre), torch.from_numpy(unit))
+    with repeatable(recipe.seed):
+        weights = start(recipe, len(vocabulary))
+        ends = {"lowest": examples.values.min(axis=0), "highest": examples.values.max(axis=0)}
+        weights |= {name: torch.from_numpy(each) for name, each in ends.items()}
+        trained, curves = _trained(weights, examples, recipe, form)
+    arrays = {name: each.detach().numpy() for name, each in trained.items()}
     ranges = ratio_ranges([row.operation for row in examples.rows], examples.log_ratio)
-    reader = Reader(TorchEncoder(model, recipe, curves), vocabulary, ranges)
-    return Attentive(reader, PRIOR_ENERGY, launch_times_s(datasets))
+    return Attentive(form(recipe, arrays, curves=curves), vocabulary, ranges, PRIOR_ENERGY, launch_times_s(datasets))
 
 
-def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRecipe) -> dict[str, list[float]]:
-    """Fit the model; return name -> mean loss of each epoch, NaN where an epoch had no step of this name."""
-    draw = np.random.default_rng(recipe.seed)
+def _trained(
+    weights: dict[str, Tensor], examples: Examples, recipe: TransformerRecipe, form: type[Encoder]
+) -> tuple[dict[str, Tensor], dict[str, list[float]]]:
+    """Train weights on operations by themselves and in synthetic networks of one GPU and mode.
+
+    The target of each operation in a synthetic network is what was measured by itself, without effects of a network.
+    Losses are mean absolute errors of logarithms.
+
+    Returns:
+        The weights for tokens as they are, and name -> mean loss of each pass, NaN where a pass had no such step.
+    """
+    draw, (centre, unit) = np.random.default_rng(recipe.seed), examples.units(_PHYSICS)
+    in_units, blurs = [torch.from_numpy(each) for each in (centre, unit)], _BLUR * unit[_PHYSICS, MACHINE]
     batch = min(recipe.batch, len(examples.weight))
-    per_epoch = len(examples.weight) // batch
-    steps = recipe.epochs * per_epoch
-    descent = Descent(
-        model,
-        # Muon trains the matrices; AdamW trains embeddings, biases and heads.
-        [*model.matrices()] if recipe.matrix_learning_rate else [],
-        learning_rate=recipe.learning_rate,
-        matrix_learning_rate=recipe.matrix_learning_rate,
-        steps=steps,
-        betas=(0.9, 0.99),
-    )
-    losses = _Losses(model, examples, recipe, draw)
+    steps = recipe.epochs * (len(examples.weight) // batch)
     together = draw.permutation(np.arange(steps) < recipe.together * steps)
-    lost = np.empty(steps)
-    for number, in_sequences in enumerate(together.tolist()):
-        if number % per_epoch == 0:
-            order = draw.permutation(len(examples.weight))
-        first = number % per_epoch * batch
-        loss = losses.together(batch) if in_sequences else losses.alone(order[first : first + batch])
-        descent.step(loss)
-        lost[number] = loss.item()
-    names = {"loss_alone": ~together, "loss_together": together}
-    by_epoch = {name: np.where(steps, lost, np.nan).reshape(-1, per_epoch) for name, steps in names.items()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # The mean of an epoch without a step is NaN on purpose.
-        return {name: np.nanmean(losses, axis=1).tolist() for name, losses in by_epoch.items()}
+    turns = iter(together.tolist())
 
+    def loss(some: Tensor) -> Tensor:
+        if next(turns):
+            places = examples.synthetic(draw, max(1, batch // SYNTHETIC_LENGTH))
+            weight = np.ones(places.shape)
+        else:
+            places = some.numpy()[:, None]
+            weight = examples.weight[places]
+        values = examples.values[places]
+        values[..., _PHYSICS, MACHINE] += (blurs * draw.normal(size=(*places.shape, len(MACHINE)))).astype(np.float32)
+        kinds = np.where(draw.random(places.shape) < recipe.unknown_kinds, 0, examples.kinds[places])
+        given = map(torch.from_numpy, (values, examples.families[places], kinds))
+        ratios = form(recipe, reading(weights, *in_units), TORCH).log_ratios(*given)
+        found: Tensor = (_tensor(weight) * (ratios - _tensor(examples.log_ratio[places])).abs()).mean()
+        return found
 
-class _Losses:
-    """Losses of operations by themselves and in synthetic networks, as mean absolute errors of logarithms."""
-
-    def __init__(
-        self, model: OperationTransformer, examples: Examples, recipe: TransformerRecipe, draw: np.random.Generator
-    ) -> None:
-        self._model, self._examples, self._hidden, self._draw = model, examples, recipe.unknown_kinds, draw
-        self._with_power = np.flatnonzero(~np.isnan(examples.power_w))
-
-    def alone(self, places: NDArray[np.int64]) -> Tensor:
-        """Loss of operations that are each read by themselves: of their time, and of the power of some others.
-
-        The operations whose power counts are drawn at random.
-        """
-        powered = self._draw.choice(self._with_power, _POWERS)
-        ratios = self._ratios(np.concatenate([places, powered])[:, None])[:, 0]
-        examples = self._examples
-        error = ratios[: len(places), 0] - _tensor(examples.log_ratio[places])
-        of_time: Tensor = (_tensor(examples.weight[places]) * error.abs()).mean()
-        power_w = (
-            _tensor(examples.static_w[powered]) + _tensor(examples.dynamic_w[powered]) * ratios[len(places) :, 1].exp()
-        )
-        off = (power_w / _tensor(examples.power_w[powered])).log()
-        # At the power cap the GPU lowered its clock, so a prediction above the measured power may be right.
-        at_cap = _tensor(examples.power_w[powered] / examples.cap_w[powered]) > AT_CAP
-        of_power: Tensor = torch.where(at_cap, off.clamp(max=0.0), off).abs().mean()
-        return of_time + of_power
-
-    def together(self, batch: int) -> Tensor:
-        """Loss of time over synthetic networks of one GPU and mode.
-
-        The target of each operation stays what was measured by itself: a synthetic network has no effects of its own.
-        """
-        places = self._examples.synthetic(self._draw, max(1, batch // SYNTHETIC_LENGTH))
-        of_time: Tensor = (self._ratios(places)[..., 0] - _tensor(self._examples.log_ratio[places])).abs().mean()
-        return of_time
-
-    def _ratios(self, places: NDArray[np.int64]) -> Tensor:
-        """Log ratios of sequences of operations, shape (sequences, operations, 2), with noise on the inputs."""
-        values = self._examples.values[places]
-        values[..., _MACHINE, :] += self._draw.normal(0.0, _BLUR, (*places.shape, WIDTH)).astype(np.float32)
-        kinds = np.where(self._draw.random(places.shape) < self._hidden, 0, self._examples.kinds[places])
-        families = torch.from_numpy(self._examples.families[places])
-        ratios: Tensor = self._model(
-            torch.from_numpy(values), families, torch.from_numpy(kinds), torch.ones(places.shape)
-        )[0]
-        return ratios
+    parameters = {name: each.requires_grad_() for name, each in weights.items() if name not in _FIXED}
+    # Muon trains the matrices that are applied to tokens and those of layers; AdamW embeddings, biases and heads.
+    layers = [name for name, each in parameters.items() if name.startswith("over_") and each.ndim > 1]
+    matrices = [parameters.pop(name) for name in ("read", *layers)]
+    lost = descend(loss, [*parameters.values()], matrices, recipe, len(examples.weight), betas=(0.9, 0.99))
+    of_other_steps = {"loss_alone": together, "loss_together": ~together}
+    losses = {name: np.ma.masked_array(lost, other.reshape(lost.shape)) for name, other in of_other_steps.items()}
+    return reading(weights, *in_units), {n: each.mean(axis=1).filled(np.nan).tolist() for n, each in losses.items()}
 
 
 def _tensor(values: FloatArray) -> Tensor:

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_predictions import RELU, predictions
 
 from joulecast import Network, Operation
 from joulecast.hardware import find_gpu
-from joulecast.hardware.host import find_host
+from joulecast.hardware.host import Host
 from joulecast.predictors.intervals.conformal import power_range_w, within_range
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.networks.composition import (
-    LEAST_HOST_S,
     HostModel,
     compose,
     counts_of,
@@ -20,11 +20,9 @@ from joulecast.predictors.networks.composition import (
 )
 from joulecast.predictors.networks.execution import Execution
 from joulecast.predictors.networks.knowledge import NetworkKnowledge
-from joulecast.predictors.operation_predictions import OperationPredictions
 from joulecast.zoo import find_predictor
 
 A30 = find_gpu("A30")
-RELU = Operation("relu", [(8, 8)])
 
 
 @pytest.mark.parametrize(("half_s", "errors"), [(0.4, "all"), (0.6, "half"), (0.8, "half")])
@@ -35,28 +33,9 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(half_s, erro
     }
     operations = find_predictor("T4", "inference").operations
     knowledge = NetworkKnowledge("test", operations, HostModel(0.0), "overlap", known["all"], known["half"])
-    found = replace(
-        predictions([half_s / 2, 1 - half_s], [0.0] * 2, [1.0] * 2),
-        operations=(RELU.replace(precision="fp16"), RELU),
-    )
+    both = RELU.replace(precision="fp16"), RELU
+    found = predictions([half_s / 2, 1 - half_s], [0.0] * 2, [1.0] * 2, operations=both)
     assert knowledge.errors_on(np.array([2.0, 1.0]), found) is known[errors]
-
-
-def predictions(device_s, host_s, dynamic_j, static_w=50.0, time_s=None, energy_j=None):
-    count = len(device_s)
-    time_s = device_s if time_s is None else time_s
-    return OperationPredictions(
-        operations=(RELU,) * count,
-        time_s=np.array(time_s),
-        power_w=np.full(count, 100.0),
-        energy_j=np.array(dynamic_j if energy_j is None else energy_j),
-        device_time_s=np.array(device_s),
-        dynamic_energy_j=np.array(dynamic_j),
-        host_time_s=np.array(host_s),
-        source=tuple("missing" if np.isnan(value) else "modelled" for value in device_s),
-        static_power_w=static_w,
-        held_clock_mhz=np.full(count, 1440.0),
-    )
 
 
 def test_host_and_device_overlap():
@@ -84,49 +63,71 @@ def test_what_is_missing_is_left_out():
     assert found.time_s == pytest.approx(2e-3 * 2**0.25)
 
 
-def test_no_call_costs_the_host_less_than_a_launch():
-    """In training a call costs 125 us less than in a loop, but never less than 5 us."""
+# 1 ms and 2 ms of device, 20 us and 40 us of host in a loop.
+TWO = predictions([1e-3, 2e-3], [20e-6, 40e-6], [0.05, 0.1])
+COUNTS = np.array([3.0, 2.0])
+SLOW = Host("slow", 2.0, "a test")
+
+
+def test_an_eager_call_costs_the_offset_more_but_never_less_than_a_launch():
+    """3 x (20 + 5) + 2 x (40 + 5) us; in training a call costs 125 us less than in a loop, but never less than 5 us."""
+    assert HostModel.prior("inference").total_s(COUNTS, TWO) == pytest.approx(165e-6)
     found = HostModel.prior("training").calls_s(predictions([0.0, 0.0], [200e-6, 100e-6], [0.0, 0.0]))
     assert found == pytest.approx([75e-6, 5e-6])
-    assert LEAST_HOST_S == 5e-6
-    found = HostModel.prior("inference").calls_s(predictions([0.0], [20e-6], [0.0]))
-    assert found == pytest.approx([25e-6])
     assert not HostModel.prior("inference").learned
+    # A copy inside a network costs a launch whatever it costs in a loop.
+    copies = replace(TWO, operations=(RELU, Operation("copy", [(8, 8)])))
+    assert HostModel(5e-6).total_s(COUNTS, copies) == pytest.approx(85e-6)
+    # Loops hold the gaps between kernels already.
+    assert HostModel(5e-6).device_s(COUNTS, TWO) == pytest.approx(7e-3)
 
 
-def test_the_offset_of_the_host_is_learned_from_networks():
-    """100 calls of 50 us in a loop took 3 ms in a network: each 20 us less. The device takes next to nothing."""
-    one = predictions([1e-9], [50e-6], [0.0])
-    found = HostModel.fit([(np.array([100.0]), one, 3e-3)], "inference")
+@pytest.mark.parametrize(
+    ("execution", "calls_s", "total_s"),
+    [
+        ("eager", [50e-6, 90e-6], 330e-6),
+        ("graph", [0.0, 0.0], 20e-6),  # one launch of 10 us for all calls
+        ("compiled", [40e-6, 80e-6], 2 * 50e-6 + 280e-6),  # without the offset, which the dispatcher causes
+    ],
+)
+def test_what_a_host_takes_that_is_twice_as_slow(execution, calls_s, total_s):
+    host = HostModel(5e-6, execution=Execution(execution, SLOW))
+    assert host.calls_s(TWO).tolist() == pytest.approx(calls_s)
+    assert host.total_s(COUNTS, TWO) == pytest.approx(total_s)
+
+
+def test_the_device_waits_between_the_kernels_of_an_engine():
+    """Five calls; and an empty network takes no time."""
+    graph = HostModel(5e-6, execution=Execution("graph", gap_s=1e-6))
+    assert graph.device_s(COUNTS, TWO) == pytest.approx(7e-3 + 5e-6)
+    assert graph.device_s(np.empty(0), predictions([], [], [])) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("mode", "device_s", "host_s", "calls", "measured_s", "offset_s"),
+    [
+        # 100 calls of 50 us in a loop took 3 ms in a network: each 20 us less. The device takes next to nothing.
+        ("inference", 1e-9, 50e-6, 100.0, [3e-3], -20e-6),
+        # 3 ms of device and 80 calls of 50 us: with 20 us less for each call, the 4-norm of 3 ms and 2.4 ms.
+        ("inference", 37.5e-6, 50e-6, 80.0, [1e-3 * (3**4 + 2.4**4) ** 0.25], -20e-6),
+        # Calls of 100 us: two networks took 130 us a call and one 120 us, and 30 us is best for two of three.
+        ("inference", 1e-9, 100e-6, 2.0, [260e-6, 260e-6, 240e-6], 30e-6),
+        # All calls below a launch are as long as one: of -200 to -195 us, the nearest to the prior is taken.
+        ("training", 1e-9, 200e-6, 100.0, [0.5e-3], -195e-6),
+    ],
+)
+def test_the_offset_of_the_host_is_learned_from_networks(mode, device_s, host_s, calls, measured_s, offset_s):
+    one = predictions([device_s], [host_s], [0.0])
+    found = HostModel.fit([(np.array([calls]), one, seconds) for seconds in measured_s], mode)
     assert found.learned
-    assert found.offset_s == pytest.approx(-20e-6, abs=0.5e-6)
-    # Networks that the device bounds say nothing of the host.
-    bound = HostModel.fit([(np.array([1.0]), predictions([1.0], [50e-6], [0.0]), 1.0)], "training")
-    assert bound == HostModel.prior("training")
-    assert HostModel.fit([], "inference") == HostModel.prior("inference")
+    assert found.offset_s == pytest.approx(offset_s, abs=0.5e-6)
     assert HostModel.from_dict(found.to_dict()) == found
 
 
-def test_a_network_that_the_device_bounds_says_a_little_of_its_host():
-    """3 ms of device and 80 calls of 50 us: with 20 us less for each call, the 4-norm of 3 ms and 2.4 ms."""
-    one = predictions([37.5e-6], [50e-6], [0.0])
-    found = HostModel.fit([(np.array([80.0]), one, 1e-3 * (3**4 + 2.4**4) ** 0.25)], "inference")
-    assert found.learned
-    assert found.offset_s == pytest.approx(-20e-6, abs=0.5e-6)
-
-
-def test_a_compiled_network_is_launched_without_the_dispatcher():
-    """On a host that takes twice as long as the reference: 2 x 3 us and 2 x 7 us, and no offset of eager networks."""
-    compiled = Execution.of("compiled", replace(find_host("reference"), factor=2.0))
-    found = HostModel(0.2e-3, execution=compiled).calls_s(predictions([1e-3, 2e-3], [3e-6, 7e-6], [0.1, 0.3]))
-    assert found == pytest.approx([6e-6, 14e-6])
-
-
-def test_where_many_offsets_are_as_good_the_nearest_to_the_prior_is_taken():
-    """All calls below a launch are as long as one: offsets from -200 to -195 us leave 5 us of 200 us."""
-    one = predictions([1e-9], [200e-6], [0.0])
-    found = HostModel.fit([(np.array([100.0]), one, 0.5e-3)], "training")
-    assert found.offset_s == pytest.approx(-195e-6, abs=0.1e-6)
+def test_networks_that_the_device_bounds_say_nothing_of_the_host():
+    bound = HostModel.fit([(np.array([1.0]), predictions([1.0], [50e-6], [0.0]), 1.0)], "training")
+    assert bound == HostModel.prior("training")
+    assert HostModel.fit([], "inference") == HostModel.prior("inference")
 
 
 def test_plain_sums_add_up_loops():

@@ -9,52 +9,72 @@ import pytest
 
 import joulecast
 from joulecast.hardware import find_gpu
-from joulecast.predictors.networks.effects import EFFECTS, Effect
-from joulecast.predictors.networks.parts import unconfirmed_share
+from joulecast.predictors.networks.composition import LEAST_HOST_S
+from joulecast.predictors.networks.execution import COMPILED_CALL_S, COMPILED_LAUNCH_S
+from joulecast.predictors.networks.parts import INPUT_GRADIENT, SLOWER_DEPTHWISE, SLOWER_NORMS, unconfirmed_share
+from joulecast.predictors.physics.bandwidth import PRODUCTS_SHARE, READ_SHARE
+from joulecast.predictors.physics.half_precision import DEPTHWISE_TRAINING
+from joulecast.predictors.physics.operation_numbers import BATCHED_START_STEPS
 from joulecast.system.resources import shipped
 from joulecast.zoo import find_predictor
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-it-works.md"
 LEARNED = {
-    "in_networks.products": "any-gpu/kernels",
-    "in_networks.cycles": "any-gpu/kernels",
-    "network_tf32_factor": "a30/forest-inference",
-    "network_static_w": "a30/forest-inference",
-    "offset_s": "a30/forest-inference",
+    "L2 lost between kernels": ("any-gpu/kernels", "in_networks", "products"),
+    "elements to load": ("any-gpu/kernels", "in_networks", "cycles"),
+    "TF32 in inference": ("a30/forest-inference", "network_tf32_factor"),
+    "power of a waiting board": ("a30/forest-inference", "network_static_w"),
+    "host time of a call": ("a30/forest-inference", "offset_s"),
 }
 """Where the shipped predictors store what they learned."""
+CONSTANTS = {
+    "first layer in training": -INPUT_GRADIENT,
+    "weights from memory": READ_SHARE,
+    "copies": LEAST_HOST_S,
+    "transposes spared by channels last": 2.0,  # One before and one after a convolution.
+    "batch norm in training in half precision": SLOWER_NORMS,
+    "depthwise convolutions in training in half precision": DEPTHWISE_TRAINING,
+    "convolutions where tensor cores are sold with a lower rate": PRODUCTS_SHARE,
+    "start of batched products in fp32": BATCHED_START_STEPS,
+    "channels last in training, TF32": SLOWER_DEPTHWISE["tf32"],
+    "channels last in training, fp32": SLOWER_DEPTHWISE["fp32"],
+    "entering compiled code": COMPILED_CALL_S,
+    "launches from compiled code": COMPILED_LAUNCH_S,
+}
+"""What is a constant of the code."""
 
 
-def stored(key: str) -> float:
+def stored(entry: str, *names: str) -> float:
     """A learned number of a shipped predictor."""
-    folder = shipped("zoo") / LEARNED[key]
+    folder = shipped("zoo") / entry
     card = json.loads((folder / "card.json").read_text())
     facts = {**json.loads((folder / "predictor.json").read_text()), **card.get("host", {})}
-    for part in key.split("."):
-        facts = facts[part]
+    for name in names:
+        facts = facts[name]
     return facts
 
 
-def row(effect: Effect) -> str:
-    """A line of the table in the documentation."""
-    value = f"{effect.value:g}" if isinstance(effect.value, float) else f"{stored(effect.value):.3g} (learned)"
-    confirmed = effect.confirmed or "no"
-    cells = effect.name, effect.physics, f"{value} {effect.unit}", effect.evidence, effect.fitted_on, confirmed
-    return "| " + " | ".join((*cells, effect.interval)) + " |"
+def table() -> dict[str, dict[str, str]]:
+    """The table of effects: name -> column -> text."""
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    start = next(i for i, line in enumerate(lines) if line.startswith("| effect | physics"))
+    header, *rows = ([cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines[start:])
+    end = start + 1 + len(CONSTANTS) + len(LEARNED)
+    return {row[0]: dict(zip(header, row, strict=True)) for row in rows[1 : end - start + 1]}
 
 
-def test_the_page_shows_the_table():
-    missing = [row(effect) for effect in EFFECTS if row(effect) not in PAGE.read_text()]
-    assert not missing, "docs/how-it-works.md lacks:\n" + "\n".join(missing)
+def test_the_page_has_the_numbers_of_the_code():
+    found = {name: row["value"].split()[0] for name, row in table().items()}
+    learned = {name: f"{stored(*place):.3g}" for name, place in LEARNED.items()}
+    assert found == {name: f"{value:g}" for name, value in CONSTANTS.items()} | learned
 
 
-def test_what_one_network_showed_is_not_called_confirmed():
-    """Two rows rest on one run each, and none but assumptions gives no interval."""
-    wider = {effect.name for effect in EFFECTS if effect.interval == "wider by what it changes"}
-    assert {"channels last in training, TF32", "channels last in training, fp32"} <= wider
-    assert all(
-        effect.fitted_on == "assumed" for effect in EFFECTS if effect.interval == "none, but where the device decides"
-    )
+def test_what_was_not_confirmed_makes_intervals_wider():
+    for row in table().values():
+        assumed = row["fitted on"] == "assumed"
+        wider = "none, but where the device decides" if assumed else "wider by what it changes"
+        confirmed = "errors of networks left out contain it"
+        assert row["interval"] == (wider if row["confirmed"] == "no" else confirmed), row["effect"]
 
 
 @pytest.mark.parametrize(("precision", "without_s"), [("default", 0.470), ("fp32", 0.476)])

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from made_predictions import predictions
 
 from joulecast import Network, Operation
 from joulecast.hardware import find_gpu
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
-from joulecast.predictors.operation_predictions import OperationPredictions
 from joulecast.predictors.physics.clock import Work
 from joulecast.predictors.physics.least_times import LeastTimes
 
@@ -27,19 +27,7 @@ class FixedPredictor:
         device_s, dynamic_j, static_w = self.fixed
         device, nothing = np.array(device_s), np.zeros(2)
         work = Work(A30, np.full(2, 1440.0), LeastTimes(nothing, device, nothing), *(nothing,) * 2, np.array(dynamic_j))
-        return OperationPredictions(
-            operations=tuple(operations),
-            time_s=device,
-            power_w=np.full(2, 100.0),
-            energy_j=device * 100.0,
-            device_time_s=device,
-            dynamic_energy_j=np.array(dynamic_j),
-            host_time_s=np.zeros(2),
-            source=("modelled", "modelled"),
-            static_power_w=static_w,
-            held_clock_mhz=np.full(2, 1440.0),
-            work=work,
-        )
+        return predictions(device_s, [0.0, 0.0], dynamic_j, static_w, operations=operations, work=work)
 
     def predict_for_network(self, operations, power_limit_w):
         return self.predict(operations)

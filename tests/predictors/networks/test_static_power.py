@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_predictions import predictions
 from simulated_measurements import simulated_operations
 
-from joulecast.operations.operation import Operation
 from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import MOST_NETWORK_STATIC_W, HostModel, fit_network_static_w
-from joulecast.predictors.operation_predictions import OperationPredictions
 from joulecast.predictors.recipes import ForestRecipe
 
 COUNTS = np.array([10.0])
@@ -20,18 +19,7 @@ CAP_W = 165.0
 
 def of(dynamic_w, device_s=1e-3):
     """One operation that draws so much above 35 W; its launch takes a thousandth of its time."""
-    return OperationPredictions(
-        operations=(Operation("relu", [(8, 8)]),),
-        time_s=np.array([device_s]),
-        power_w=np.array([35.0 + dynamic_w]),
-        energy_j=np.array([(35.0 + dynamic_w) * device_s]),
-        device_time_s=np.array([device_s]),
-        dynamic_energy_j=np.array([dynamic_w * device_s]),
-        host_time_s=np.array([1e-3 * device_s]),
-        source=("modelled",),
-        static_power_w=35.0,
-        held_clock_mhz=np.array([1440.0]),
-    )
+    return predictions([device_s], [1e-3 * device_s], [dynamic_w * device_s], static_w=35.0)
 
 
 def fitted(*pairs):

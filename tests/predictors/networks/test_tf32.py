@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_predictions import RELU, predictions
 from simulated_measurements import simulated_operations
 
-from joulecast.operations.operation import Operation
 from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import TF32_FACTORS, HostModel, fit_tf32_factor
-from joulecast.predictors.operation_predictions import OperationPredictions
 from joulecast.predictors.recipes import ForestRecipe
 
 HOST = HostModel(0.0)
@@ -20,18 +19,8 @@ COUNTS = np.array([2.0, 1.0])
 def network(precision="tf32", host_s=1e-6):
     """2 x 3 ms in a precision and 4 ms in fp32: 10 ms of device."""
     device_s = np.array([3e-3, 4e-3])
-    return OperationPredictions(
-        operations=(Operation("relu", [(8, 8)], precision=precision), Operation("relu", [(8, 8)])),
-        time_s=device_s,
-        power_w=np.full(2, 135.0),
-        energy_j=135.0 * device_s,
-        device_time_s=device_s,
-        dynamic_energy_j=100.0 * device_s,
-        host_time_s=np.full(2, host_s),
-        source=("modelled",) * 2,
-        static_power_w=35.0,
-        held_clock_mhz=np.full(2, 1440.0),
-    )
+    both = RELU.replace(precision=precision), RELU
+    return predictions(device_s, [host_s] * 2, 100.0 * device_s, static_w=35.0, operations=both)
 
 
 def fitted(*measured_s, found=None):

@@ -10,6 +10,7 @@ from simulated_measurements import SLOWDOWN, simulated_dataset, simulated_operat
 from joulecast.datasets import NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
+from joulecast.predictors.fitting.fit import network_learner
 from joulecast.predictors.measured.rows import DeviceRow
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
@@ -17,16 +18,12 @@ from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
-from joulecast.predictors.transformer.networks import read_networks
+from joulecast.predictors.transformer.encoder import Encoder
 from joulecast.predictors.transformer.tokens import ROLES, WIDTH
 
 torch = pytest.importorskip("torch")
 
-from joulecast.predictors.transformer.fit import (  # noqa: E402
-    TorchEncoder,
-    fit_transformer,
-)
-from joulecast.predictors.transformer.model import OperationTransformer  # noqa: E402
+from joulecast.predictors.transformer.fit import TORCH, fit_transformer, starting_weights  # noqa: E402
 
 TINY = TransformerRecipe(width=16, heads=2, kind_layers=1, kind_feed_forward=2, epochs=40, batch=32, learning_rate=1e-2)
 QUICK = replace(TINY, epochs=1, together=0.5)
@@ -71,19 +68,15 @@ def made_networks(slower=1.25):
 
 @cache
 def quick():
-    """A transformer that saw operations once, and networks; fitted once for each file of tests."""
+    """A transformer that saw operations once, and networks; fitted once."""
     rows = rows_of(simulated_operations())
-    return read_networks(fit_transformer([simulated_dataset()], rows, QUICK), rows, QUICK)(made_networks())
+    return network_learner(fit_transformer([simulated_dataset()], rows, QUICK), rows, QUICK)(made_networks())
 
 
 @cache
 def served():
-    """The same through ONNX Runtime."""
+    """The same from its files."""
     return Attentive.from_files(*quick().to_files())
-
-
-def torch_encoder(model):
-    return TorchEncoder(model, TINY)
 
 
 def on(gpu, learned):
@@ -96,15 +89,19 @@ def arrays(sequences, operations, kinds=4):
         draw.normal(size=(sequences, operations, len(ROLES), WIDTH)).astype(np.float32),
         draw.integers(0, 8, (sequences, operations)),
         draw.integers(0, kinds, (sequences, operations)),
-        draw.random((sequences, operations), dtype=np.float32),
     )
 
 
-def random_model(**settings):
-    """Weights away from their start, where the last layers are zero."""
+def random_encoder(**settings):
+    """Weights away from their start, where the last layers are zero, and wide bounds of the inputs."""
+    recipe = replace(TINY, **settings)
     torch.manual_seed(1)
-    model = OperationTransformer(replace(TINY, **settings), 4)
-    with torch.no_grad():
-        for weights in model.parameters():
-            weights += 0.1 * torch.randn_like(weights)
-    return model
+    weights = {name: each + 0.1 * torch.randn_like(each) for name, each in starting_weights(recipe, 4).items()}
+    ends = {"lowest": torch.full_like(weights["lowest"], -9.0), "highest": torch.full_like(weights["highest"], 9.0)}
+    return Encoder(recipe, {name: each.numpy() for name, each in (weights | ends).items()})
+
+
+def in_torch(encoder, *given):
+    """Log ratios by the same arithmetic in torch."""
+    weights = {name: torch.from_numpy(each) for name, each in encoder.weights.items()}
+    return Encoder(encoder.recipe, weights, TORCH).log_ratios(*map(torch.from_numpy, given)).numpy()

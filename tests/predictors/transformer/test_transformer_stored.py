@@ -1,48 +1,35 @@
-"""A transformer that was stored: round trips, hostile weights, ONNX Runtime against torch, and its predictions."""
+"""A transformer that was stored: round trips, hostile files, and its predictions."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_measurements import simulated_dataset, simulated_operations
+from simulated_measurements import simulated_operations
 
 from joulecast import Operation
-from joulecast.errors import InputError, ZooError
+from joulecast.errors import InputError, UnknownNameError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import over_clocks
-from joulecast.predictors.transformer.attentive import Attentive, Reader
-from joulecast.predictors.transformer.encoder import StoredEncoder, TransformerWeights
+from joulecast.predictors.transformer.attentive import Attentive
 
 torch = pytest.importorskip("torch")
 
 from small_transformers import (  # noqa: E402
     A30,
-    QUICK,
     T4,
-    TINY,
-    VARIANTS,
     arrays,
     made_networks,
     on,
     quick,
-    random_model,
-    rows_of,
     served,
-    torch_encoder,
 )
-
-from joulecast.predictors.transformer.fit import fit_transformer, weights_of  # noqa: E402
-
-
-@pytest.fixture(scope="module", name="dataset")
-def _dataset():
-    return simulated_dataset()
 
 
 @pytest.fixture(scope="module", name="quick")
@@ -55,61 +42,43 @@ def _served():
     return served()
 
 
-def test_stored_weights_round_trip(quick):
-    weights = weights_of(quick.reader.encoder.model, QUICK)
-    again = TransformerWeights.from_bytes(weights.to_bytes())
-    assert (again.heads, again.distance_weighting) == (2, True)
-    assert again.to_bytes() == weights.to_bytes()
-    other = TransformerWeights(weights.arrays, 2, False, "kind", True)
-    assert TransformerWeights.from_bytes(other.to_bytes()).positional_encoding
-    # Entries from before these settings existed do not name them.
-    arrays, facts = arrays_from_bytes(weights.to_bytes())
-    older = {name: facts[name] for name in ("heads", "distance_weighting")}
-    assert TransformerWeights.from_bytes(arrays_to_bytes(arrays, older)).to_bytes() == weights.to_bytes()
-
-
-@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
-@pytest.mark.parametrize("shape", [(1, 1), (40, 1), (1, 30), (3, 5)], ids=str)
-def test_numpy_says_what_torch_says(settings, shape):
-    model, given = random_model(**settings), arrays(*shape)
-    served = StoredEncoder(weights_of(model, replace(TINY, **settings)))
-    for one, other in zip(served(*given), torch_encoder(model)(*given), strict=True):
-        assert one.shape == other.shape
-        assert np.allclose(one, other, atol=1e-5)
-
-
-# Name -> damage to the arrays and facts of a stored transformer.
+# Name -> damage to the arrays and texts of stored weights, or to the facts beside them.
 HOSTILE = {
-    "no arrays": lambda arrays, facts: arrays.clear(),
-    "an array is missing": lambda arrays, facts: arrays.pop("over_kinds.0.gather.bias"),
-    "one too many": lambda arrays, facts: arrays.update(more=np.zeros(3, np.float32)),
-    "a layer too many": lambda arrays, facts: arrays.update({"over_kinds.1.attend.weight": np.zeros(1, np.float32)}),
-    "another shape": lambda arrays, facts: arrays.update(roles=np.zeros((16, 10), np.float32)),
-    "no dimensions": lambda arrays, facts: arrays.update({"kind.weight": np.zeros((), np.float32)}),
-    "no kinds": lambda arrays, facts: arrays.update({"kind.weight": np.zeros((0, 16), np.float32)}),
-    "wide": lambda arrays, facts: arrays.update({"kind.weight": np.zeros((4097, 16), np.float32)}),
-    "fp64": lambda arrays, facts: arrays.update(roles=arrays["roles"].astype(float)),
-    "heads that do not divide": lambda arrays, facts: facts.update(heads="3"),
-    "heads by the thousand": lambda arrays, facts: facts.update(heads="1" * 5000),
-    "no heads": lambda arrays, facts: facts.update(heads="0"),
-    "heads in digits other than ASCII": lambda arrays, facts: facts.update(heads="\u00b2"),
-    "a truth value other than True and False": lambda arrays, facts: facts.update(distance_weighting="1"),
-    "an operation's vector other than sum and kind": lambda arrays, facts: facts.update(operation_vector="mean"),
+    "no arrays": lambda arrays, texts, facts: arrays.clear(),
+    "an array is missing": lambda arrays, texts, facts: arrays.pop("over_kinds.0.gather.bias"),
+    "one too many": lambda arrays, texts, facts: arrays.update(more=np.zeros(3, np.float32)),
+    "another shape": lambda arrays, texts, facts: arrays.update(roles=np.zeros((16, 10), np.float32)),
+    "no dimensions": lambda arrays, texts, facts: arrays.update({"kind.weight": np.zeros((), np.float32)}),
+    "fp64": lambda arrays, texts, facts: arrays.update(roles=arrays["roles"].astype(float)),
+    "another kind of file": lambda arrays, texts, facts: texts.update(kind="trees"),
+    "more layers": lambda arrays, texts, facts: facts["recipe"].update(kind_layers=2),
+    "a wider vector": lambda arrays, texts, facts: facts["recipe"].update(width=32),
+    "more kinds": lambda arrays, texts, facts: facts["vocabulary"].append("gelu"),
+    "heads that do not divide": lambda arrays, texts, facts: facts["recipe"].update(heads=3),
+    "no heads": lambda arrays, texts, facts: facts["recipe"].update(heads=0),
+    "layers by the thousand": lambda arrays, texts, facts: facts["recipe"].update(kind_layers=9999),
+    "an unknown setting": lambda arrays, texts, facts: facts["recipe"].update(depth=3),
+    "other tokens": lambda arrays, texts, facts: facts.update(tokens=["kind"]),
+    "a range without an end": lambda arrays, texts, facts: facts["ranges"].update(relu=[0.0]),
 }
 
 
 @pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
-def test_damaged_weights_are_refused(quick, change):
-    arrays, facts = arrays_from_bytes(weights_of(quick.reader.encoder.model, QUICK).to_bytes())
-    change(arrays, facts)
-    with pytest.raises(ZooError, match="weights of a transformer are refused"):
-        TransformerWeights.from_bytes(arrays_to_bytes(arrays, facts))
+def test_damage_is_refused(quick, change):
+    facts, files = quick.to_files()
+    facts = json.loads(json.dumps(facts))
+    ((name, stored),) = files.items()
+    assert Attentive.from_files(facts, files).to_files() == (facts, files)
+    arrays, texts = arrays_from_bytes(stored)
+    change(arrays, texts, facts)
+    with pytest.raises((InputError, UnknownNameError, ZooError, ValueError, TypeError)):
+        Attentive.from_files(facts, {name: arrays_to_bytes(arrays, texts)})
 
 
 def test_a_kind_outside_the_vocabulary_is_one_error(served):
-    values, families, kinds, shares = arrays(1, 3)
+    values, families, kinds = arrays(1, 3)
     with pytest.raises(ZooError, match="cannot compute") as caught:
-        served.reader.encoder(values, families, kinds + 10_000, shares)
+        served.encoder(values, families, kinds + 10_000)
     assert "out of bounds" in str(caught.value.given)
 
 
@@ -120,9 +89,6 @@ def test_stored_predictor(quick, served):
     assert np.allclose(one.energy_j, other.energy_j, rtol=1e-4)
     whole = [on(A30, each).predict(network).time_s for each in (quick, served)]
     assert whole[0] == pytest.approx(whole[1], rel=1e-4)
-    facts, files = quick.to_files()
-    with pytest.raises(InputError, match="another layout"):
-        Attentive.from_files({**facts, "tokens": [1, 1]}, files)
 
 
 def test_predicting_needs_no_torch(quick, tmp_path):
@@ -147,14 +113,13 @@ def test_many_clocks_are_read_once(quick):
 
     def counting(*given):
         calls.append(given[0].shape)
-        return quick.reader.encoder(*given)
+        return quick.encoder(*given)
 
-    learned = replace(quick, reader=Reader(counting, quick.reader.vocabulary, quick.reader.ranges))
+    learned = replace(quick, encoder=counting)
     clocks = range(600, 1441, 120)
     over = over_clocks(on(A30, learned).prepared(network), clocks)
     each = [on(A30, learned).predict(network, clock) for clock in clocks]
-    # Once for its operations, and once for the whole network.
-    assert len(calls) == 2
+    assert len(calls) == 1
     assert over.time_s == pytest.approx([prediction.time_s for prediction in each], rel=1e-6)
     assert over.energy_j == pytest.approx([prediction.energy_j for prediction in each], rel=1e-6)
 
@@ -164,16 +129,17 @@ def test_many_gpus_are_read_at_once(quick):
 
     def counting(*given):
         calls.append(len(given[0]))
-        return quick.reader.encoder(*given)
+        return quick.encoder(*given)
 
-    learned = replace(quick, reader=Reader(counting, quick.reader.vocabulary, quick.reader.ranges))
+    learned = replace(quick, encoder=counting)
     listed, gpus = OperationList(operations), [A30, T4, find_gpu("H100 SXM")]
     learned.prefetch(listed, gpus)
     found = [learned.factors(listed, gpu) for gpu in gpus]
     assert calls == [len(gpus) * len(operations)]
-    each = [quick.factors(operations, gpu) for gpu in gpus]
-    assert np.allclose(found, each, rtol=1e-5)
-    assert not np.allclose(each[0], each[1], rtol=1e-3)
+    assert np.allclose(found, [quick.factors(operations, gpu) for gpu in gpus], rtol=1e-5)
+    read = [quick.log_ratios(listed, [gpu])[0] for gpu in gpus]
+    assert np.allclose(learned.log_ratios(listed, gpus), read, rtol=1e-5)
+    assert not np.allclose(read[0], read[1], rtol=1e-3)
 
 
 def test_laws_of_predictions(served):
@@ -189,14 +155,6 @@ def test_laws_of_predictions(served):
     assert prediction.energy_j <= A30.power_limit_w * prediction.time_s
     nothing = Network.of([(Operation("dropout", [(8, 8)]), 2), (operations[0], 1)])
     assert on(A30, served).predict(nothing).time_s > 0
-
-
-def test_without_measured_networks_a_network_is_its_parts(dataset):
-    learned = fit_transformer([dataset], rows_of(simulated_operations()), QUICK)
-    network = made_networks()[0][2]
-    operations = [entry.operation for entry in network]
-    assert learned.in_network(operations, np.full(len(operations), 4.0), A30) == (1.0, 1.0)
-    assert learned.head is None
 
 
 def test_what_cannot_be_predicted(served):
