@@ -18,7 +18,6 @@ from typing import Any
 
 import deeppm
 from deeppm_tables import ablation, by_variant, verdicts
-from transformer import Data
 
 from joulecast.predictors.recipes import TransformerRecipe
 
@@ -64,7 +63,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("build/deeppm-sizes"))
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
-    data = Data(arguments.data, 1)
+    data = deeppm.Data(arguments.data)
     folds = data.fold(deeppm.HELD_FOLD)
     for run, (_, size, variants, seeds) in RUNS.items():
         for seed in range(seeds):
