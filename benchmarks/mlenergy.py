@@ -43,8 +43,10 @@ SEEN = frozenset({"llama3_1_8b", "qwen3_14b", "gpt_oss_20b"})
 HYBRID = "nemotron_nano_9b_v2"
 """whose scans are assumed, as no kernel of them was measured; on H100 its chats set what they wait for."""
 
-PROMPTS = {"lm-arena-chat": (300, 600), "gpqa": (300, 150), "image-chat": (800, 400)}
-"""Mean and standard deviation of prompts in tokens, which are not published. Those with an image are a guess."""
+PROMPTS = {"lm-arena-chat": (300, 600), "gpqa": (300, 150), "image-chat": (120, 200)}
+"""Mean and standard deviation of the text of prompts in tokens, which are not published. That beside images is a guess."""
+IMAGE = 832, 832
+"""Height and width of the image of a prompt: a guess, with which a prompt of Qwen3-VL has 800 tokens."""
 
 TEXT = ("lm-arena-chat", "gpqa")
 """Tasks without images."""

@@ -19,11 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from mlenergy import PROMPTS, REQUESTS, TEXT, Run, runs
+from mlenergy import IMAGE, PROMPTS, REQUESTS, TEXT, Run, runs
 
 from joulecast.generation.generate import answer, server_of
+from joulecast.generation.models import find_decoder
 from joulecast.generation.prediction import GenerationPrediction
 from joulecast.generation.serving import Lengths, Load
+from joulecast.generation.towers import find_images
 
 REPORT = Path(__file__).with_name("serving") / "ENERGY.md"
 LEVEL = 0.9
@@ -108,11 +110,16 @@ def predicted(run: Run, wait_s: float | None = None) -> GenerationPrediction:
     others = ("sampling", "clock", "power_limit_w", "cache_precision", "calibration", "predictor")
     asked = {**run.asked, **dict.fromkeys(others), "host": None if wait_s is None else f"{1e3 * wait_s} ms"}
     prompt, output = Lengths.of("prompt_tokens", PROMPTS[run["task"]]), Lengths(mean, 0.0, mean)
+    seen = None
+    if run["task"] == IMAGES:
+        seen = find_images(run["model"], find_decoder(run.model), [IMAGE])
+        prompt = replace(prompt, mean=prompt.mean + seen.tokens, longest=prompt.longest + seen.tokens)
     server = server_of(asked, batch, prompt, output, None)
     # A request that is sent again finds its prompt in the prefix cache, which vLLM keeps in free memory.
     read = max(1, round(prompt.mean * (1 - window.repeated)))
     load = Load(batch, read, window.tokens, window.written + prompt.mean - read)
-    return answer(replace(server, deployment=replace(server.deployment, total_load=load)), asked, prompt, output)
+    served = replace(server.deployment, total_load=load, images=seen)
+    return answer(replace(server, deployment=served), asked, prompt, output)
 
 
 def outcomes(folder: Path, *, seen_only: bool = False) -> Iterator[tuple[Outcome, Outcome]]:

@@ -170,8 +170,9 @@ def _keeps(name: str, value: float, limit: float) -> bool:
 def _reachable(name: str, seen: Sequence[Figures]) -> str:
     """What can be reached of a limit at best, whatever becomes of the others."""
     values = np.concatenate([getattr(figures, LIMITS[name]) for figures in seen])
-    least = f"at least {si(values.min(), 's')}" if name.startswith("max_") else f"at most {number(values.max())}"
-    return f"{quantity_name(LIMITS[name])}: {least}"
+    if name.startswith("max_"):
+        return f"{quantity_name(LIMITS[name])}: at least {si(values.min(), 's')}"
+    return f"tokens: at most {number(values.max())} a second"
 
 
 def told_of(served: Deployment, clock_mhz: float, cap_w: float | None) -> dict[str, Any]:

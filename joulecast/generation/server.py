@@ -191,6 +191,8 @@ class Server:
     def network(self, tokens: StepTokens) -> Network:
         """The operations of a step on one GPU."""
         served = self.deployment
+        if tokens.images and served.images is not None:
+            return served.images.network(served.engine, served.parallel)
         if served.engine.fused:
             return step_network(served.decoder, tokens, served.engine, served.precisions, served.parallel)
         precision = served.precisions.weights
@@ -213,6 +215,8 @@ class Server:
 
     def _waiting_s(self, tokens: StepTokens) -> float:
         served = self.deployment
+        if tokens.images:
+            return 0.0
         return served.engine.overhead_s(tokens.decoding + tokens.prompts, served.decoder.scans if tokens.prompts else 0)
 
     def _step(self, tokens: StepTokens) -> PreparedNetwork:
@@ -221,7 +225,7 @@ class Server:
 
     def padded(self, tokens: StepTokens) -> StepTokens:
         """The step as it is computed: a CUDA graph computes the number of sequences that it was recorded with."""
-        if tokens.prompts:
+        if tokens.prompts or tokens.images:
             return tokens
         padded = self.deployment.engine.padded(tokens.decoding)
         return StepTokens(padded, tokens.cached, sampled=padded)

@@ -83,7 +83,7 @@ def _refused(name: str, value: object) -> InputError:
         given=repr(value)[:100],
         allowed="a positive integer; a mean of at least 1 and a standard deviation of at least 0; or an array of "
         "lengths of at least 1",
-        hint=f"give {name}=512, {name}=(650, 610), or an array with the length of each request",
+        hint="give one number such as 512, two such as 650, 610, or the length of each request",
     )
 
 
@@ -225,6 +225,27 @@ def _full(load: Load, steps: float, cached: int) -> Cycle:
 def _shares(counted: Iterable[tuple[Steps, float]]) -> tuple[Steps, ...]:
     """Steps of these kinds in other numbers, without those that do not occur."""
     return tuple(Steps(each.tokens, count) for each, count in counted if count > _NONE)
+
+
+def with_images(cycle: Cycle, load: Load, batching: Batching) -> Cycle:
+    """The cycle of a load with images in each prompt, which are read before the step that reads the prompt.
+
+    A request waits for its own images and for those of prompts that begin before its first token, as many as its share
+    of the steps says; between its further tokens, it waits for those of all others.
+    """
+    further, steps = load.output_tokens - 1, sum(each.count for each in cycle.steps)
+    before = load.batch * sum(each.count for each in cycle.first_token) / steps
+    first = max(1.0, before) if further and batching == "continuous" else float(load.batch)
+    reading = StepTokens(images=True)
+
+    def among(some: tuple[Steps, ...], count: float) -> tuple[Steps, ...]:
+        return (*some, Steps(reading, count)) if count > _NONE else some
+
+    return Cycle(
+        among(cycle.steps, load.batch),
+        among(cycle.first_token, first),
+        among(cycle.next_tokens, (load.batch - first) / further) if further else (),
+    )
 
 
 def _static(load: Load, engine: Engine) -> Cycle:
