@@ -16,7 +16,7 @@ from ..units import si
 from .decoder import Activation, Decoder, Logits, Projection
 from .engines import Engine
 from .parallel import Parallel, share
-from .serving import BATCHINGS, Batching, Cycle, Lengths, Load, cycle_of, with_images
+from .serving import BATCHINGS, Batching, Cycle, Lengths, Load, cycle_of, in_lockstep, with_images
 from .steps import Precisions, StepTokens
 from .towers import Images
 
@@ -159,6 +159,8 @@ class Deployment:
     def cycle(self) -> Cycle:
         """The steps in which a replica serves its load."""
         cycle = cycle_of(self.load, self.engine, self.batching)
+        if self.engine.pads_ranks and self.parallel.senders > 1 and self.batching == "continuous":
+            cycle = in_lockstep(cycle, self.parallel.senders)
         return cycle if self.images is None else with_images(cycle, self.load, self.batching)
 
     @property

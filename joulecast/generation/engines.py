@@ -41,6 +41,7 @@ class Engine:
         grouped_experts: Whether one kernel computes all experts of a layer. It is False on AMD's GPUs, on which no such
             kernels were measured: there, experts are a batch of products.
         pads_prompts: Whether steps that read prompts run in these CUDA graphs, too, padded like all others.
+        pads_ranks: Whether GPUs with sequences of their own that share experts compute as many tokens as the busiest.
         fused: True if the engine runs fused kernels in CUDA graphs, False if it runs the model as `transformers` does.
         sampling: How it samples tokens, a name of `SAMPLINGS`.
         samples_in_torch: Whether it samples by PyTorch's operations, and takes top-p and top-k from the model's
@@ -62,6 +63,7 @@ class Engine:
     captured: tuple[int, ...] = _CAPTURED
     grouped_experts: bool = True
     pads_prompts: bool = False
+    pads_ranks: bool = False
     fused: bool = True
     sampling: str = "temperature"
     samples_in_torch: bool = False

@@ -227,6 +227,31 @@ def _shares(counted: Iterable[tuple[Steps, float]]) -> tuple[Steps, ...]:
     return tuple(Steps(each.tokens, count) for each, count in counted if count > _NONE)
 
 
+def in_lockstep(cycle: Cycle, ranks: int) -> Cycle:
+    """The cycle of GPUs with sequences of their own that share experts, each of which computes as much as the busiest.
+
+    vLLM pads the tokens of all ranks to the largest number of any of them (`get_dp_padding` of 0.11), so that a step in
+    which one of them reads a prompt takes as long, and as many joules, as if all did.
+
+    `ranks`: Number of these GPUs; whether one of them reads does not depend on the others.
+    """
+    reading = [each for each in cycle.steps if each.tokens.prompts]
+    if not reading:
+        return cycle
+    share = sum(each.count for each in reading) / sum(each.count for each in cycle.steps)
+    others = 1 - (1 - share) ** (ranks - 1)
+
+    def padded(some: tuple[Steps, ...]) -> tuple[Steps, ...]:
+        kinds: dict[StepTokens, float] = {}
+        for each in some:
+            waiting = 0.0 if each.tokens.prompts else others * each.count
+            for tokens, count in ((each.tokens, each.count - waiting), (reading[0].tokens, waiting)):
+                kinds[tokens] = kinds.get(tokens, 0.0) + count
+        return tuple(Steps(tokens, count) for tokens, count in kinds.items() if count > _NONE)
+
+    return Cycle(*map(padded, (cycle.steps, cycle.first_token, cycle.next_tokens)))
+
+
 def with_images(cycle: Cycle, load: Load, batching: Batching) -> Cycle:
     """The cycle of a load with images in each prompt, which are read before the step that reads the prompt.
 
