@@ -160,7 +160,7 @@ class Deployment:
         """The steps in which a replica serves its load."""
         cycle = cycle_of(self.load, self.engine, self.batching)
         if self.engine.pads_ranks and self.parallel.senders > 1 and self.batching == "continuous":
-            cycle = in_lockstep(cycle, self.parallel.senders)
+            cycle = in_lockstep(cycle, self.load, self.parallel.senders, self.engine.step_tokens)
         return cycle if self.images is None else with_images(cycle, self.load, self.batching)
 
     @property

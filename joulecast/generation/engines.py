@@ -33,7 +33,8 @@ class Engine:
         step_s: Seconds of each step in which the GPU waits for the engine, which chooses the sequences of the next
             step, prepares their inputs, and fetches the sampled tokens.
         sequence_s: Additional seconds of waiting for each sequence in the step.
-        scan_s: Seconds of a step that reads prompts in which the GPU waits, for each layer with a recurrent state.
+        scan_s: Least seconds of a step that reads prompts, for each layer with a recurrent state: its kernels are
+            launched one by one, while the GPU runs those before.
         step_tokens: The largest number of tokens in a step, tokens of prompts included.
         small_step_tokens: The same limit on boards with less than 70 GiB and on A100s; None where it does not differ.
         memory_share: The share of the board's memory that the engine uses for weights, activations and cache.
@@ -82,13 +83,12 @@ class Engine:
         tokens = self.small_step_tokens if small and self.small_step_tokens is not None else self.step_tokens
         return replace(self, step_tokens=tokens, grouped_experts=gpu.compute_capability.startswith(_NVIDIA))
 
-    def overhead_s(self, sequences: float, scans: int = 0) -> float:
-        """Seconds of a step in which the GPU waits for the engine.
+    def overhead_s(self, sequences: float) -> float:
+        """Seconds of a step in which the GPU waits for the engine, which has prepared nothing yet.
 
         `sequences`: Sequences in the step, those whose prompts are read included.
-        `scans`: Layers with a recurrent state if it reads prompts, 0 otherwise.
         """
-        return self.step_s + self.sequence_s * sequences + self.scan_s * scans
+        return self.step_s + self.sequence_s * sequences
 
     def padded(self, tokens: int) -> int:
         """The number of tokens that a step computes: the next size recorded as a CUDA graph, or else no more."""

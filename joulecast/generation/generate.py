@@ -143,7 +143,7 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
         energy_per_token_j=energy_per_token_j,
         energy_per_request_j=energy_per_token_j * output.mean,
         host=server.predictor.host.execution.host.name if engine.wait_sigma else asked["host"],
-        overhead_s=server.waiting_s(steps) / sum(each.count for each in steps),
+        overhead_s=server.waiting_s(steps, clock_mhz) / sum(each.count for each in steps),
         memory=deployment.memory,
         largest_batch=deployment.largest_batch,
         prefill=server.predict(deployment.reading, clock_mhz),

@@ -142,7 +142,7 @@ class Server:
         halves = half_widths(self._step(tokens), KERNEL_LEVEL)
         if halves is None:
             return None
-        whole_s = prediction.time_s + self._waiting_s(tokens)
+        whole_s = prediction.time_s + float(self._waiting_s(tokens, prediction.time_s))
         seconds = np.array([cost.device_time_s or 0.0 for cost in prediction.operations])
         kinds = [cost.operation.kind for cost in prediction.operations]
         waiting_share = 1 - prediction.device_time_s / whole_s
@@ -184,9 +184,11 @@ class Server:
         dynamic_j = np.array([each.energy_j - static_w * each.time_s for each in found])
         return busy_s, dynamic_j, float(gaps_s.max(initial=0.0))
 
-    def waiting_s(self, steps: Sequence[Steps]) -> float:
+    def waiting_s(self, steps: Sequence[Steps], clock: float) -> float:
         """Seconds in which the GPU waits for the engine during these steps."""
-        return sum(each.count * self._waiting_s(each.tokens) for each in steps)
+        return sum(
+            each.count * float(self._waiting_s(each.tokens, self.predict(each.tokens, clock).time_s)) for each in steps
+        )
 
     def network(self, tokens: StepTokens) -> Network:
         """The operations of a step on one GPU."""
@@ -208,16 +210,18 @@ class Server:
             totals = over_clocks(step, clocks)
             if totals.missing:
                 totals.coverage.refuse_too_much(step.network.name)
-            waiting_s = self._waiting_s(tokens)
+            waiting_s = self._waiting_s(tokens, totals.time_s)
             idle_w = np.asarray(static_power_w(self.gpu, totals.held_clocks_mhz))
             self._costs[key] = Cost(totals.time_s + waiting_s, totals.energy_j + idle_w * waiting_s)
         return self._costs[key]
 
-    def _waiting_s(self, tokens: StepTokens) -> float:
+    def _waiting_s(self, tokens: StepTokens, busy_s: FloatArray | float) -> FloatArray:
+        """Seconds in which the GPU waits for the engine in a step whose kernels take `busy_s`."""
         served = self.deployment
         if tokens.images:
-            return 0.0
-        return served.engine.overhead_s(tokens.decoding + tokens.prompts, served.decoder.scans if tokens.prompts else 0)
+            return np.zeros_like(busy_s)
+        launching_s = served.engine.scan_s * served.decoder.scans if tokens.prompts else 0.0
+        return served.engine.overhead_s(tokens.decoding + tokens.prompts) + np.maximum(launching_s - busy_s, 0.0)
 
     def _step(self, tokens: StepTokens) -> PreparedNetwork:
         self.prepare([tokens])

@@ -73,7 +73,7 @@ def test_images_become_as_many_tokens_as_the_processor_makes(size):
 def test_a_tower_multiplies_patches_with_its_weights_and_attends_to_the_whole_image():
     reading = images(SEEING, (1024, 1024))
     network = reading.network(ENGINES["vllm"], ALONE)
-    done = {kind: 0 for kind in ("linear", "attention")}
+    done = dict.fromkeys(("linear", "attention"), 0)
     for entry in network:
         if entry.operation.kind in done:
             done[entry.operation.kind] += entry.count * entry.operation.flops
@@ -97,7 +97,8 @@ def test_requests_wait_for_the_images_of_all(output):
     asked = {"batch": 16, "output_tokens": output}
     plain = joulecast.predict_generation(SEEING, "H100 SXM", prompt_tokens=100 + 1026, **asked)
     seen = joulecast.predict_generation(SEEING, "H100 SXM", prompt_tokens=100, images=[(1024, 1024)], **asked)
-    assert seen.prompt_tokens == plain.prompt_tokens and seen.image_tokens == 1026
+    assert seen.prompt_tokens == plain.prompt_tokens
+    assert seen.image_tokens == 1026
     assert seen.latency_s == pytest.approx(plain.latency_s + 16 * seen.reading_images.time_s)
     assert seen.latency_s == pytest.approx(16 * output / seen.tokens_per_s)
     assert seen.time_to_first_token_s >= plain.time_to_first_token_s + seen.reading_images.time_s
@@ -119,4 +120,4 @@ def test_requests_wait_for_the_images_of_all(output):
 def test_images_that_cannot_be_read_are_refused(model, size, what):
     with pytest.raises(InputError, match=what) as caught:
         joulecast.predict_generation(model, "H200", batch=1, prompt_tokens=10, output_tokens=10, images=[size])
-    assert caught.value.given and caught.value.allowed and caught.value.hint
+    assert all((caught.value.given, caught.value.allowed, caught.value.hint))
