@@ -203,8 +203,8 @@ def report(pairs: Sequence[tuple[Outcome, Outcome]]) -> str:
         *_table("GPU", given, lambda each: each.run.gpu),
         "## Chats about images",
         "",
-        "Their prompts are not published. One guess holds for all: an image of 832 x 832 pixels, which is 678 tokens for",
-        "Qwen3-VL and 260 for Gemma, and 120 +- 200 tokens of text. No constant was fitted to these runs. On H100:",
+        "Their prompts are not published. One guess holds for all: an image of 832 x 832 pixels, which is 678 tokens",
+        "for Qwen3-VL and 260 for Gemma, and 120 +- 200 tokens of text. No constant was fitted to these runs. On H100:",
         "",
         *_table("model", [each for each in seeing if each.run.gpu == "H100"], lambda each: each.run["model"]),
         "On B200, where all but Gemma waited for their host, given how long:",
@@ -215,8 +215,8 @@ def report(pairs: Sequence[tuple[Outcome, Outcome]]) -> str:
     lines += [
         "## Code completion by Qwen3-Coder 480B on B200",
         "",
-        "Prompts of 2000 +- 2000 tokens were chosen by the runs in bf16, whose GPUs share all layers. Those in fp8 ran in",
-        "data parallelism, in lockstep and padded to the busiest rank; nothing else was chosen by them.",
+        "Prompts of 2000 +- 2000 tokens were chosen by the runs in bf16, whose GPUs share all layers. Those in fp8 ran",
+        "in data parallelism, in lockstep and padded to the busiest rank. Joules of experts' FLOPs were set with both.",
         "",
         *_table("precision and GPUs", code, lambda each: f"{each.run['weight_precision']}, {each.run['gpus']}"),
     ]

@@ -47,6 +47,7 @@ class Engine:
         sampling: How it samples tokens, a name of `SAMPLINGS`.
         samples_in_torch: Whether it samples by PyTorch's operations, and takes top-p and top-k from the model's
             generation_config unless told otherwise.
+        triton_experts: Whether kernels of Triton compute experts in 16 and 8 bits.
         capabilities: Prefixes of the compute capabilities that the engine supports; empty if it supports all GPUs.
         wait_sigma: Standard deviation of the logarithm of the seconds for which GPUs wait: a factor of two, unless the
             user has said how long.
@@ -68,6 +69,7 @@ class Engine:
     fused: bool = True
     sampling: str = "temperature"
     samples_in_torch: bool = False
+    triton_experts: bool = False
     capabilities: tuple[str, ...] = ()
     wait_sigma: float = math.log(2.0)
 

@@ -116,7 +116,7 @@ class Server:
             for entry in network
             if entry.operation.kind in ("linear", "experts") and entry.module_paths[0] in narrow
         }
-        return StepNetworks(networks, operations, served.engine.samples_in_torch)
+        return StepNetworks(networks, operations, served.engine.samples_in_torch, served.engine.triton_experts)
 
     def take(self, steps: StepNetworks) -> None:
         """Predict steps whose operations are known, all of them together.

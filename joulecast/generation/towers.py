@@ -120,7 +120,7 @@ class Tower:
         """What makes tokens of patches."""
         at = [f"visual.mergers.{place}" for place in range(self.mergers)]
         joined = self.hidden * (1 if self.pooled else self.merge**2)
-        parts = [("norm", Norm(self.norm, joined))]
+        parts: list[tuple[str, Part]] = [("norm", Norm(self.norm, joined))]
         if not self.pooled:
             parts += [("up", Projection(joined, joined, True)), ("activation", Activation(joined, gated=False))]
         parts.append(("out", Projection(joined, self.out, not self.pooled, "none" if self.pooled else "rows")))
