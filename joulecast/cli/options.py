@@ -113,6 +113,7 @@ def intensity(text: str) -> str | list[float]:
             "the intensities of the hours cannot be read",
             given=f"{text}: {error}",
             allowed="numbers in g/kWh, in lines or separated by commas",
+            hint="leave out names of columns and times: the first number is that of the first hour",
         ) from None
 
 
