@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, named, unknown_name
-from ...extraction.models.spelling import spelled_as
+from ...extraction.models.spelling import known_as, known_names, spelled_as
 from ...hardware import GPU, gpu_name_notes
 from ...hardware.host import Host, find_host
 from ...operations.attributes import ELEMENT_BYTES
@@ -227,7 +227,9 @@ def predict_image(
         28
     """
     model = spelled_as(model, {name: each.source for name, each in PIPELINES.items()})
-    pipeline, (number, board) = named("image pipeline", model, PIPELINES), find_gpus(gpu)
+    command = "models image` lists them" if known_as(model) not in known_names() else f"predict {model}` predicts it"
+    pipeline = named("image pipeline", model, PIPELINES, hint=f"`joulecast {command}")
+    number, board = find_gpus(gpu)
     if precision not in _PRECISIONS:
         raise unknown_name("precision of a pipeline", precision, _PRECISIONS)
     split = Split.of(number if gpus is None else gpus, ulysses, ring, pipeline.denoiser.heads, board)
