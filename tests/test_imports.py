@@ -34,8 +34,8 @@ HEAVY = {
 # Packages in the order of imports: each may import itself and those before it.
 ROOMS = [
     "arrays",
-    "checked",
     "errors",
+    "checked",
     "progress",
     "units",
     "system",

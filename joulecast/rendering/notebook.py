@@ -87,7 +87,7 @@ def as_html(value: Any) -> str:
 
 
 _ROWS = 12
-_UNITS = {"_js": "Js", "_s": "s", "_j": "J", "_w": "W", "_bytes": "B", "_mhz": " MHz"}
+_UNITS = {"_per_s": " a second", "_js": "Js", "_s": "s", "_j": "J", "_w": "W", "_bytes": "B", "_mhz": " MHz"}
 """End of a column's name -> the unit of its values."""
 
 
@@ -104,7 +104,9 @@ def quantity_text(column: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     unit = next((unit for end, unit in _UNITS.items() if column.endswith(end)), None)
-    return number(value) if unit is None else f"{value:g} MHz" if unit == " MHz" else si(value, unit)
+    if unit in (None, " a second"):
+        return f"{number(value)}{unit or ''}"
+    return f"{value:g} MHz" if unit == " MHz" else si(value, unit)
 
 
 @singledispatch

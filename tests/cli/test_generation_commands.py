@@ -71,7 +71,7 @@ def test_the_front_and_prices_are_shown(printed):
 def test_a_refusal_says_what_can_be_reached(call):
     code, _, err = call(*ASKED, "--gpu", "H100 SXM", "--max-first-token", "0.0001", "--min-tokens-per-s", "1e9")
     assert code == 2
-    assert re.search(r"time to the first token: at least [0-9.]+ ms; tokens: at most [0-9,]+ a second", err)
+    assert re.search(r"time to first token: at least [0-9.]+ ms; tokens: at most [0-9,]+ a second", err)
 
 
 def test_images_and_videos_have_parts_and_totals(printed):
