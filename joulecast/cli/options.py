@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from ..errors import InputError
+from ..extraction.models.spelling import known_as, known_names
 from ..extraction.own_file import own_model
 from ..operations.inputs import parse_shapes
 
@@ -116,32 +117,11 @@ def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[s
     Raises:
         InputError: An option has no value; or the file cannot be run, has no such name, or the model cannot be built.
     """
-    _refuse_pipelines(text)
+    if known_as(text) not in known_names():
+        from ..generation.images.pipelines import refuse_pipeline
+
+        refuse_pipeline(text)
     return own_model(text, named_values(options, "an option of a model"))
-
-
-def _language_model(text: str) -> str | Path:
-    if text.endswith(".json"):
-        return Path(text)
-    _refuse_pipelines(text)
-    return text
-
-
-def _refuse_pipelines(name: str) -> None:
-    """Raise the error of a name that `joulecast image` knows, and no other command."""
-    from ..extraction.models.spelling import known_as, known_names, spelled_as
-
-    if known_as(name) in known_names():
-        return
-    from ..generation.images.pipelines import PIPELINES
-
-    if (pipeline := spelled_as(name, {each: row.source for each, row in PIPELINES.items()})) in PIPELINES:
-        raise InputError(
-            "this pipeline makes images or videos, in many calls of several models",
-            given=name,
-            allowed="the models that `joulecast models predict` lists",
-            hint=f'joulecast image {pipeline} --gpu "H100 SXM"',
-        )
 
 
 _OF_JSON = {"true": "True", "false": "False", "null": "None"}
@@ -211,7 +191,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "sensors": _sensors,
     "assumptions": lambda texts: named_values(texts, "an assumption") or None,
     "layers": lambda text: text.split(",") if "," in text else text,
-    "language model": _language_model,
+    "language model": lambda text: Path(text) if text.endswith(".json") else text,
     "prefixes": lambda text: tuple(positive_integers(text, "prefixes")),
     **{what: partial(positive_integers, what=what) for what in ("batch sizes", "watts", "numbers of GPUs", "batches")},
 }

@@ -44,8 +44,12 @@ def find_decoder(model: Model) -> Decoder:
             hint="give the model itself",
         )
     known = known_decoder(model) if isinstance(model, str) else None
-    if known is None and isinstance(model, str) and known_as(model) in known_names():
-        raise _writes_no_text(model)
+    if known is None and isinstance(model, str):
+        from .images.pipelines import refuse_pipeline
+
+        if known_as(model) in known_names():
+            raise _writes_no_text(model)
+        refuse_pipeline(model)
     return extracted_decoder(model) if known is None else known
 
 
