@@ -58,6 +58,7 @@ ROOMS = [
     "remote",
     "service",
     "cli",
+    "__main__",
     "callbacks",
     "mlflow",
     "pytest_plugin",
