@@ -132,7 +132,7 @@ def recordings(times: int) -> None:
         lost = unreadable = samples = 0
         for number in range(times):
             out = Path(folder) / f"{number}.jsonl"
-            command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "ram", "--interval", "0.01"]
+            command = [sys.executable, "-m", "joulecast", "measure", "--devices", "ram", "--interval", "0.01"]
             process = subprocess.Popen(
                 [*command, "--out", str(out), "--", "sleep", "60"], stderr=subprocess.DEVNULL, start_new_session=True
             )

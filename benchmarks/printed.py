@@ -32,7 +32,7 @@ def section(printed: Iterable[tuple[str, str]]) -> str:
     parts = []
     for words, command in printed:
         program, *arguments = shlex.split(command)
-        start = [sys.executable] if program == "python" else [sys.executable, "-m", "joulecast.cli"]
+        start = [sys.executable] if program == "python" else [sys.executable, "-m", "joulecast"]
         ran = subprocess.run([*start, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
         parts.append(f"{words} `{command}` prints:\n\n```text\n{ran.stdout.strip()}\n```")
     return "\n\n".join(parts)

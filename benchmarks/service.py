@@ -221,7 +221,7 @@ async def attacked(process: subprocess.Popen[str], port: int, case: Case) -> dic
 def service(*options: str, workers: int = 1) -> Iterator[tuple[subprocess.Popen[str], int, list[str]]]:
     """A service as a process, with the port that it listens on, and the lines of its log, which grow."""
     started_s = time.perf_counter()
-    command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--log-level", "info"]
+    command = [sys.executable, "-m", "joulecast", "serve", "--port", "0", "--log-level", "info"]
     process = subprocess.Popen([*command, "--workers", str(workers), *options], stderr=subprocess.PIPE, text=True)
     log: list[str] = []
     # It has to be read to the end, because the service would otherwise wait when the pipe is full.

@@ -38,7 +38,7 @@ from joulecast.zoo.entries.entry import load_any
 COLD_REPEATS = 9
 WARM_REPEATS = 50
 OUT = Path(__file__).with_name("SPEED.md")
-PREDICT = [sys.executable, "-m", "joulecast.cli", "predict", "resnet50", "32,3,224,224", "--gpu", "A30"]
+PREDICT = [sys.executable, "-m", "joulecast", "predict", "resnet50", "32,3,224,224", "--gpu", "A30"]
 IMPORT_TORCH = [sys.executable, "-c", "import torch"]
 
 # Peak memory of a process that extracts ResNet-50, BERT and Llama, in kB, including libraries.

@@ -79,7 +79,7 @@ _DIALOG = 'data-md-component="search" role="dialog"'  # which the theme gives no
 
 
 def on_post_page(output: str, page: Page, config: Any) -> str:
-    """Put our own few lines in place of a script from another server, with which a folder's pages can be searched."""
-    script = (Path(config["docs_dir"]) / "worker.js").read_text(encoding="utf-8")
+    """Put our own few lines in place of a script from another server: search in a folder, names of what scrolls."""
+    script = (Path(config["docs_dir"]) / "site.js").read_text(encoding="utf-8")
     named = output.replace(_DIALOG, f'{_DIALOG} aria-label="Search"')
     return _SHIM.sub(lambda _: f"<script>{script}</script>", named)

@@ -62,7 +62,7 @@ def run_line(line: str) -> None:
     assert words[0] == "joulecast", line
     if "--" in words:  # it runs another program, which writes to a standard output of its own
         python = [sys.executable if word in ("python", "python3") else word for word in words[1:]]
-        subprocess.run([sys.executable, "-m", "joulecast.cli", *python], check=True, capture_output=True, timeout=600)
+        subprocess.run([sys.executable, "-m", "joulecast", *python], check=True, capture_output=True, timeout=600)
         return
     with pytest.raises(SystemExit) as ended:
         main(words[1:])

@@ -24,6 +24,7 @@ ANSWERS = {
     "choices": lambda: joulecast.best(NETWORK, gpus=["A30", "T4"], clocks=[900]),
     "sweep": lambda: joulecast.sweep(NETWORK, gpus=["A30"], clocks=[600, 900]),
     "operations": lambda: joulecast.predict_operations([entry.operation for entry in NETWORK], gpu="A30"),
+    "explanation": lambda: joulecast.explain(Operation("relu", [(32, 512)]), "A30"),
     "networks": lambda: joulecast.predict_many([NETWORK] * 500, "A30"),
     "network": lambda: NETWORK,
     "generation": lambda: joulecast.predict_generation("gpt2", "A30", batch=4, **TEXT),

@@ -34,8 +34,8 @@ HEAVY = {
 # Packages in the order of imports: each may import itself and those before it.
 ROOMS = [
     "arrays",
-    "checked",
     "errors",
+    "checked",
     "progress",
     "units",
     "system",
@@ -58,6 +58,7 @@ ROOMS = [
     "remote",
     "service",
     "cli",
+    "__main__",
     "callbacks",
     "mlflow",
     "pytest_plugin",

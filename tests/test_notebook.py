@@ -1,9 +1,10 @@
 """What Jupyter shows is well-formed, names nothing outside, and says the numbers of the library."""
 
+import re
 from xml.etree import ElementTree
 
 import joulecast
-from joulecast.units import si
+from joulecast.units import duration, si
 
 JOB = ("resnet18", (8, 3, 224, 224))
 
@@ -56,6 +57,19 @@ def test_choices():
     nothing = type(choices)()
     assert "no choice" in read(nothing._repr_html_())
     read(nothing.plot()._repr_html_())
+
+
+def test_rates_and_long_times_of_models_that_write_text_and_of_runs():
+    lengths = {"prompt_tokens": 512, "output_tokens": 128}
+    generation = joulecast.predict_generation("llama3_8b", "H100 SXM", batch=8, **lengths)
+    text = read(generation._repr_html_())
+    assert f"tokens {generation.tokens_per_s:,.0f} a second" in re.sub(r"\s+", " ", text)
+    assert si(generation.energy_per_token_j, "J") in text
+    run = joulecast.predict_run("bert_base", (32, 128), "L4", samples=1e5, epochs=3)
+    assert duration(max(part.time_s for part in run.parts)) in read(run._repr_html_())
+    (_,) = ways = joulecast.best_generation("llama3_8b", gpus=["H100 SXM"], batches=[8], **lengths)
+    assert str(ways).startswith("1 way ")
+    assert f"{ways[0].tokens_per_s:,.0f} a second" in read(ways._repr_html_())
 
 
 def test_operations_and_what_explains_them():

@@ -48,6 +48,12 @@ def run(
             allowed="both or neither",
             hint="add --gpu",
         )
+    if bars is not None and (trace is not None or repeat == 1):
+        raise InputError(
+            "bars are drawn of repeated accountings",
+            given=f"--bars {bars} without --repeat",
+            hint="add --repeat 5; --save page.html draws one accounting",
+        )
     predictor = asked.pop("predictor")
     accountings = [_accounting(asked, trace, recording, clock_offset) for _ in range(1 if trace else repeat)]
     if own:

@@ -121,12 +121,12 @@ def list_models(words: list[str] | None = None, search: str = "") -> None:
     timm can be given by name, too, where that library is installed.
     """
     from ..extraction.models.language_models import BY_NAME, LANGUAGE_MODELS, SAME_ARCHITECTURE
-    from ..extraction.models.spelling import known_as, known_names, spelled_as
-    from ..generation.images.pipelines import PIPELINES
+    from ..extraction.models.spelling import known_as, known_names
+    from ..generation.images.pipelines import PIPELINES, spelled_pipeline
 
     wanted = " ".join([*(words or []), *search.split()])
     sources = {name: row.source for name, row in PIPELINES.items()}
-    meant = {known_as(wanted), spelled_as(wanted, sources)}
+    meant = {known_as(wanted), spelled_pipeline(wanted)}
     sources |= {known_as(repository): repository for repository in SAME_ARCHITECTURE}
     rows = []
     for name in sorted({*known_names(), *PIPELINES}):

@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from ..errors import InputError
+from ..extraction.models.spelling import known_as, known_names
 from ..extraction.own_file import own_model
 from ..operations.inputs import parse_shapes
 
@@ -125,6 +126,10 @@ def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[s
     Raises:
         InputError: An option has no value; or the file cannot be run, has no such name, or the model cannot be built.
     """
+    if known_as(text) not in known_names():
+        from ..generation.images.pipelines import refuse_pipeline
+
+        refuse_pipeline(text)
     return own_model(text, named_values(options, "an option of a model"))
 
 

@@ -228,7 +228,10 @@ def _from_file(path: Path, job: Job) -> Network:
 
 
 def _named(name: str, job: Job, may_trace: bool = True) -> Network:
-    inputs, name = Inputs.of(job.input_shape), known_as(name)
+    name, has_torch = known_as(name), may_trace and find_spec("torch") is not None
+    if job.input_shape is None:
+        _refuse_without_shape(name, has_torch)
+    inputs = Inputs.of(job.input_shape)
     refuse_optimizer(job.optimizer, job.mode)
     # Neither the cache nor templates cover the user's own operators, assumptions and model options.
     own = {**(job.operators or {}), **(job.assume or {}), **(job.model_options or {})}
@@ -240,7 +243,7 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
     request = Request(inputs, job.mode, job.precision, job.cache_length, job.optimizer)
     if cached and (templated := answer(name, request)) is not None:
         return templated
-    if not may_trace or find_spec("torch") is None:
+    if not has_torch:
         listed = known_names()
         if own and name in listed:
             raise _lacks_torch(f"{name} with {', '.join(own)}")
@@ -254,6 +257,22 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
     if cached:
         remember(network, name, key, operators_run)
     return network
+
+
+def _refuse_without_shape(name: str, has_torch: bool) -> None:
+    """Raise the error of a model that is known: an example of its shape; or, without torch, of one that is not."""
+    from .templates.plans import plan_of
+
+    if name in (listed := known_names()):
+        plan = plan_of(name)
+        raise InputError(
+            f"{name} needs the shape of its input",
+            given="none",
+            allowed=" x ".join(map(str, next(iter(plan.inputs.values())))),
+            hint=f"give a shape such as {','.join(map(str, plan.example))}",
+        )
+    if not has_torch:
+        raise refusal(name, Request(Inputs()), listed)
 
 
 def _lacks_torch(model: str) -> MissingDependencyError:

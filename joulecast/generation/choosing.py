@@ -15,8 +15,7 @@ from ..predictors.board.profile import BoardProfile, profile_among
 from ..progress import paced
 from ..queries.evaluation import held_clocks_mhz, prefetch
 from ..queries.ways import Search, asked_tariff
-from ..rendering.notebook import quantity_name
-from ..units import number, si
+from ..rendering.notebook import quantity_name, quantity_text
 from .choices import OBJECTIVES, GenerationChoice, GenerationChoices, priced
 from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
@@ -170,9 +169,8 @@ def _keeps(name: str, value: float, limit: float) -> bool:
 def _reachable(name: str, seen: Sequence[Figures]) -> str:
     """What can be reached of a limit at best, whatever becomes of the others."""
     values = np.concatenate([getattr(figures, LIMITS[name]) for figures in seen])
-    if name.startswith("max_"):
-        return f"{quantity_name(LIMITS[name])}: at least {si(values.min(), 's')}"
-    return f"tokens: at most {number(values.max())} a second"
+    end, best = ("at least", values.min()) if name.startswith("max_") else ("at most", values.max())
+    return f"{quantity_name(LIMITS[name])}: {end} {quantity_text(LIMITS[name], float(best))}"
 
 
 def told_of(served: Deployment, clock_mhz: float, cap_w: float | None) -> dict[str, Any]:

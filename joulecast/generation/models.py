@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..extraction import network_of
 from ..extraction.models.language_models import BY_NAME
-from ..extraction.models.spelling import known_as
+from ..extraction.models.spelling import known_as, known_names
 from ..operations.inputs import LARGEST
 from ..operations.network import Network
 from ..system.caches import remembered
@@ -44,7 +44,22 @@ def find_decoder(model: Model) -> Decoder:
             hint="give the model itself",
         )
     known = known_decoder(model) if isinstance(model, str) else None
+    if known is None and isinstance(model, str):
+        from .images.pipelines import refuse_pipeline
+
+        if known_as(model) in known_names():
+            raise _writes_no_text(model)
+        refuse_pipeline(model)
     return extracted_decoder(model) if known is None else known
+
+
+def _writes_no_text(model: Any) -> InputError:
+    return InputError(
+        "this model does not write text with a decoder alone",
+        given=str(model),
+        allowed="the names that `joulecast models generate` lists, or the config.json of another such model",
+        hint="`joulecast predict` predicts one call of any model",
+    )
 
 
 def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
@@ -56,10 +71,8 @@ def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
         try:
             network = network_of(model, (1, 1), precision="bf16", cache_length=past, assume={"experts": "uniform"})
         except InputError as error:
-            if "only transformers" in error.what:
-                raise InputError(
-                    "this model does not write text", given=str(model), hint="`joulecast models` lists those that do"
-                ) from error
+            if "only transformers" in error.what or "no cache of keys" in error.what:
+                raise _writes_no_text(model) from error
             if "positions" not in error.what or past == _PASTS[-1]:
                 raise
             continue

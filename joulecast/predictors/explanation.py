@@ -14,7 +14,7 @@ from ..errors import InputError, needing, with_extra
 from ..hardware import GPU
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList, operation_text
-from ..rendering.answers import Drawn, Plain
+from ..rendering.answers import Answer, Plain, Table
 from ..rendering.notebook import Bar, Picture, bars, document, notes, table
 from ..units import si
 from .contract import INPUT_NAMES
@@ -92,7 +92,7 @@ class Shown(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation(Plain, Drawn):
+class Explanation(Answer):
     """Why an operation costs what it costs on a GPU.
 
     Args:
@@ -161,6 +161,16 @@ class Explanation(Plain, Drawn):
         where = f"on {self.gpu} at {self.clock_mhz:g} MHz; predictor {self.predictor}, {self.source}"
         return f"{operation_text(self.operation)}, {self.operation.mode}, {where}"
 
+    @property
+    def _all_factors(self) -> list[Factor]:
+        return [*self.factors, *([self.inside_networks] if self.inside_networks else [])]
+
+    def _table(self) -> Table:
+        """The factors of the time of the GPU; that of physics is in seconds."""
+        return Table(
+            ("factor", "value", "rests_on"), [(each.name, each.value, each.rests_on) for each in self._all_factors]
+        )
+
     def tables(self) -> Iterator[Shown]:
         """What a terminal and a notebook show, in their order."""
         interval, rows = self.interval, []
@@ -170,7 +180,7 @@ class Explanation(Plain, Drawn):
             rows.append([name.split("_")[0], known_si(getattr(self, name), unit), between])
         yield Shown(["in a loop", "predicted", "90 % interval" if interval else ""], rows)
         yield Shown(["what", "time"], [[name, si(value, "s")] for name, value in self._times().items()])
-        factors = [*self.factors, *([self.inside_networks] if self.inside_networks else [])]
+        factors = self._all_factors
         values = [si(each.value, "s") if each.name == "physics" else f"x {each.value:.3f}" for each in factors]
         product = [[each.name, value, each.rests_on] for each, value in zip(factors, values, strict=True)]
         yield Shown(["the time of the GPU is", "factor", "which rests on"], product, frozenset({1}))

@@ -75,7 +75,7 @@ class Ways(Answer, tuple[Row, ...]):
 
     def __str__(self) -> str:
         best = f"; best: {self[0]}" if self else ""
-        return f"{len(self)} ways {self.AIM}, {len(self.left_out)} left out{best}"
+        return f"{len(self)} way{'' if len(self) == 1 else 's'} {self.AIM}, {len(self.left_out)} left out{best}"
 
     def _points(self, rows: Iterable[Row]) -> list[tuple[float, float]]:
         seconds, joules, _ = self.AXES

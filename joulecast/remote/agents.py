@@ -51,8 +51,8 @@ def _told(tool: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
 
 def predict(
     model: str,
-    input_shape: list[int],
     gpu: str,
+    input_shape: list[int] | None = None,
     clock_mhz: float | None = None,
     mode: Mode = "inference",
     precision: str = "default",
@@ -62,8 +62,9 @@ def predict(
 
     Args:
         model: Name of a model ("resnet50", "Qwen/Qwen3-8B"), or the path of a config.json, .onnx, .pt2 or network file.
-        input_shape: Shape of the input, batch first: [32, 3, 224, 224] for images, [batch, tokens] for language models.
         gpu: Name of a GPU, such as "A30" or "H100 SXM".
+        input_shape: Shape of the input, batch first: [32, 3, 224, 224] for images, [batch, tokens] for language models.
+            Files may have one.
         clock_mhz: Clock; the GPU's default without.
         mode: "training" is one iteration, forward and backward.
         precision: "default" (as PyTorch runs fp32), "fp32", "tf32", "fp16" or "bf16".

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..units import number, si
+from ..units import duration, number, si
 
 COLOURS = ("#1263b0", "#c2570c", "#1c7c54", "#7d4bb3")
 """Colours that can be told apart with all common kinds of colour blindness, on white and on black."""
@@ -75,7 +75,13 @@ def as_html(value: Any) -> str:
     """
     header, rows = value._table()
     rows = list(rows)
-    listed = [[quantity_text(name, each) for name, each in zip(header, row, strict=True)] for row in rows[:_ROWS]]
+    by_row = header[0] == "quantity"  # Each row has a unit of its own.
+    listed = [
+        [quantity_name(row[0]), *(quantity_text(row[0], each) for each in row[1:])]
+        if by_row
+        else [quantity_text(name, each) for name, each in zip(header, row, strict=True)]
+        for row in rows[:_ROWS]
+    ]
     more = [f"and {len(rows) - _ROWS} more rows; to_frame() has them all"] if len(rows) > _ROWS else []
     numbers = frozenset(i for i, name in enumerate(header) if name.endswith(tuple(_UNITS)))
     shown = table([quantity_name(name) for name in header], listed, numbers)
@@ -87,7 +93,7 @@ def as_html(value: Any) -> str:
 
 
 _ROWS = 12
-_UNITS = {"_js": "Js", "_s": "s", "_j": "J", "_w": "W", "_bytes": "B", "_mhz": " MHz"}
+_UNITS = {"_per_s": " a second", "_js": "Js", "_s": "s", "_j": "J", "_w": "W", "_bytes": "B", "_mhz": " MHz"}
 """End of a column's name -> the unit of its values."""
 
 
@@ -104,7 +110,9 @@ def quantity_text(column: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     unit = next((unit for end, unit in _UNITS.items() if column.endswith(end)), None)
-    return number(value) if unit is None else f"{value:g} MHz" if unit == " MHz" else si(value, unit)
+    if unit in (None, " a second"):
+        return f"{number(value)}{unit or ''}"
+    return duration(value) if unit == "s" else f"{value:g} MHz" if unit == " MHz" else si(value, unit)
 
 
 @singledispatch

@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import platform
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from functools import cache
 from importlib.util import find_spec
@@ -22,6 +22,7 @@ from .. import __version__
 from ..errors import RefusalError, unknown_name
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.templates import store
+from ..extraction.templates.plans import usual_shape
 from ..generation.engines import ENGINES
 from ..generation.images.pipelines import PIPELINES
 from ..hardware import GPU
@@ -41,10 +42,6 @@ from .reload import damage
 from .rendering import json_bytes
 from .schemas import SCHEMAS
 from .validation import checked_gpu
-
-# Example for a size of the input that a template leaves open, used if the template is valid for it.
-_USUAL_SIZES: Mapping[str, int] = {"batch": 32, "height": 224, "width": 224, "tokens": 128}
-_FALLBACK = 224
 
 
 def _shown(value: object, schema: str) -> dict[str, Any]:
@@ -80,14 +77,10 @@ def _model(name: str) -> dict[str, Any] | None:
         for i, size in enumerate(model.size_names)
     }
     family = "image" if len(shape) == 4 else "tokens" if len(shape) == 2 else "features"
-    usual = {**_USUAL_SIZES, **({"batch": 8} if family != "image" else {})}
     return {
         "name": name,
         "family": family,
-        "input_shape": [
-            n if isinstance(n, int) else min(max(usual.get(n, _FALLBACK), low_high[n][0]), low_high[n][1])
-            for n in shape
-        ],
+        "input_shape": list(usual_shape(shape, low_high)),
         "input_names": [title] if title else [],
     }
 

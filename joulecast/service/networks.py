@@ -149,7 +149,8 @@ class Networks:
         """The operations of a model, from the cache where they were requested before."""
         if isinstance(job.model, Network):
             return network_of_job(job)
-        key = json.dumps([job.model, job.to_json(Inputs.of(job.input_shape))], sort_keys=True)
+        inputs = None if job.input_shape is None else Inputs.of(job.input_shape)  # Without one, an error says which.
+        key = json.dumps([job.model, job.to_json(inputs)], sort_keys=True)
         network = self.cached.get(key)
         if network is None:
             network = self._named(replace(job, model=checked_model(job.model)))

@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..errors import InputError, UnknownNameError, unknown_name
+from ..extraction.models.spelling import known_as, known_names
+from ..generation.images.pipelines import refuse_pipeline
 from ..hardware import GPU, find_gpu
 from ..hardware.host import USUAL, Host, find_host, hosts
 from ..remote.requests import NAMES
@@ -23,7 +25,14 @@ _GPUS = "/v1/gpus lists them"
 
 
 def checked_model(name: str) -> str:
-    """Check that a text is the name of a model and not a file. Raises InputError: the text could be a path."""
+    """The name that is known here of a model, however it is spelled; or the text, if it may be another model's name.
+
+    Raises InputError: the text could be a path.
+    """
+    if len(name) <= _LONGEST:
+        if (known := known_as(name)) in known_names():
+            return known
+        refuse_pipeline(name)
     if len(name) > _LONGEST or not _MODEL.fullmatch(name) or name.lower().endswith(_FILES):
         raise InputError(
             "a model must be given by name here, not as a file",

@@ -23,7 +23,7 @@ def joulecast(tmp_path):
                 resource.setrlimit(each, (most, most))
 
         return subprocess.run(
-            [sys.executable, "-m", "joulecast.cli", *map(str, arguments)],
+            [sys.executable, "-m", "joulecast", *map(str, arguments)],
             stdout=output,
             stderr=subprocess.PIPE,
             text=True,
@@ -95,7 +95,7 @@ def test_folders_that_a_plain_user_may_only_read(tmp_path_factory):
     environment = {**os.environ, "JOULECAST_CACHE": str(locked), "HOME": str(locked), "OMP_NUM_THREADS": "1"}
 
     def run(*words):
-        command = [sys.executable, "-m", "joulecast.cli", *map(str, words)]
+        command = [sys.executable, "-m", "joulecast", *map(str, words)]
         return subprocess.run(command, env=environment, **nobody)
 
     if "PermissionError" in (predicted := run(*PREDICT)).stderr:

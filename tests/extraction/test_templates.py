@@ -165,6 +165,10 @@ def test_without_torch_it_says_what_templates_hold_for(monkeypatch):
     ]:
         with pytest.raises(MissingDependencyError, match=says):
             joulecast.extract(name, shape)
+    with pytest.raises(InputError, match="batch x tokens"):
+        joulecast.extract("yi_34b", None)
+    with pytest.raises(MissingDependencyError, match="did you mean resnet50"):
+        joulecast.extract("resnet5", None)
     with pytest.raises(InputError, match="more than one value per channel"):
         joulecast.extract("resnet50", (1, 3, 32, 32), mode="training")
 

@@ -121,7 +121,7 @@ def test_joules_become_metrics_of_the_active_mlflow_run(counters, tmp_path, empt
 
 def run(*arguments, **environment):
     return subprocess.run(
-        [sys.executable, "-m", "joulecast.cli", "measure", *arguments],
+        [sys.executable, "-m", "joulecast", "measure", *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -176,7 +176,7 @@ def test_signals_reach_the_command_and_the_exit_code_says_which(counters, tmp_pa
         f"os.mkdir({str(ready)!r})\n"
         "while True: signal.pause()"
     )
-    command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "cpu", "--out", str(out), "--"]
+    command = [sys.executable, "-m", "joulecast", "measure", "--devices", "cpu", "--out", str(out), "--"]
     with started([*command, sys.executable, "-c", script], stderr=subprocess.DEVNULL) as process:
         until(lambda: ready.exists() and samples_in(out) > 2)
         process.send_signal(signal.SIGUSR1)
@@ -209,7 +209,7 @@ def test_joules_so_far_are_served_and_shown_in_a_line(counters):
 
 def test_a_killed_program_and_a_killed_meter_leave_what_was_recorded(counters, tmp_path):
     out = tmp_path / "r.jsonl"
-    command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "cpu", "--interval", "0.02"]
+    command = [sys.executable, "-m", "joulecast", "measure", "--devices", "cpu", "--interval", "0.02"]
     command += ["--out", str(out), "--", "sleep", "60"]
     with started(command, stderr=subprocess.DEVNULL):
         until(lambda: samples_in(out) > 20)

@@ -65,7 +65,7 @@ class Service:
         name, source = entry_name(find_gpu("A30"), DEFAULT_PREDICTOR, "inference"), self.log.parent / "source"
         source.mkdir()
         push(entry, name, str(source))
-        command = [sys.executable, "-m", "joulecast.cli", "zoo", "pull", "--replace", str(source)]
+        command = [sys.executable, "-m", "joulecast", "zoo", "pull", "--replace", str(source)]
         subprocess.run(command, check=True, env={**os.environ, "JOULECAST_CACHE": str(self.log.parent / "cache")})
 
     def lines(self) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ def start(folder: Path, *options: str, **environment: str) -> Service:
     log = folder / "log.jsonl"
     with log.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", *options],
+            [sys.executable, "-m", "joulecast", "serve", "--port", "0", *options],
             stdout=subprocess.PIPE,
             stderr=file,
             text=True,

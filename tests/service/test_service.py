@@ -178,6 +178,20 @@ def test_an_unknown_model_is_not_asked_for_as_a_file(service):
     assert ".pt2" not in problem["detail"]
 
 
+def test_ids_of_repositories_are_names(service):
+    written = service.ask("/v1/predict", {"model": "bert-base-uncased", "input_shape": [8, 128], "gpu": "A30"}).json
+    known = service.ask("/v1/predict", {"model": "bert_base", "input_shape": [8, 128], "gpu": "A30"}).json
+    assert written == known
+
+
+def test_a_pipeline_and_a_missing_shape_lead_to_the_right_question(service):
+    assert "predict_image" in service.ask("/v1/predict", {**RESNET, "model": "sdxl"}).json["hint"]
+    for name, shape in (("resnet18", "32,3,224,224"), ("Qwen/Qwen3-32B", "8,128")):
+        problem = service.ask("/v1/predict", {"model": name, "gpu": "A30"}).json
+        assert problem["title"].endswith("needs the shape of its input")
+        assert shape in problem["hint"]
+
+
 def test_an_unknown_gpu_is_not_asked_for_as_a_file(service):
     for path, question in (("/v1/predict", {**RESNET, "gpu": "A31"}), ("/v1/gpus/A31", None)):
         problem = service.ask(path, question).json

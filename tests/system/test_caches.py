@@ -2,13 +2,8 @@
 
 import gc
 
-import pytest
-
 import joulecast
 from joulecast import Operation
-from joulecast.service.answers import Answers
-from joulecast.service.questions import BatchQuestion
-from joulecast.service.settings import Settings
 from joulecast.system.caches import RESULTS, BoundedCache, forget
 
 
@@ -46,18 +41,4 @@ def test_no_cache_holds_the_operations_of_questions_that_were_forgotten():
     del linear, prediction
     assert RESULTS.size <= 32_000_000
     forget()
-    assert living() == before
-
-
-@pytest.mark.parametrize("details", [False, True])
-def test_a_batch_holds_no_networks_of_the_predictions_that_it_lists(details):
-    answers = Answers(Settings(cached_networks_bytes=0, cached_predictions_bytes=0))
-    request = {"model": "resnet18", "gpu": "A30"}
-    asked = [{**request, "input_shape": [n, 3, 64, 64]} for n in range(1, 9)]
-    question = BatchQuestion.model_validate({"requests": asked, "details": details})
-    forget()
-    before = living()
-    items = answers.predict_batch(question)
-    forget()
-    assert len(items) == 8
     assert living() == before

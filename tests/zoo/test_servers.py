@@ -85,7 +85,7 @@ def train_command(tmp_path, name, uri, seed):
     recipe = tmp_path / f"{name}.toml"
     recipe.write_text(f'predictor = "forest"\ntrees = 6\nfolds = 3\nseed = {seed}\n')
     options = ["--dataset", data, "--recipe", recipe, "--zoo", tmp_path / f"zoo-{name}", "--tracking-uri", uri]
-    return [sys.executable, "-m", "joulecast.cli", "train", *map(str, options), "--register"]
+    return [sys.executable, "-m", "joulecast", "train", *map(str, options), "--register"]
 
 
 def test_two_trainings_at_once_into_one_sqlite_store(tmp_path):

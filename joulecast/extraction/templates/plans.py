@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..models.language_models import BY_NAME, LANGUAGE_MODELS
@@ -37,10 +37,22 @@ class Plan:
     cached: Ranges | None = None
     limits: Limits = Limits()
 
+    @property
+    def example(self) -> tuple[int, ...]:
+        """A usual shape of the input, or of the first of several."""
+        limits = {name: (ranges[0][0], ranges[-1][1]) for name, ranges in self.ranges.items()}
+        return usual_shape(next(iter(self.inputs.values())), limits)
+
     def cells(self, *, cached: bool) -> Iterator[Ranges]:
         """All regimes."""
         ranges = [*self.ranges.values(), *([self.cached] if cached and self.cached else [])]
         yield from itertools.product(*ranges)
+
+
+def usual_shape(shape: Sequence[int | str], limits: Mapping[str, Range]) -> tuple[int, ...]:
+    """An example for a shape with names for sizes, each with its least and its largest value."""
+    usual = {"batch": 32 if len(shape) == 4 else 8, "height": 224, "width": 224, "tokens": 128}
+    return tuple(n if isinstance(n, int) else min(max(usual[n], limits[n][0]), limits[n][1]) for n in shape)
 
 
 # Prefix of a name -> regimes of height and width.

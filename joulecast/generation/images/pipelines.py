@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...errors import InputError
+from ...extraction.models.spelling import spelled_as
 from ...operations.network import Network
 from .autoencoders import Autoencoder, Decoder
 from .denoisers import CrossDiT, Denoiser, JointDiT, TextEncoder
@@ -104,3 +106,19 @@ def _pipeline(row: Mapping[str, Any]) -> ImagePipeline:
 
 PIPELINES: Mapping[str, ImagePipeline] = {name: _pipeline(row) for name, row in _TABLES["pipelines"].items()}
 """Name -> pipeline."""
+
+
+def spelled_pipeline(name: str) -> str:
+    """The name of the pipeline that a name means, however it is spelled; the name itself if it means none."""
+    return spelled_as(name, {each: row.source for each, row in PIPELINES.items()})
+
+
+def refuse_pipeline(name: str) -> None:
+    """Raise the error of a pipeline where one model is asked for; any other name is no matter of this function."""
+    if (pipeline := spelled_pipeline(name)) in PIPELINES:
+        raise InputError(
+            "this pipeline makes images or videos, in many calls of several models",
+            given=name,
+            allowed="the name of one model, which `joulecast models` lists",
+            hint=f'joulecast image {pipeline} --gpu "H100 SXM"; `predict_image` in Python and over HTTP',
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, named, unknown_name
-from ...extraction.models.spelling import spelled_as
+from ...extraction.models.spelling import known_as, known_names
 from ...hardware import GPU, gpu_name_notes
 from ...hardware.host import Host, find_host
 from ...operations.attributes import ELEMENT_BYTES
@@ -27,7 +27,7 @@ from ...zoo import find_predictor
 from ..intervals import Listed, normal_quantile
 from ..parallel import find_gpus
 from .layers import parameters_of
-from .pipelines import PIPELINES
+from .pipelines import PIPELINES, spelled_pipeline
 from .sequence_parallel import DividedNetwork, Split
 
 _PRECISIONS = ("bf16", "fp16", "fp32")
@@ -226,8 +226,10 @@ def predict_image(
         >>> image.steps
         28
     """
-    model = spelled_as(model, {name: each.source for name, each in PIPELINES.items()})
-    pipeline, (number, board) = named("image pipeline", model, PIPELINES), find_gpus(gpu)
+    model = spelled_pipeline(model)
+    command = "models image` lists them" if known_as(model) not in known_names() else f"predict {model}` predicts it"
+    pipeline = named("image pipeline", model, PIPELINES, hint=f"`joulecast {command}")
+    number, board = find_gpus(gpu)
     if precision not in _PRECISIONS:
         raise unknown_name("precision of a pipeline", precision, _PRECISIONS)
     split = Split.of(number if gpus is None else gpus, ulysses, ring, pipeline.denoiser.heads, board)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from ...energy.node import Node
 from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
 from ...hardware.ncu import Counters
-from ...operations.inputs import titled
 from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Picture, StackedBar, one_below_the_other, stacked_bars
 from ...units import si
@@ -31,9 +30,6 @@ from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 from ..physics.memory_traffic import traffic_bytes
 from .energy_rows import STATIC, iteration_rows
 from .operation_cost import OperationCost
-
-if TYPE_CHECKING:
-    from .prediction import Prediction
 
 COMPUTE, REST = "compute", "rest"
 COMPONENTS = (STATIC, *MEMORY_LEVELS, COMPUTE, REST)
@@ -99,9 +95,12 @@ class MemoryLevels(Answer):
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, prediction: Prediction, gpu: GPU, clock_mhz: float) -> Self:
-        """Divide the joules of a prediction for a GPU, which settles at this graphics clock, into components."""
-        costs, energies = prediction.operations, AccessEnergies.of(gpu, clock_mhz)
+    def of(cls, title: str, costs: Sequence[OperationCost], gpu: GPU, clock_mhz: float, **totals: Any) -> Self:
+        """Divide the joules of operations on a GPU, which settles at this graphics clock, into components.
+
+        The totals are the fields `time_s`, `predicted_j` and `warnings`.
+        """
+        energies = AccessEnergies.of(gpu, clock_mhz)
         operations, counts = [cost.operation for cost in costs], np.array([[cost.count] for cost in costs], dtype=float)
         traffic = counts * traffic_bytes(operations, gpu)
         levels_j = traffic / ACCESS_BYTES * np.array([energies.joules[level] for level in MEMORY_LEVELS])
@@ -110,9 +109,7 @@ class MemoryLevels(Answer):
         units_j = counts[:, 0] * (paid @ PRIOR_ENERGY.values()[:2])
         columns = costs, traffic.tolist(), levels_j.tolist(), units_j.tolist()
         divided = tuple(OperationLevels.of(*each) for each in zip(*columns, strict=True))
-        title = titled(prediction.network, prediction.input_shape)
-        totals = prediction.time_s, prediction.known_energy_j
-        return cls(title, gpu.name, clock_mhz, *totals, divided, energies, prediction.notes)
+        return cls(title, gpu.name, clock_mhz, operations=divided, energies=energies, **totals)
 
     @cached_property
     def energy_j(self) -> dict[str, float]:

@@ -214,7 +214,9 @@ class Prediction(Answer):
         found = find_gpu(self.gpu if gpu is None else gpu)
         if found.name != self.gpu or self.held_clock_mhz is None:
             raise InputError("this prediction is for another GPU", given=found.name, allowed=self.gpu)
-        return MemoryLevels.of(self, found, self.held_clock_mhz)
+        title, clock_mhz = titled(self.network, self.input_shape), self.held_clock_mhz
+        totals = {"time_s": self.time_s, "predicted_j": self.known_energy_j, "warnings": self.notes}
+        return MemoryLevels.of(title, self.operations, found, clock_mhz, **totals)
 
     def interval(self, level: float = 0.9) -> Interval | None:
         """The conformal interval from networks that were left out in training; None where no errors are known.

@@ -75,7 +75,7 @@ function mark(id) {
 
 /** The field whose text the service refuses. */
 function fieldOf({ given }) {
-  const said = String(given ?? "").replace(/^'|'$/g, "");
+  const said = String(given ?? "").replace(/^'|'$/g, "").replace(/^\w+ (?=\d+ x )/, ""); // Shapes have the name of the input before them.
   const fields = [...byId("question").querySelectorAll("input:not([type=radio]):not([type=file])")].filter((field) => !field.closest("[hidden]"));
   return said && fields.find((field) => field.value.trim() === said)?.id;
 }

@@ -24,3 +24,10 @@ if (location.protocol === "file:") {
     terminate() {}
   };
 }
+
+// What scrolls is reached by keys, and the buttons of each piece of code have a name of their own.
+let pieces = 0;
+new MutationObserver(() => {
+  for (const buttons of document.querySelectorAll(".md-code__nav:not([aria-label])")) buttons.setAttribute("aria-label", `Code ${++pieces}`);
+  for (const box of document.querySelectorAll("pre > code, .md-typeset__scrollwrap")) if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+}).observe(document.documentElement, { childList: true, subtree: true });

@@ -1,0 +1,5 @@
+"""`python -m joulecast`."""
+
+from .cli import main
+
+main()

@@ -1,5 +1,0 @@
-"""`python -m joulecast.cli`."""
-
-from . import main
-
-main()
