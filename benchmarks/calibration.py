@@ -5,7 +5,7 @@
 The simulated board (simulated_board.py) is an H100 with known deviations, measured as `joulecast calibrate` would.
 For real chips, a part of their published measurements stands for what was measured in ten minutes, and the rest is the
 test; no operation is on both sides. Their predictor has seen no measurement of the chip: it is the zoo's where the zoo
-has none, and otherwise one that is trained here on all other chips, with fewer trees and without the perceptron.
+has none, and otherwise one that is trained here on all other chips, with fewer trees.
 
 Writes benchmarks/CALIBRATION.md. Takes six minutes on one core; `--simulated` prints the first table, in seconds.
 """
@@ -239,7 +239,7 @@ take 1.3 of the time; noise of 2 %. `joulecast calibrate` chose what was measure
 
 Their predictor was trained without measurements of the chip. That of MI100 and MI210 (point-wise operations, softmax
 and layer norm, NeuSight) is the zoo's, which learned such operations on no chip of AMD. The others were trained here on
-all other chips, with fewer trees than the zoo's and without the perceptron; they have no intervals. A30 and RTX 2080 Ti
+all other chips, with fewer trees than the zoo's; they have no intervals. A30 and RTX 2080 Ti
 are loops with their launches (nicolai2025), which alone have power; A100 PCIe 80GB are convolutions only, and the rest
 is NeuSight's. What was measured was drawn at random.
 """

@@ -14,6 +14,8 @@ from joulecast.predictors.transformer.tokens import ROLES
 from joulecast.rendering.plots import CHART_STYLE, pyplot
 
 OURS = "ours"
+LARGER = "With more rows, and sequences as rarely as in the recipe that ships"
+SHIPPED = "At the size of the recipe that ships"
 NETWORK_CALLS = ((0, 50), (50, 100), (100, 150), (150, 200), (200, 10**6))
 Fits = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -136,12 +138,12 @@ def verdicts(variants: Fits) -> Iterator[str]:
         yield f"- {words}: {difference.mean():+.2f} +- {half_width:.2f} points of mean error, {verdict}."
 
 
-def with_more_rows(variants: Fits) -> Iterator[str]:
+def with_more_rows(variants: Fits, title: str) -> Iterator[str]:
     """The ablation of a few variants at a larger size, as far as they have been fitted."""
     if OURS not in variants:
         return
     first = variants[OURS][0]
-    yield "\n### With more rows, and sequences as rarely as in the recipe that ships\n"
+    yield f"\n### {title}\n"
     yield f"{first['train']:,} device times, {first['epochs']} passes: whether what is better above stays so.\n"
     yield from ablation(variants)
     yield ""
@@ -191,7 +193,8 @@ def section(fits: Sequence[Mapping[str, Any]], folder: Path) -> str:
         "\nAgainst ours, seed by seed, with the 95 % interval of the mean difference by Student's t:\n",
         *verdicts(variants),
         READ,
-        *with_more_rows(by_variant([fit for fit in fits if fit["run"] == "larger"])),
+        *with_more_rows(by_variant([fit for fit in fits if fit["run"] == "larger"]), LARGER),
+        *with_more_rows(by_variant([fit for fit in fits if fit["run"] == "shipped"]), SHIPPED),
         "\n### By kind, mean error of time in per cent\n",
         *kinds(variants),
         "\n### By length: unseen operations read as one sequence, error of their total time in per cent\n",

@@ -37,19 +37,27 @@ MODELS = {
     "Qwen/Qwen3-VL-30B-A3B-Instruct": "qwen3_30b_a3b",
     "Qwen/Qwen3-VL-32B-Instruct": "qwen3_32b",
     "Qwen/Qwen3-Omni-30B-A3B-Instruct": "qwen3_30b_a3b",
+    "Qwen/Qwen3-Coder-480B-A35B-Instruct": "qwen3_coder_480b_a35b",
+    "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8": "qwen3_coder_480b_a35b",
 }
+DATA_PARALLEL = frozenset({"Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"})
+"""Models whose configuration names data-parallel-size: GPUs share experts, and have sequences of their own."""
 SEEN = frozenset({"llama3_1_8b", "qwen3_14b", "gpt_oss_20b"})
 """Models that are shown: those by which constants and assumptions were chosen. All others are held back but for"""
 HYBRID = "nemotron_nano_9b_v2"
 """whose scans are assumed, as no kernel of them was measured; on H100 its chats set what they wait for."""
 
-PROMPTS = {"lm-arena-chat": (300, 600), "gpqa": (300, 150), "image-chat": (800, 400)}
-"""Mean and standard deviation of prompts in tokens, which are not published. Those with an image are a guess."""
+CODE = "sourcegraph-fim"
+PROMPTS = {"lm-arena-chat": (300, 600), "gpqa": (300, 150), "image-chat": (120, 200), CODE: (2000, 2000)}
+"""Mean and standard deviation of the text of prompts in tokens, which are not published. That beside images is a guess,
+that of code the one with which Qwen3-Coder 480B in bf16 is right."""
+IMAGE = 832, 832
+"""Height and width of the image of a prompt: a guess, with which a prompt of Qwen3-VL has 800 tokens."""
 
 TEXT = ("lm-arena-chat", "gpqa")
 """Tasks without images."""
 
-REQUESTS = {"lm-arena-chat": 1024, "gpqa": 198, "image-chat": 1024}
+REQUESTS = {"lm-arena-chat": 1024, "gpqa": 198, "image-chat": 1024, CODE: 1024}
 """Different requests of a task (configs/vllm/TASK/benchmark.yaml)."""
 
 _CHATS, _GPQA = {512: 2, 1536: 3, 3072: 4, 4096: 5}, {192: 2, 384: 3, 768: 5, 1024: 6, 1536: 9, 2048: 11, 4096: 21}
@@ -58,6 +66,8 @@ _REPEATS = {
     ("lm-arena-chat", "meta-llama/Llama-3.1-8B-Instruct", "B200"): {128: 2, 512: 3, 1024: 4, 2048: 8},
     ("lm-arena-chat", "meta-llama/Llama-3.1-8B-Instruct", "H100"): {256: 2, 768: 3},
     ("gpqa", "openai/gpt-oss-20b", "H100"): {96: 2, **_GPQA},
+    (CODE, "Qwen/Qwen3-Coder-480B-A35B-Instruct", "B200"): {512: 2, 1024: 4, 1536: 6},
+    (CODE, "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8", "B200"): {768: 2, 1024: 3, 2048: 4},
 }
 """Least `max_num_seqs` -> how often the requests are sent (configs/vllm/TASK/MODEL/GPU/sweeps.yaml). Where it was more,
 the mean output length, a sum divided by the number of requests, says so. With these, the requests of all runs are as
@@ -104,7 +114,9 @@ class Run:
             "gpu": f"{gpus}x {self['gpu']}",
             "precision": PRECISIONS[self["weight_precision"]],
             "engine": "vllm_async",
-            "tensor_parallel": gpus if expert > 1 else int(self["tensor_parallel"]),
+            "tensor_parallel": gpus
+            if expert > 1 and self["model"] not in DATA_PARALLEL
+            else int(self["tensor_parallel"]),
             "expert_parallel": expert,
         }
 

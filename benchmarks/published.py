@@ -21,7 +21,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import cpu_networks
-import deeppm_sizes
 import deeppm_tables
 import nicolai_clocks
 import nicolai_networks
@@ -56,12 +55,6 @@ SECTIONS = {
     "deeppm": Section(
         "DeepPM: what of it helps on operations of GPUs",
         ("deeppm.py", "deeppm_tables.py"),
-        ("predictors/transformer.toml",),
-        (*NICOLAI, "neusight2025/operations.parquet", "energaizer2026/networks.csv"),
-    ),
-    "deeppm_sizes": Section(
-        "DeepPM: the same with more rows and seeds",
-        ("deeppm_sizes.py",),
         ("predictors/transformer.toml",),
         (*NICOLAI, "neusight2025/operations.parquet", "energaizer2026/networks.csv"),
     ),
@@ -106,7 +99,6 @@ class Maker:
             "clocks": self.clocks,
             "cpu": self.cpu,
             "deeppm": self.deeppm,
-            "deeppm_sizes": self.deeppm_sizes,
             "smaragdine": lambda: printed.section(
                 [printed.STAGES] if reduced else [printed.STAGES, printed.VARIANTS, printed.RELIABILITY]
             ),
@@ -135,14 +127,10 @@ class Maker:
         fits = [json.loads(file.read_text("utf-8")) for file in sorted(self.work.glob("*-*.json"))]
         if not fits:
             raise SystemExit(
-                f"{self.work} has no trainings: `python benchmarks/deeppm.py` makes them in 200 minutes, and "
+                f"{self.work} has no trainings: `python benchmarks/deeppm.py` makes them in half an hour, and "
                 "`joulecast published --show deeppm` prints what they gave"
             )
         return deeppm_tables.section(fits, self.out)
-
-    def deeppm_sizes(self) -> str:
-        work = self.work if self.reduced else self.work.with_name("deeppm-sizes")
-        return deeppm_sizes.section(work)
 
 
 def main() -> None:

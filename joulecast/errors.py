@@ -253,6 +253,8 @@ def unknown_name(what: str, given: object, known: Iterable[str], *, hint: str | 
     if close:
         suggestion = f"did you mean {' or '.join(close)}?"
         hint = f"{suggestion} {hint}" if hint else suggestion
+    elif names and not hint:
+        hint = "give one of these"
     return UnknownNameError(f"unknown {what}", given=_shortened(given, repr)[:200], allowed=shown or "none", hint=hint)
 
 

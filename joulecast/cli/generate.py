@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,7 @@ def _text(found: GenerationPrediction) -> str:
         f"memory of a GPU: {si(memory.weights_bytes, 'B')} of weights, {si(memory.cache_bytes, 'B')} of cache, "
         f"{si(memory.activations_bytes, 'B')} besides; {si(memory.usable_bytes, 'B')} to use, for a batch of up to "
         f"{found.largest_batch}",
+        *_images_text(found),
         f"a step that only decodes: {si(found.decode.time_s, 's')}, {si(found.decode.power_w, 'W')}; one that reads "
         f"prompts only: {si(found.prefill.time_s, 's')}, {si(found.prefill.power_w, 'W')}; waiting for the engine: "
         f"{si(found.overhead_s, 's')} a step",
@@ -58,6 +59,15 @@ def _text(found: GenerationPrediction) -> str:
         *(f"note: {note}" for note in found.notes),
     ]
     return "\n".join(parts)
+
+
+def _images_text(found: GenerationPrediction) -> Iterator[str]:
+    read = found.reading_images
+    if read is not None:
+        yield (
+            f"images: {found.image_tokens} tokens of each prompt, read in {si(read.time_s, 's')} at "
+            f"{si(read.power_w, 'W')}"
+        )
 
 
 # `joulecast simulate`.

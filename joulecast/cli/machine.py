@@ -58,7 +58,12 @@ def calibrate(
     from ..zoo import find_predictor
 
     if out.is_dir() or not out.parent.is_dir():
-        raise InputError("the calibration needs a file", given=str(out), allowed="a file in a folder that exists")
+        raise InputError(
+            "the calibration needs a file",
+            given=str(out),
+            allowed="a file in a folder that exists",
+            hint="make the folder, or choose another --out",
+        )
     name = gpu if measured else _name_of(device, gpu)
     board = find_gpu(_datasets(measured)[0].card.gpu if name is None and measured else name or "")
     found = {mode: find_predictor(board, mode, predictor) for mode in MODES}

@@ -66,6 +66,14 @@ def lengths(text: str) -> int | list[float]:
     return int(parts[0]) if len(parts) == 1 and "." not in parts[0] else [float(part) for part in parts]
 
 
+def _size(text: str) -> tuple[int, int]:
+    """Parse the height and width of an image, such as "768x1024"."""
+    sides = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
+    if sides is None:
+        raise InputError("an image has a height and a width", given=repr(text), allowed="such as 768x1024, in pixels")
+    return int(sides[1]), int(sides[2])
+
+
 def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
     """Parse prices such as "1.2" for every GPU, "A30=0.7,T4=0.35", a cloud, or a table "mine.csv,spot=0.5".
 
@@ -106,6 +114,7 @@ def intensity(text: str) -> str | list[float]:
             "the intensities of the hours cannot be read",
             given=f"{text}: {error}",
             allowed="numbers in g/kWh, in lines or separated by commas",
+            hint="leave out names of columns and times: the first number is that of the first hour",
         ) from None
 
 
@@ -188,6 +197,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "prices": price_per_hour,
     "intensity": intensity,
     "lengths": lengths,
+    "sizes": lambda texts: [_size(text) for text in texts],
     "sensors": _sensors,
     "assumptions": lambda texts: named_values(texts, "an assumption") or None,
     "layers": lambda text: text.split(",") if "," in text else text,
@@ -330,17 +340,17 @@ def mode_of(training: bool, mode: str | None) -> str:
 # Errors of the library in words of the command line: `--price-per-hour` where the library says price_per_hour.
 
 _ARGUMENTS = {
-    row["to"] if isinstance(row, dict) and "to" in row else name: name for name, row in TABLES["shared"].items()
+    row["to"] if isinstance(row, dict) and "to" in row else name: name
+    for table in (TABLES["run"], TABLES["shared"])
+    for name, row in table.items()
 }
 _OPTIONS = {
     # Single words stand in many sentences, so only the forms that name the argument are listed.
     **{argument: f"--{name.replace('_', '-')}" for argument, name in _ARGUMENTS.items() if "_" in argument},
     "carbon: grams": "--carbon: grams",
-    "expert_parallel": "--expert-parallel",
     "input_shape": "SHAPE",
     "max_power_w": "--max-power",
     "max_time_s": "--max-time",
-    "tensor_parallel": "--tensor-parallel",
     "a shape such as (32, 3, 224, 224), a list of shapes, a dictionary of name and shape; or example tensors": (
         "a SHAPE such as 32,3,224,224; for several inputs one for each, or name=shape"
     ),

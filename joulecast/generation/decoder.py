@@ -128,6 +128,16 @@ class LatentAttention(_Plain):
 
 
 @dataclass(frozen=True)
+class Encoding(_Plain):
+    """Attention of the patches of an image to each other."""
+
+    heads: int
+    size: int  # Elements of a query, key or value, per head
+    window: int | None = None  # Number of patches that see each other; None for all
+    rotary: bool = True  # Whether queries and keys have rotary position embeddings
+
+
+@dataclass(frozen=True)
 class Recurrence(_Plain):
     """The scan of a layer with a recurrent state (Mamba-2; Dao and Gu, arXiv 2405.21060), in fp32 for each sequence."""
 
@@ -169,7 +179,9 @@ class Experts:
         return whole // self.tensor_parallel // self.expert_parallel
 
 
-Part = Embedding | Projection | Logits | Norm | Attention | LatentAttention | Recurrence | Activation | Experts
+Part = (
+    Embedding | Projection | Logits | Norm | Attention | LatentAttention | Encoding | Recurrence | Activation | Experts
+)
 
 PARTS: Mapping[str, Callable[..., Part]] = {each.__name__: each for each in get_args(Part)}
 """Name of a class of parts -> the class."""

@@ -16,8 +16,9 @@ from ..units import si
 from .decoder import Activation, Decoder, Logits, Projection
 from .engines import Engine
 from .parallel import Parallel, share
-from .serving import BATCHINGS, Batching, Cycle, Lengths, Load, cycle_of
+from .serving import BATCHINGS, Batching, Cycle, Lengths, Load, cycle_of, in_lockstep, with_images
 from .steps import Precisions, StepTokens
+from .towers import Images
 
 CACHED_IN: Mapping[str | None, float] = {None: 2.0, "fp8": 1.0}
 """Precision of keys and values -> bytes of an element."""
@@ -99,6 +100,7 @@ class Deployment:
     parallel: Parallel  # How the model is divided over the GPUs
     batching: Batching  # How requests follow each other: "continuous" or "static"
     total_load: Load  # The load of all GPUs together
+    images: Images | None = None  # Images of each prompt, whose tokens are among those of the load
 
     @classmethod
     def of(
@@ -156,7 +158,10 @@ class Deployment:
     @cached_property
     def cycle(self) -> Cycle:
         """The steps in which a replica serves its load."""
-        return cycle_of(self.load, self.engine, self.batching)
+        cycle = cycle_of(self.load, self.engine, self.batching)
+        if self.engine.pads_ranks and self.parallel.senders > 1 and self.batching == "continuous":
+            cycle = in_lockstep(cycle, self.load, self.parallel.senders, self.engine.step_tokens)
+        return cycle if self.images is None else with_images(cycle, self.load, self.batching)
 
     @property
     def steps(self) -> tuple[StepTokens, ...]:
@@ -218,12 +223,17 @@ class Deployment:
         if self.precisions.cache is None:
             yield "cache_precision='fp8'"
 
+    @property
+    def _tower_bytes(self) -> int:
+        """Bytes of the tower that reads images, in 16 bits."""
+        return 0 if self.images is None else math.ceil(2 * self.images.parameters / self.parallel.tensor)
+
     def _memory(self, batch: int) -> GenerationMemory:
         load = replace(self.load, batch=batch)
         sequence_bytes = cached_bytes(self.decoder, load.cached_tokens(self.batching), self.precisions)
         largest = cycle_of(load, self.engine, self.batching).largest.tokens
         return GenerationMemory(
-            weights_bytes=weights_bytes(self.decoder, self.precisions),
+            weights_bytes=weights_bytes(self.decoder, self.precisions) + self._tower_bytes,
             cache_bytes=round(batch * sequence_bytes),
             activations_bytes=activations_bytes(self.decoder, largest),
             usable_bytes=round(usable_bytes(self.gpu) * self.engine.memory_share),

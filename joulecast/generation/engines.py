@@ -33,7 +33,8 @@ class Engine:
         step_s: Seconds of each step in which the GPU waits for the engine, which chooses the sequences of the next
             step, prepares their inputs, and fetches the sampled tokens.
         sequence_s: Additional seconds of waiting for each sequence in the step.
-        scan_s: Seconds of a step that reads prompts in which the GPU waits, for each layer with a recurrent state.
+        scan_s: Least seconds of a step that reads prompts, for each layer with a recurrent state: its kernels are
+            launched one by one, while the GPU runs those before.
         step_tokens: The largest number of tokens in a step, tokens of prompts included.
         small_step_tokens: The same limit on boards with less than 70 GiB and on A100s; None where it does not differ.
         memory_share: The share of the board's memory that the engine uses for weights, activations and cache.
@@ -41,10 +42,12 @@ class Engine:
         grouped_experts: Whether one kernel computes all experts of a layer. It is False on AMD's GPUs, on which no such
             kernels were measured: there, experts are a batch of products.
         pads_prompts: Whether steps that read prompts run in these CUDA graphs, too, padded like all others.
+        pads_ranks: Whether GPUs with sequences of their own that share experts compute as many tokens as the busiest.
         fused: True if the engine runs fused kernels in CUDA graphs, False if it runs the model as `transformers` does.
         sampling: How it samples tokens, a name of `SAMPLINGS`.
         samples_in_torch: Whether it samples by PyTorch's operations, and takes top-p and top-k from the model's
             generation_config unless told otherwise.
+        triton_experts: Whether kernels of Triton compute experts in 16 and 8 bits.
         capabilities: Prefixes of the compute capabilities that the engine supports; empty if it supports all GPUs.
         wait_sigma: Standard deviation of the logarithm of the seconds for which GPUs wait: a factor of two, unless the
             user has said how long.
@@ -62,9 +65,11 @@ class Engine:
     captured: tuple[int, ...] = _CAPTURED
     grouped_experts: bool = True
     pads_prompts: bool = False
+    pads_ranks: bool = False
     fused: bool = True
     sampling: str = "temperature"
     samples_in_torch: bool = False
+    triton_experts: bool = False
     capabilities: tuple[str, ...] = ()
     wait_sigma: float = math.log(2.0)
 
@@ -80,13 +85,12 @@ class Engine:
         tokens = self.small_step_tokens if small and self.small_step_tokens is not None else self.step_tokens
         return replace(self, step_tokens=tokens, grouped_experts=gpu.compute_capability.startswith(_NVIDIA))
 
-    def overhead_s(self, sequences: float, scans: int = 0) -> float:
-        """Seconds of a step in which the GPU waits for the engine.
+    def overhead_s(self, sequences: float) -> float:
+        """Seconds of a step in which the GPU waits for the engine, which has prepared nothing yet.
 
         `sequences`: Sequences in the step, those whose prompts are read included.
-        `scans`: Layers with a recurrent state if it reads prompts, 0 otherwise.
         """
-        return self.step_s + self.sequence_s * sequences + self.scan_s * scans
+        return self.step_s + self.sequence_s * sequences
 
     def padded(self, tokens: int) -> int:
         """The number of tokens that a step computes: the next size recorded as a CUDA graph, or else no more."""

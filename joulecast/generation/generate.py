@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,14 @@ from ..units import si
 from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
 from .engines import Engine, checked_sampling, find_engine
-from .models import find_decoder
+from .models import NO_IMAGES, find_decoder
 from .parallel import Parallel, find_gpus, find_parallel, layouts, split_count
 from .prediction import GenerationPrediction
 from .run_energy import FOUR_BIT_BYTES
 from .server import Server, figures_of
 from .serving import Lengths, Tokens
+from .steps import StepTokens
+from .towers import find_images
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
@@ -34,6 +36,7 @@ def predict_generation(
     batch: int,
     prompt_tokens: Tokens,
     output_tokens: Tokens,
+    images: Sequence[Sequence[int]] | None = None,
     precision: str = "bf16",
     engine: str = "vllm",
     tensor_parallel: int | None = None,
@@ -57,6 +60,8 @@ def predict_generation(
         prompt_tokens: Tokens of each prompt: an int, a pair (mean, standard deviation), or an array with the length of
             each request.
         output_tokens: Tokens that the model generates for each prompt, in the same forms.
+        images: Height and width in pixels of each image of a prompt. The tokens that the model makes of them are
+            added to `prompt_tokens`, and the part that reads them is predicted.
         precision: Precision of the weights: bf16, fp16, fp8, nvfp4, int4 for AWQ and GPTQ (weights of four bits, all
             products in 16), or mxfp4, in which only experts have four bits, as in GPT-OSS. Norms, logits and attention
             stay in 16 bits.
@@ -94,7 +99,12 @@ def predict_generation(
     """
     prompt, output = Lengths.of("prompt_tokens", prompt_tokens), Lengths.of("output_tokens", output_tokens)
     asked = locals()
+    if images:
+        found = find_images(model, find_decoder(model), images)
+        prompt = replace(prompt, mean=prompt.mean + found.tokens, longest=prompt.longest + found.tokens)
     server = server_of(asked, batch, prompt, output, batching)
+    if images:
+        server = replace(server, deployment=replace(server.deployment, images=found))
     server.deployment.refuse_shortage()
     return answer(server, asked, prompt, output)
 
@@ -104,7 +114,7 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
     deployment = server.deployment
     board, engine = deployment.gpu, deployment.engine
     clock_mhz = board.checked_clock_mhz(asked["clock"])
-    steps = deployment.cycle.steps
+    images, steps = deployment.images, [each for each in deployment.cycle.steps if not each.tokens.images]
     server.prepare((*deployment.steps, deployment.decoding, deployment.reading))
     figures = figures_of(deployment, server, [clock_mhz])
     decode = server.predict(deployment.decoding, clock_mhz)
@@ -133,11 +143,13 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
         energy_per_token_j=energy_per_token_j,
         energy_per_request_j=energy_per_token_j * output.mean,
         host=server.predictor.host.execution.host.name if engine.wait_sigma else asked["host"],
-        overhead_s=server.waiting_s(steps) / sum(each.count for each in steps),
+        overhead_s=server.waiting_s(steps, clock_mhz) / sum(each.count for each in steps),
         memory=deployment.memory,
         largest_batch=deployment.largest_batch,
         prefill=server.predict(deployment.reading, clock_mhz),
         decode=decode,
+        image_tokens=0 if images is None else images.tokens,
+        reading_images=None if images is None else server.predict(StepTokens(images=True), clock_mhz),
         idle_power_w=decode.idle_power_w,
         sigmas=server.sigmas(deployment.decoding, decode),
         # Notes on the intervals of single networks do not apply here.
@@ -146,7 +158,8 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
             *(_layout_notes(deployment.parallel) if asked["tensor_parallel"] is None else ()),
             *_notes(engine, deployment.precisions.weights),
             *((_TOP_P_NOTE,) if asked["sampling"] is None and engine.sampling == "top_p" else ()),
-            *deployment.decoder.notes,
+            *(note for note in deployment.decoder.notes if images is None or note != NO_IMAGES),
+            *(() if images is None else (_IMAGES_NOTE,)),
             *(note for note in decode.notes if not note.startswith("no interval")),
         ),
     )
@@ -213,6 +226,12 @@ def _wait_s(host: object) -> float | None:
 _TOP_P_NOTE = (
     "assumed: tokens are sampled by top-p or top-k, as the model's generation_config says, and vLLM sorts all logits "
     "for it, as up to version 0.13; sampling='temperature' leaves it out"
+)
+
+
+_IMAGES_NOTE = (
+    "assumed: images are read one after the other before the step that reads their prompt, and the host launches that "
+    "in time; to load and resize them is not in it"
 )
 
 

@@ -135,7 +135,7 @@ def _settings(model: Any) -> Mapping[str, Any]:
 
 FILE = "decoders.json.gz"
 
-NO_IMAGES = "the part that reads images is not predicted: count their tokens as tokens of the prompt"
+NO_IMAGES = "prompts are taken to have no images: give their sizes as images, or count their tokens as the prompt's"
 
 TOP_P = ("llama", "qwen", "gemma", "deepseek", "nemotron")
 """Beginnings of names of models whose generation_config.json (of Qwen2 and 2.5: of their Instruct models) sets top_p or

@@ -22,6 +22,7 @@ from .decoder import (
     Activation,
     Attention,
     Decoder,
+    Encoding,
     Experts,
     LatentAttention,
     Logits,
@@ -229,7 +230,7 @@ def _shared(part: Part, parallel: Parallel, name: str) -> Part:
             heads, held = divided("query heads", part.heads), part.cached_heads
             cached = 1 if count % held == 0 else divided("key heads", held)
             return replace(part, heads=heads, cached_heads=max(cached, held // count))
-        case LatentAttention():
+        case LatentAttention() | Encoding():
             return replace(part, heads=divided("query heads", part.heads))
         case Recurrence():
             return replace(part, heads=divided("heads of a recurrent state", part.heads))

@@ -35,7 +35,7 @@ class GenerationPrediction(Answer):
         engine: Name of the engine.
         batching: "continuous" or "static".
         batch: Number of sequences that run at a time, on all GPUs together.
-        prompt_tokens: Mean tokens of a prompt.
+        prompt_tokens: Mean tokens of a prompt, those of its images included.
         output_tokens: Mean tokens that the model generates for a prompt.
         precision: Precision of the weights.
         cache_precision: Precision of keys and values; None for 16 bits.
@@ -55,6 +55,8 @@ class GenerationPrediction(Answer):
         largest_batch: The largest number of sequences of these lengths that would fit into the memory of all GPUs.
         prefill: One step on one GPU that reads prompts, as many as the largest step of the engine, and decodes nothing.
         decode: One step on one GPU in which the batch decodes and no prompt is read.
+        image_tokens: Tokens that the images of a prompt add.
+        reading_images: What reads the images of one prompt, on one GPU; None without images.
         prompt_deviation, output_deviation: Standard deviations of the tokens of prompts and outputs.
         idle_power_w: Power of a board without any work in watts.
         sigmas: Standard deviations of the logarithms of "time", "power" and "energy"; None if no errors are known.
@@ -87,6 +89,8 @@ class GenerationPrediction(Answer):
     largest_batch: int
     prefill: Prediction = field(repr=False)
     decode: Prediction = field(repr=False)
+    image_tokens: int = 0
+    reading_images: Prediction | None = field(default=None, repr=False)
     prompt_deviation: float = 0.0
     output_deviation: float = 0.0
     idle_power_w: float = 0.0
@@ -198,5 +202,6 @@ class GenerationPrediction(Answer):
             "memory": self.memory.to_dict(),
             "prefill": self.prefill.to_dict(details=details),
             "decode": self.decode.to_dict(details=details),
+            "reading_images": self.reading_images and self.reading_images.to_dict(details=details),
             "notes": list(self.notes),
         }

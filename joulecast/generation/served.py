@@ -60,6 +60,7 @@ class StepNetworks:
     networks: Mapping[StepTokens, Network]  # Tokens of a step -> its operations
     narrow: Mapping[Operation, float] = field(default_factory=dict)  # Operation with four-bit weights -> bytes of one
     samples_in_torch: bool = False  # Whether the engine samples by PyTorch's operations
+    triton_experts: bool = False  # Whether kernels of Triton compute its experts
 
     @cached_property
     def together(self) -> Network:
@@ -89,7 +90,9 @@ class StepNetworks:
             longer = sampling_factors(found, operations.gpu)
             found = found.times(longer, longer)
         found = with_collectives(found, operations.gpu)
-        joules = served_j(found.operations, found.device_time_s, operations.gpu, self.narrow)
+        joules = served_j(
+            found.operations, found.device_time_s, operations.gpu, self.narrow, triton=self.triton_experts
+        )
         found = with_joules(found, operations.gpu, joules)
         return {
             tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])

@@ -116,7 +116,7 @@ class Server:
             for entry in network
             if entry.operation.kind in ("linear", "experts") and entry.module_paths[0] in narrow
         }
-        return StepNetworks(networks, operations, served.engine.samples_in_torch)
+        return StepNetworks(networks, operations, served.engine.samples_in_torch, served.engine.triton_experts)
 
     def take(self, steps: StepNetworks) -> None:
         """Predict steps whose operations are known, all of them together.
@@ -142,7 +142,7 @@ class Server:
         halves = half_widths(self._step(tokens), KERNEL_LEVEL)
         if halves is None:
             return None
-        whole_s = prediction.time_s + self._waiting_s(tokens)
+        whole_s = prediction.time_s + float(self._waiting_s(tokens, prediction.time_s))
         seconds = np.array([cost.device_time_s or 0.0 for cost in prediction.operations])
         kinds = [cost.operation.kind for cost in prediction.operations]
         waiting_share = 1 - prediction.device_time_s / whole_s
@@ -184,13 +184,17 @@ class Server:
         dynamic_j = np.array([each.energy_j - static_w * each.time_s for each in found])
         return busy_s, dynamic_j, float(gaps_s.max(initial=0.0))
 
-    def waiting_s(self, steps: Sequence[Steps]) -> float:
+    def waiting_s(self, steps: Sequence[Steps], clock: float) -> float:
         """Seconds in which the GPU waits for the engine during these steps."""
-        return sum(each.count * self._waiting_s(each.tokens) for each in steps)
+        return sum(
+            each.count * float(self._waiting_s(each.tokens, self.predict(each.tokens, clock).time_s)) for each in steps
+        )
 
     def network(self, tokens: StepTokens) -> Network:
         """The operations of a step on one GPU."""
         served = self.deployment
+        if tokens.images and served.images is not None:
+            return served.images.network(served.engine, served.parallel)
         if served.engine.fused:
             return step_network(served.decoder, tokens, served.engine, served.precisions, served.parallel)
         precision = served.precisions.weights
@@ -206,14 +210,18 @@ class Server:
             totals = over_clocks(step, clocks)
             if totals.missing:
                 totals.coverage.refuse_too_much(step.network.name)
-            waiting_s = self._waiting_s(tokens)
+            waiting_s = self._waiting_s(tokens, totals.time_s)
             idle_w = np.asarray(static_power_w(self.gpu, totals.held_clocks_mhz))
             self._costs[key] = Cost(totals.time_s + waiting_s, totals.energy_j + idle_w * waiting_s)
         return self._costs[key]
 
-    def _waiting_s(self, tokens: StepTokens) -> float:
+    def _waiting_s(self, tokens: StepTokens, busy_s: FloatArray | float) -> FloatArray:
+        """Seconds in which the GPU waits for the engine in a step whose kernels take `busy_s`."""
         served = self.deployment
-        return served.engine.overhead_s(tokens.decoding + tokens.prompts, served.decoder.scans if tokens.prompts else 0)
+        if tokens.images:
+            return np.zeros_like(busy_s)
+        launching_s = served.engine.scan_s * served.decoder.scans if tokens.prompts else 0.0
+        return served.engine.overhead_s(tokens.decoding + tokens.prompts) + np.maximum(launching_s - busy_s, 0.0)
 
     def _step(self, tokens: StepTokens) -> PreparedNetwork:
         self.prepare([tokens])
@@ -221,7 +229,7 @@ class Server:
 
     def padded(self, tokens: StepTokens) -> StepTokens:
         """The step as it is computed: a CUDA graph computes the number of sequences that it was recorded with."""
-        if tokens.prompts:
+        if tokens.prompts or tokens.images:
             return tokens
         padded = self.deployment.engine.padded(tokens.decoding)
         return StepTokens(padded, tokens.cached, sampled=padded)

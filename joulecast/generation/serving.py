@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
@@ -83,7 +83,7 @@ def _refused(name: str, value: object) -> InputError:
         given=repr(value)[:100],
         allowed="a positive integer; a mean of at least 1 and a standard deviation of at least 0; or an array of "
         "lengths of at least 1",
-        hint=f"give {name}=512, {name}=(650, 610), or an array with the length of each request",
+        hint="give one number such as 512, two such as 650, 610, or the length of each request",
     )
 
 
@@ -104,6 +104,7 @@ class Load:
     output_tokens: float  # Mean number of tokens that are generated for a prompt
     # Mean number of tokens that a running sequence has written; None if all outputs are equally long.
     seen_tokens: float | None = None
+    prompt_deviation: float = 0.0  # Standard deviation of the tokens of prompts
 
     def __post_init__(self) -> None:
         require_positive_integer("batch", self.batch)
@@ -115,7 +116,8 @@ class Load:
         A sequence runs as long as its output is, so among running sequences long outputs are more frequent: they have
         written E[L^2] / (2 E[L]) tokens on average, which is half of the mean only if all are equally long.
         """
-        return cls(batch, round(prompt.mean), output.mean, output.lengthened / 2 if output.deviation else None)
+        seen = output.lengthened / 2 if output.deviation else None
+        return cls(batch, round(prompt.mean), output.mean, seen, prompt.deviation)
 
     def cached_tokens(self, batching: Batching) -> int:
         """Tokens of a sequence in the cache: on average over its output, or in a static batch at the end of it."""
@@ -225,6 +227,63 @@ def _full(load: Load, steps: float, cached: int) -> Cycle:
 def _shares(counted: Iterable[tuple[Steps, float]]) -> tuple[Steps, ...]:
     """Steps of these kinds in other numbers, without those that do not occur."""
     return tuple(Steps(each.tokens, count) for each, count in counted if count > _NONE)
+
+
+def in_lockstep(cycle: Cycle, load: Load, ranks: int, most: int) -> Cycle:
+    """The cycle of GPUs with sequences of their own that share experts, each of which computes as much as the busiest.
+
+    vLLM pads the tokens of all ranks to the largest number of any of them (`get_dp_padding` of 0.11), so that a step in
+    which one of them reads a prompt takes as long, and as many joules, as if all read the longest of their prompts.
+    That is one deviation longer than the mean for each unit by which the harmonic number of the prompts is above one,
+    as among lengths that are exponentially distributed.
+
+    `ranks`: Number of these GPUs; whether one of them reads does not depend on the others.
+    `most`: Largest number of tokens in a step.
+    """
+    reading = [each for each in cycle.steps if each.tokens.prompts]
+    if not reading:
+        return cycle
+    share = sum(each.count for each in reading) / sum(each.count for each in cycle.steps)
+    others = 1 - (1 - share) ** (ranks - 1)
+    beside = round((ranks - 1) * share)  # Further prompts in a step that reads one
+    longer = load.prompt_deviation * sum(1 / count for count in range(2, beside + 2))
+
+    def lengthened(tokens: StepTokens) -> StepTokens:
+        room = (most - tokens.decoding) // max(1, tokens.prompts)
+        size = max(tokens.prompt_tokens, min(room, round(tokens.prompt_tokens + longer)))
+        return replace(tokens, prompt_tokens=size) if tokens.prompts else tokens
+
+    def padded(some: tuple[Steps, ...]) -> tuple[Steps, ...]:
+        kinds: dict[StepTokens, float] = {}
+        for each in some:
+            waiting = 0.0 if each.tokens.prompts else others * each.count
+            for found, count in ((each.tokens, each.count - waiting), (reading[0].tokens, waiting)):
+                tokens = lengthened(found)
+                kinds[tokens] = kinds.get(tokens, 0.0) + count
+        return tuple(Steps(tokens, count) for tokens, count in kinds.items() if count > _NONE)
+
+    return Cycle(*map(padded, (cycle.steps, cycle.first_token, cycle.next_tokens)))
+
+
+def with_images(cycle: Cycle, load: Load, batching: Batching) -> Cycle:
+    """The cycle of a load with images in each prompt, which are read before the step that reads the prompt.
+
+    A request waits for its own images and for those of prompts that begin before its first token, as many as its share
+    of the steps says; between its further tokens, it waits for those of all others.
+    """
+    further, steps = load.output_tokens - 1, sum(each.count for each in cycle.steps)
+    before = load.batch * sum(each.count for each in cycle.first_token) / steps
+    first = max(1.0, before) if further and batching == "continuous" else float(load.batch)
+    reading = StepTokens(images=True)
+
+    def among(some: tuple[Steps, ...], count: float) -> tuple[Steps, ...]:
+        return (*some, Steps(reading, count)) if count > _NONE else some
+
+    return Cycle(
+        among(cycle.steps, load.batch),
+        among(cycle.first_token, first),
+        among(cycle.next_tokens, (load.batch - first) / further) if further else (),
+    )
 
 
 def _static(load: Load, engine: Engine) -> Cycle:

@@ -9,7 +9,7 @@ computed only for the tokens to sample from.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..operations.attributes import ELEMENT_BYTES
@@ -23,6 +23,7 @@ from .decoder import (
     Attention,
     Decoder,
     Embedding,
+    Encoding,
     Experts,
     LatentAttention,
     Logits,
@@ -79,6 +80,7 @@ class StepTokens:
     prompt_tokens: int = 0  # Tokens of each prompt that this step reads
     prompt_cached: int = 0  # Tokens of each prompt that earlier steps have read
     sampled: int = 0  # Number of tokens that are sampled
+    images: bool = False  # Whether the images of a prompt are read, and nothing else
 
     @property
     def tokens(self) -> int:
@@ -90,13 +92,25 @@ def step_network(
     decoder: Decoder, tokens: StepTokens, engine: Engine, precisions: Precisions, parallel: Parallel = ALONE
 ) -> Network:
     """The operations of one step on one GPU."""
+    return network_of_parts(decoder.name, [(decoder, tokens)], engine, precisions, parallel)
+
+
+def network_of_parts(
+    name: str,
+    listed: Sequence[tuple[Decoder, StepTokens]],
+    engine: Engine,
+    precisions: Precisions,
+    parallel: Parallel,
+) -> Network:
+    """The operations of parts on one GPU, each with the tokens that it computes."""
     calls: dict[Operation, list[str]] = {}
-    step = _Step(tokens, engine, precisions, parallel)
-    for part, modules in decoder:
-        for operation in step.operations(part):
-            calls.setdefault(operation, []).extend(modules)
+    for decoder, tokens in listed:
+        step = _Step(tokens, engine, precisions, parallel)
+        for part, modules in decoder:
+            for operation in step.operations(part):
+                calls.setdefault(operation, []).extend(modules)
     entries = tuple(Entry.at(operation, paths) for operation, paths in calls.items())
-    return Network(entries, name=decoder.name, input_shape=(tokens.tokens,))
+    return Network(entries, name=name, input_shape=(listed[0][1].tokens,))
 
 
 @dataclass(frozen=True)
@@ -142,6 +156,8 @@ class _Step:
                 yield from self._attention(part)
             case LatentAttention():
                 yield from self._latent(part)
+            case Encoding():
+                yield from self._encoding(part)
             case Recurrence():
                 yield from self._scan(part)
 
@@ -227,6 +243,14 @@ class _Step:
             yield self._linear(read, part.latent, expanded, False, self.precisions.activations)
             yield self._reading(part.heads, part.heads, part.key_size, part.value_size, None)
 
+    def _encoding(self, part: Encoding) -> Iterator[Operation]:
+        patches = self.tokens.prompt_tokens
+        if part.rotary:
+            yield self._plain("mul", *[(patches, 2 * part.heads * part.size)] * 2)
+        seen = min(patches, part.window or patches)
+        shape = math.ceil(patches / seen), part.heads, seen, part.size
+        yield self._attend(shape, shape, shape, None, causal=False)
+
     def _scan(self, part: Recurrence) -> Iterator[Operation]:
         """Reading and writing the state of each sequence; prompts are products of chunks with each other and states."""
         if self.tokens.decoding:
@@ -255,10 +279,16 @@ class _Step:
         return self._attend((rows, heads, new, key), (rows, cached, seen, key), (rows, cached, seen, value), some)
 
     def _attend(
-        self, queries: tuple[int, ...], keys: tuple[int, ...], values: tuple[int, ...], window: int | None
+        self,
+        queries: tuple[int, ...],
+        keys: tuple[int, ...],
+        values: tuple[int, ...],
+        window: int | None,
+        *,
+        causal: bool = True,
     ) -> Operation:
         attributes = {
-            "causal": queries[-2] > 1,
+            "causal": causal and queries[-2] > 1,
             "window": window,
             "cache_precision": self.precisions.cache,
             "implementation": self.engine.implementation,

@@ -6,6 +6,7 @@ A runner makes a module or function that performs the operation, for any number 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -68,20 +69,21 @@ def _normalized(module: type[nn.Module]) -> Runner:
     return run
 
 
-def _with(function: Callable[..., torch.Tensor], *names: str, **renamed: str) -> Runner:
-    """A runner for a function of tensors that takes attributes: some by their places after the tensors, some by name.
-
-    Args:
-        *names: Attributes that follow the tensors.
-        **renamed: Argument of the function -> attribute.
-    """
+def _with(function: Run, *names: str) -> Runner:
+    """A runner for a function of tensors that takes attributes, by their places after the tensors."""
 
     def run(operation: Operation) -> Run:
         after = [operation.attributes[name] for name in names]
-        named = {argument: operation.attributes[name] for argument, name in renamed.items()}
-        return lambda *tensors: function(*tensors, *after, **named)
+        return lambda *tensors: function(*tensors, *after)
 
     return run
+
+
+def _attention(operation: Operation) -> Run:
+    queries, keys, _ = operation.input_shapes
+    # Several heads of queries share one of keys; PyTorch takes this argument from 2.5 on.
+    shared: dict[str, Any] = {"enable_gqa": True} if queries[-3:-2] > keys[-3:-2] else {}
+    return partial(F.scaled_dot_product_attention, is_causal=operation.attributes["causal"], **shared)
 
 
 def _batch_norm(operation: Operation) -> Run:
@@ -150,7 +152,7 @@ RUNNERS: Mapping[str, Runner] = {
     **{f"conv_transpose{n}d": _over(getattr(nn, f"ConvTranspose{n}d"), 1) for n in (1, 2, 3)},
     "linear": _over(nn.Linear, -1),
     "matmul": _plain(torch.matmul),
-    "attention": _with(F.scaled_dot_product_attention, is_causal="causal"),
+    "attention": _attention,
     "batch_norm": _batch_norm,
     "group_norm": lambda o: nn.GroupNorm(
         o.attributes["num_groups"], o.input_shapes[0][1], affine=o.attributes["affine"]
@@ -187,7 +189,7 @@ RUNNERS: Mapping[str, Runner] = {
     "mean": functions.reduced(torch.mean),
     "sum": functions.reduced(torch.sum),
     "norm": functions.reduced(torch.linalg.vector_norm),
-    "cat": _with(lambda *tensors, dim: torch.cat(tensors, dim), dim="dim"),
+    "cat": _with(lambda *given: torch.cat(given[:-1], given[-1]), "dim"),
     "copy": _plain(torch.clone),
     "embedding": lambda o: nn.Embedding(o.attributes["num_embeddings"], o.attributes["embedding_dim"]),
     "grouped_linear": functions.grouped_linear,

@@ -24,13 +24,17 @@ from ..operations.operation_list import OperationList
 from ..predictors.contract import PredictsOperations
 from ..predictors.physics.precisions import refuse_precisions
 
-COMMON: Sequence[tuple[str, tuple[int, ...]]] = (
-    *((name, (32, 3, 224, 224)) for name in ("resnet50", "efficientnet_b0", "convnext_tiny", "vit_b_16")),
-    *(("bert_base", shape) for shape in ((1, 128), (32, 512))),
-    *(("gpt2", shape) for shape in ((8, 128), (4, 1024))),
-    ("llama3_8b", (1, 512)),
+COMMON: Sequence[tuple[str, tuple[int, ...], int | None]] = (
+    *((name, (32, 3, 224, 224), None) for name in ("resnet50", "efficientnet_b0", "convnext_tiny", "vit_b_16")),
+    *(("bert_base", shape, None) for shape in ((1, 128), (32, 512))),
+    *(("gpt2", shape, None) for shape in ((8, 128), (4, 1024))),
+    ("llama3_8b", (1, 512), None),
+    ("llama3_8b", (32, 1), 1024),
 )
-"""Networks whose operations are measured: models that users run most, in sizes of a few milliseconds."""
+"""Networks whose operations are measured: models that users run most, in sizes of a few milliseconds; those that decode
+with the number of tokens that are cached."""
+
+_OPTIMIZERS = {"resnet50": "sgd", "bert_base": "adamw", "gpt2": "adamw_fused"}
 
 PRECISIONS = ("default", "fp32", "fp16", "bf16")
 _LONGEST_S = 0.05  # What takes longer measures nothing that a shorter one does not.
@@ -39,12 +43,13 @@ _WIDTH = 1.0  # Where no interval is known: as if it were a factor of 2.7.
 
 def common_networks(gpu: GPU, mode: str) -> Iterator[Network]:
     """The networks of `COMMON` in the precisions that a GPU has."""
-    for (name, shape), precision in itertools.product(COMMON, PRECISIONS):
+    for (name, shape, cached), precision in itertools.product(COMMON, PRECISIONS):
+        optimizer = _OPTIMIZERS.get(name) if mode == "training" else None
         try:
-            network = network_of(name, shape, mode=mode, precision=precision)
+            network = network_of(name, shape, mode=mode, precision=precision, cache_length=cached, optimizer=optimizer)
             refuse_precisions(gpu, network.operations)
         except JoulecastError:
-            continue  # A precision that the GPU lacks, or a model whose library is not installed.
+            continue  # A precision that the GPU lacks, a model whose library is not installed, or decoding in training.
         yield network
 
 
@@ -84,7 +89,10 @@ def _most_valuable(predictor: PredictsOperations, networks: Iterator[Network]) -
         ):
             if 0 < seconds < _LONGEST_S:
                 values[operation] += value
-                groups[operation.row.family, operation.precision, bool(memory)].add(operation)
+                # Steps of optimizers differ by whether they are fused, and hardly by precision.
+                stepping = operation.row.is_optimizer_step
+                kind = (operation.kind, "") if stepping else (operation.row.family, operation.precision)
+                groups[*kind, bool(memory)].add(operation)
     ordered = []
     for some in groups.values():
         by_value = sorted(some, key=lambda each: (-values[each], each.digest))

@@ -185,10 +185,10 @@ def best_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> RunC
     if not seen:
         raise search.refuse("nothing trains this model so", None, "give other GPUs, counts or batches")
     raise search.refuse(
-        "no way to train keeps these limits",
+        "no way to train keeps these limits" if limits else f"no {OBJECTIVES[objective]} is known of these ways",
         f"the quickest is {min(seen, key=attrgetter('time_s')).boards}: {_quickest(seen)}",
-        "give more or other GPUs (gpus, counts), or wider limits",
-        ", ".join(f"max_{name}={value:g}" for name, value in limits.items()) or f"no {OBJECTIVES[objective]}",
+        "give more or other GPUs (gpus, counts), or wider limits" if limits else "give their prices, or an intensity",
+        ", ".join(f"max_{name}={value:g}" for name, value in limits.items()) or None,
     )
 
 

@@ -33,7 +33,8 @@ def divided(network: Network, count: int) -> Network:
     """
     if count == 1:
         return network
-    closing = [entry.operation for entry in network if _division(entry) == "rows"]
+    # Where layers before and after attention have equal shapes, they are one entry.
+    closing = [each.operation for each in network if "rows" in {_division(each, path) for path in each.module_paths}]
     attending = [entry.operation for entry in network if entry.operation.kind == "attention"]
     heads, cached = ({each.input_shapes[place][-3] for each in attending} for place in (0, 1))
     if not closing or not heads:

@@ -60,6 +60,7 @@ Seed = Annotated[int, Field(ge=0, le=2**63)]
 _Tokens = Annotated[int, Field(ge=1, le=10**7)]
 Lengths = _Tokens | Annotated[list[Annotated[float, Field(ge=0, le=10**7)]], Field(min_length=2, max_length=100_000)]
 Prefixes = Annotated[list[_Tokens], Field(min_length=2, max_length=2)]
+PairOfSides = Annotated[list[Side], Field(min_length=2, max_length=2)]
 Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 Attribute = bool | Number | Annotated[str, Field(max_length=100)] | None | Annotated[list[Number], up_to(16)]
 # Options must not be texts, because a text might be a path or an address.

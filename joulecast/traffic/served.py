@@ -71,6 +71,12 @@ def refuse_beyond_memory(tokens: Any, cache: Cache, model: str, gpu: str) -> Non
         )
 
 
+_APART = (
+    "GPUs that share experts are simulated one by one; in vLLM each of their steps is as long as that of the busiest, "
+    "which predict_generation counts"
+)
+
+
 @dataclass(frozen=True)
 class Served:
     """A model that is served, with its steps predicted."""
@@ -227,7 +233,8 @@ class Served:
             logs=tuple(replica.log.arrays for replica in replicas),
             **fields,
         )
-        return replace(made, notes=(*made.notes, *made.overload()))
+        apart = (_APART,) if served.engine.pads_ranks and served.parallel.senders > 1 else ()
+        return replace(made, notes=(*made.notes, *apart, *made.overload()))
 
     @property
     def after_reading(self) -> Served:

@@ -107,8 +107,8 @@ class PredictedSteps:
     contexts: list[float]  # Contexts of the columns of `decoding`
     padded: list[int]  # Sequences that a step computes in which a number of sequences decode and no prompt is read
     gaps_s: list[float]  # Seconds between the kernels of each part, in the order of `_Tables`
-    # Seconds in which the GPU waits for the engine: of a step, for each sequence, and more if it reads prompts.
-    waiting_s: tuple[float, float, float]
+    waiting_s: tuple[float, float]  # Seconds in which the GPU waits for the engine: of a step, and for each sequence
+    launching_s: float  # Least seconds of a step that reads prompts
     boards: int  # Boards that do the same at the same time
     cap_w: float  # Power cap of a board
     drafts: int = 0  # Tokens that are drafted for each sequence and verified in each step
@@ -209,7 +209,8 @@ class PredictedSteps:
             contexts=[seen + 1.0 for seen in contexts],
             padded=padded[: last + 1],
             gaps_s=gaps_s,
-            waiting_s=(engine.step_s, engine.sequence_s, engine.scan_s * served.decoder.scans),
+            waiting_s=(engine.step_s, engine.sequence_s),
+            launching_s=engine.scan_s * served.decoder.scans,
             boards=served.parallel.tensor,
             cap_w=cap_w,
             drafts=drafts,
@@ -236,7 +237,7 @@ class PredictedSteps:
             _place(math.log2(max(chunk - 1, 1.0) / _LEAST_CHUNK), len(seconds[0])),
             _place(math.log2(max(pairs / tokens - chunk / 2, 0.0) / _FEW + 1), len(seconds[0][0])),
         )
-        waiting_s = self._waiting_s(sequences + prompts) + self.waiting_s[2]
+        waiting_s = self._waiting_s(sequences + prompts)
         computed = sequences + more + tokens
         return self._step(computed, sampled + more, sequences, context, sequences, places, waiting_s)
 
@@ -289,7 +290,8 @@ class PredictedSteps:
             busy_s *= (before[0] / busy_s) ** share
             dynamic_j *= (before[1] / dynamic_j) ** share
             static_w *= (before[2] / static_w) ** share
-        seconds = busy_s + gaps_s + waiting_s
+        least_s = 0.0 if prompts is None else self.launching_s
+        seconds = max(busy_s + gaps_s, least_s) + waiting_s
         drafted_s = drafted_j = 0.0
         if self.draft is not None and sequences:
             rows = self.draft.padded[sequences]

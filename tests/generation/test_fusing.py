@@ -30,11 +30,19 @@ def test_recurrent_layers_have_a_state_for_each_sequence():
     assert simulated.ttft_s(0.5) == pytest.approx(alone.time_to_first_token_s, rel=0.05)
 
 
-def test_steps_that_read_prompts_wait_for_each_scan():
-    decoder, vllm = known_decoder("nemotron_nano_9b_v2"), find_engine("vllm_async")
-    assert decoder.scans == 27
-    assert vllm.overhead_s(8, decoder.scans) == pytest.approx(0.3e-3 + 8e-6 + 27 * 1.2e-3)
-    assert find_engine("sglang").overhead_s(8, decoder.scans) == pytest.approx(0.3e-3 + 8e-6)
+def test_steps_that_read_prompts_take_as_long_as_their_scans_are_launched():
+    engine = find_engine("vllm_async")
+    assert (scans := known_decoder("nemotron_nano_9b_v2").scans) == 27
+    short, long = (
+        joulecast.predict_generation(
+            "nemotron_nano_9b_v2", "H100 SXM", batch=1, prompt_tokens=tokens, output_tokens=9, engine="vllm_async"
+        )
+        for tokens in (100, 8000)
+    )
+    assert short.time_to_first_token_s == pytest.approx(scans * engine.scan_s + engine.overhead_s(1))
+    # The GPU is still busy with the first layers of a long prompt when the last ones are launched.
+    assert long.time_to_first_token_s == pytest.approx(long.prefill.time_s + engine.overhead_s(1), rel=0.01)
+    assert long.prefill.time_s > scans * engine.scan_s > short.prefill.time_s
 
 
 @pytest.mark.parametrize("name", ["llama3_2_1b", "gpt_oss_20b", "nemotron_nano_9b_v2"])

@@ -71,6 +71,17 @@ def test_the_energy_of_kernels_is_that_of_their_causes():
     assert found == pytest.approx([active + weights, active + cached, active, drawing, active + pairs])
 
 
+def test_experts_on_blackwell_cost_joules_for_feeding_tensor_cores():
+    attributes = {"intermediate": 768, "top_k": 8, "experts": 128}
+    experts = Operation("experts", [(4096, 2048)], attributes, precision="bf16")
+    assert experts.flops == 6 * 4096 * 8 * 768 * 2048
+    h100, b200 = (served_j([experts], np.ones(1), find_gpu(gpu), {}, triton=True)[0] for gpu in ("H100 SXM", "B200"))
+    assert b200 - h100 == pytest.approx(0.7 * (148 - 132) + (0.58 + 1.9 - 0.83) * 1e-12 * experts.flops)
+    # Kernels of TensorRT-LLM, which compute GPT-OSS's experts in MXFP4 as well, do not.
+    assert served_j([experts], np.ones(1), find_gpu("B200"), {})[0] < b200
+    assert served_j([experts], np.ones(1), find_gpu("B200"), {experts: 0.53125}, triton=True)[0] < b200
+
+
 # Watts of a multiprocessor, their number, and joules of a FLOP in 16 bits; an H100 unpacks both, a B200 reads MXFP4.
 UNPACKED = [
     ("H100 SXM", 0.53125, 0.7 * 132, 0.83e-12, 40e-12),

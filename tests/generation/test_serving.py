@@ -7,7 +7,7 @@ import pytest
 
 from joulecast.errors import InputError
 from joulecast.generation.engines import ENGINES
-from joulecast.generation.serving import Lengths, Load, cycle_of
+from joulecast.generation.serving import Lengths, Load, cycle_of, in_lockstep
 
 VLLM = ENGINES["vllm"]  # At most 8192 tokens in a step.
 
@@ -129,3 +129,30 @@ def test_counts_are_positive_integers(wrong):
         Load(wrong, 10, 10)
     with pytest.raises(InputError, match="more sequences than"):
         cycle_of(Load(8192, 10, 10), VLLM, "continuous")
+
+
+def test_ranks_that_share_experts_wait_for_the_busiest():
+    load = Load(1, 2000, 250)
+    alone = cycle_of(load, VLLM, "continuous")
+    together = in_lockstep(alone, load, ranks=8, most=8192)
+    # A request's prompt is one of its 250 steps; seven others read theirs whenever they like.
+    before, after = (sum(e.count for e in some.steps if e.tokens.prompts) for some in (alone, together))
+    assert (before, after) == (1, pytest.approx(1 + 249 * (1 - (249 / 250) ** 7)))
+    assert sum(each.count for each in together.steps) == pytest.approx(250)
+    first, further = (sum(e.count for e in some) for some in (together.first_token, together.next_tokens))
+    assert first + 249 * further == pytest.approx(250)
+    assert in_lockstep(alone, load, ranks=1, most=8192) == alone
+
+
+def test_steps_that_are_padded_to_the_longest_prompt_read_it():
+    load = Load.of(100, Lengths.of("prompt_tokens", (500, 300)), Lengths.of("output_tokens", 300))
+    reading = [each for each in cycle_of(load, VLLM, "continuous").steps if each.tokens.prompts]
+    share = sum(each.count for each in reading) / 300
+    (longest, *_) = [
+        each
+        for each in in_lockstep(cycle_of(load, VLLM, "continuous"), load, ranks=4, most=8192).steps
+        if each.tokens.prompts
+    ]
+    # About one of the three others reads, too: the longer of two is 1 + 1/2 - 1 deviations above the mean.
+    assert round(3 * share) == 1
+    assert longest.tokens.prompt_tokens == 500 + 150

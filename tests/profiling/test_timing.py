@@ -123,6 +123,14 @@ def test_two_tensors_broadcast(kind):
     assert tuple(Instance(operation, CPU, torch.Generator()).output().shape) == (2, 3)
 
 
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_several_heads_of_queries_share_one_of_keys(mode):
+    operation = Operation("attention", [(2, 6, 1, 8), (2, 3, 4, 8), (2, 3, 4, 8)], mode=mode)
+    instance = Instance(operation, CPU, torch.Generator().manual_seed(0))
+    assert tuple(instance.output().shape) == operation.output_shape
+    instance()
+
+
 def test_training_runs_the_backward_and_clears_gradients():
     instance = Instance(example("linear", "training"), CPU, torch.Generator().manual_seed(0))
     called = []

@@ -194,6 +194,8 @@ def launch_times_s(datasets: Sequence[Dataset]) -> dict[str, dict[str, float]]:
     for mode in MODES:
         by_kind: dict[str, list[float]] = defaultdict(list)
         for dataset in datasets:
+            if all(each.power_w is None for each in dataset.measurements):
+                continue
             loops: list[MeasuredLoop] = measured_loops(dataset, mode)
             if any(loop.power_w is not None for loop in loops):
                 baseline = fit_baseline(loops, find_gpu(dataset.card.gpu), dataset.card.accumulates_gradients)

@@ -71,7 +71,7 @@ def fit_energies(rows: Sequence[DeviceRow], networks: Networks, shared: SharedBy
 def _powers(rows: Sequence[DeviceRow], networks: Networks, shared: SharedByAll) -> _Powers | None:
     found: list[tuple[FloatArray, float, float, float, bool]] = []
     for gpu in dict.fromkeys(row.gpu for row in rows):
-        mine = [(row, row.power_w) for row in rows if row.gpu == gpu and row.power_w]
+        mine = [(row, row.power_w) for row in rows if row.power_w and row.gpu == gpu]
         if not mine:
             continue
         clock, device_s = float(gpu.boost_clock_mhz), np.array([row.device_s for row, _ in mine])

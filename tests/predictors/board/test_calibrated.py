@@ -113,8 +113,6 @@ def test_a_board_as_predicted_gets_no_factors(predictor, halves):
     found = predictor.operations.predict(halves[0])
     rows = board.measured(predictor.operations, halves[0], GPU).measurements
     draw = np.random.default_rng(0).choice([-0.2, 0.2], len(rows))  # Errors that no factor explains.
-    from dataclasses import replace
-
     rows = [
         replace(each, time_s=t, power_w=None, energy_j=None, device_time_s=t)
         for each, t in zip(rows, (found.device_time_s * np.exp(draw)).tolist(), strict=True)

@@ -1,0 +1,208 @@
+"""Towers that read the images of prompts (towers.toml): the tokens that an image adds, and the work of reading it.
+
+A tower is a transformer over patches, in 16 bits, before the prompt is read. Engines run it on all GPUs that share the
+layers of the model, divided as these, one kernel after the other; their host is taken to launch these in time.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..extraction.models.spelling import spelled_as
+from ..operations.network import Network
+from .decoder import Activation, Decoder, Encoding, Norm, Part, Projection
+from .engines import Engine
+from .parallel import Parallel, share
+from .steps import Precisions, StepTokens, network_of_parts
+
+_WIDEST = 200  # Times that an image may be as wide as high: what Qwen's processors accept.
+_MOST_SIDE = 100_000
+
+
+@dataclass(frozen=True)
+class Tower:
+    """The part of a model that reads images.
+
+    Args:
+        layers: Number of layers.
+        hidden: Features of a patch between layers.
+        inner: Features inside the feed-forward block of a layer.
+        patch: Pixels along a side of a patch.
+        heads: Heads of attention, in which each patch sees all of its image, or of its window.
+        frames: Frames of a patch; an image is computed as this many equal ones.
+        merge: Patches along a side of the square that becomes a token.
+        pooled: Whether a token is the mean of its patches, with one layer after it, instead of all of them in two.
+        mergers: Blocks that make tokens of patches: one, and those that feed the model's first layers (DeepStack).
+        norm: Kind of its norms.
+        gated: Whether one half of the inputs of a feed-forward block is multiplied with the activation of the other.
+        rotary: Whether queries and keys have rotary position embeddings.
+        window: Patches of a window of attention; 0 without windows.
+        whole: Layers without windows.
+        side: Pixels along a side to which each image is resized; 0 if it keeps its shape.
+        least_pixels, most_pixels: Pixels to which smaller and larger images are resized.
+        around: Tokens that mark begin and end of an image.
+        out: Features of the model's tokens.
+    """
+
+    layers: int
+    hidden: int
+    inner: int
+    patch: int
+    heads: int = 16
+    frames: int = 2
+    merge: int = 2
+    pooled: bool = False
+    mergers: int = 1
+    norm: str = "layer_norm"
+    gated: bool = False
+    rotary: bool = True
+    window: int = 0
+    whole: int = 0
+    side: int = 0
+    least_pixels: int = 0
+    most_pixels: int = 0
+    around: int = 2
+    out: int = 0
+
+    def squares(self, height: int, width: int) -> int:
+        """Tokens that the tower makes of an image, whose sides are rounded to whole tokens."""
+        step = self.patch * self.merge
+        if self.side:
+            return (self.side // step) ** 2
+        rows, columns = (max(1, round(side / step)) for side in (height, width))
+        pixels = rows * columns * step**2
+        if not self.least_pixels <= pixels <= self.most_pixels:
+            rounded, allowed = (
+                (math.floor, self.most_pixels) if pixels > self.most_pixels else (math.ceil, self.least_pixels)
+            )
+            scale = math.sqrt(allowed / (height * width)) / step
+            rows, columns = (max(1, rounded(side * scale)) for side in (height, width))
+        return rows * columns
+
+    @property
+    def blocks(self) -> Decoder:
+        """Its layers, which compute patches."""
+        size, at = self.hidden, "visual.blocks"
+        layers = [f"{at}.{layer}" for layer in range(self.layers)]
+
+        def each(name: str, part: Part, some: Sequence[str] = layers) -> tuple[Part, tuple[str, ...]]:
+            return part, tuple(f"{layer}.{name}" for layer in some)
+
+        whole = layers if not self.window else layers[: self.whole]
+        attention = Encoding(self.heads, size // self.heads, None, self.rotary)
+        return Decoder(
+            "tower",
+            (
+                (Projection(3 * self.frames * self.patch**2, size, True, "none"), ("visual.patch_embed.proj",)),
+                each("norm1", Norm(self.norm, size)),
+                each("qkv", Projection(size, 3 * size, True)),
+                each("attention", attention, whole),
+                *(
+                    [each("attention", replace(attention, window=self.window), layers[self.whole :])]
+                    * bool(self.window)
+                ),
+                each("proj", Projection(size, size, True, "rows")),
+                each("norm2", Norm(self.norm, size)),
+                each("up", Projection(size, self.inner * (1 + self.gated), True)),
+                each("activation", Activation(self.inner, self.gated)),
+                each("down", Projection(self.inner, size, True, "rows")),
+            ),
+        )
+
+    @property
+    def merging(self) -> Decoder:
+        """What makes tokens of patches."""
+        at = [f"visual.mergers.{place}" for place in range(self.mergers)]
+        joined = self.hidden * (1 if self.pooled else self.merge**2)
+        parts: list[tuple[str, Part]] = [("norm", Norm(self.norm, joined))]
+        if not self.pooled:
+            parts += [("up", Projection(joined, joined, True)), ("activation", Activation(joined, gated=False))]
+        parts.append(("out", Projection(joined, self.out, not self.pooled, "none" if self.pooled else "rows")))
+        return Decoder("tower", tuple((part, tuple(f"{each}.{name}" for each in at)) for name, part in parts))
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images of each prompt, and the tower that reads them."""
+
+    tower: Tower
+    sizes: tuple[tuple[int, int], ...]  # Height and width of each in pixels
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that they add to a prompt."""
+        return sum(self.tower.squares(*size) + self.tower.around for size in self.sizes)
+
+    @property
+    def parameters(self) -> int:
+        """Elements of the tower's weights."""
+        return self.tower.blocks.parameters + self.tower.merging.parameters
+
+    def network(self, engine: Engine, parallel: Parallel) -> Network:
+        """The operations that read them on one GPU, one image after the other."""
+        alone = replace(parallel, expert=1, replicas=1)
+        blocks, merging = share(self.tower.blocks, alone), share(self.tower.merging, alone)
+        listed: list[tuple[Decoder, StepTokens]] = []
+        for size in self.sizes:
+            squares = self.tower.squares(*size)
+            patches = squares * self.tower.merge**2
+            listed += [
+                (decoder, StepTokens(prompts=1, prompt_tokens=rows))
+                for decoder, rows in ((blocks, patches), (merging, squares))
+            ]
+        # Graphs of CUDA are recorded for the layers of the model only.
+        unpadded = replace(engine, pads_prompts=False)
+        return network_of_parts("the images of a prompt", listed, unpadded, Precisions("bf16"), alone)
+
+
+def _towers() -> Mapping[str, Tower]:
+    """Repository of a model -> its tower."""
+    tables: Mapping[str, dict[str, Any]] = tomllib.loads(
+        Path(__file__).with_name("towers.toml").read_text(encoding="utf-8")
+    )
+    found: dict[str, Tower] = {}
+    for table in tables.values():
+        row = {**tables.get(table.get("like", ""), {}), **table}
+        models = row.pop("models")
+        row.pop("like", None)
+        found |= dict.fromkeys(models, Tower(**row))
+    return found
+
+
+TOWERS = _towers()
+"""Repository of a model that sees -> its tower."""
+
+
+def find_images(model: Any, decoder: Decoder, sizes: Sequence[Sequence[int]]) -> Images:
+    """The images of prompts for a model.
+
+    `sizes`: Height and width of each image in pixels.
+
+    Raises:
+        InputError: The model has no tower that is known, or no image has this size.
+    """
+    tower = TOWERS.get(spelled_as(model, {name: name for name in TOWERS})) if isinstance(model, str) else None
+    if tower is None:
+        raise InputError(
+            "no part of this model is known that reads images",
+            given=str(model)[:100],
+            allowed=", ".join(name.rpartition("/")[2] for name in TOWERS),
+            hint="leave images out, and count what they add as tokens of the prompt",
+        )
+    for size in sizes:
+        sides = tuple(size) if isinstance(size, Sequence) and not isinstance(size, str) else ()
+        whole = len(sides) == 2 and all(isinstance(each, int) and 0 < each <= _MOST_SIDE for each in sides)
+        if not whole or max(sides) > _WIDEST * min(sides):
+            raise InputError(
+                "no image has this size",
+                given=repr(size)[:100],
+                allowed=f"height and width of 1 to {_MOST_SIDE} pixels, one at most {_WIDEST} times the other",
+                hint="give a pair for each image of a prompt, such as (768, 1024)",
+            )
+    return Images(replace(tower, out=decoder.hidden), tuple((size[0], size[1]) for size in sizes))
