@@ -128,7 +128,7 @@ class Tally:
     def table(self) -> str:
         """The numbers of cases by kind and outcome, as a table in Markdown."""
         kinds = list(dict.fromkeys(kind for kind, _ in self.counts))
-        rows = [["", "cases", *OUTCOMES], ["---", *["---:"] * (len(OUTCOMES) + 1)]]
+        rows = [["what", "cases", *OUTCOMES], ["---", *["---:"] * (len(OUTCOMES) + 1)]]
         for title, mine in [*((kind, [kind]) for kind in kinds), ("all", kinds)]:
             numbers = [sum(self.counts[kind, outcome] for kind in mine) for outcome in OUTCOMES]
             rows.append([title, *(f"{number:,}" for number in (sum(numbers), *numbers))])

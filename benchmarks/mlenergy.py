@@ -37,6 +37,7 @@ MODELS = {
     "Qwen/Qwen3-VL-30B-A3B-Instruct": "qwen3_30b_a3b",
     "Qwen/Qwen3-VL-32B-Instruct": "qwen3_32b",
     "Qwen/Qwen3-Omni-30B-A3B-Instruct": "qwen3_30b_a3b",
+    "Qwen/Qwen3-Coder-30B-A3B-Instruct": "qwen3_30b_a3b",
     "Qwen/Qwen3-Coder-480B-A35B-Instruct": "qwen3_coder_480b_a35b",
     "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8": "qwen3_coder_480b_a35b",
 }
@@ -66,6 +67,8 @@ _REPEATS = {
     ("lm-arena-chat", "meta-llama/Llama-3.1-8B-Instruct", "B200"): {128: 2, 512: 3, 1024: 4, 2048: 8},
     ("lm-arena-chat", "meta-llama/Llama-3.1-8B-Instruct", "H100"): {256: 2, 768: 3},
     ("gpqa", "openai/gpt-oss-20b", "H100"): {96: 2, **_GPQA},
+    (CODE, "Qwen/Qwen3-Coder-30B-A3B-Instruct", "B200"): {64: 2, 256: 4, 1024: 6},
+    (CODE, "Qwen/Qwen3-Coder-30B-A3B-Instruct", "H100"): {192: 2, 384: 3, 768: 4},
     (CODE, "Qwen/Qwen3-Coder-480B-A35B-Instruct", "B200"): {512: 2, 1024: 4, 1536: 6},
     (CODE, "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8", "B200"): {768: 2, 1024: 3, 2048: 4},
 }

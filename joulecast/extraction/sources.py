@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, MissingDependencyError, with_extra
+from ..errors import ExtractionError, InputError, MissingDependencyError, with_extra
 from ..operations.inputs import Inputs, shape_text
 from ..operations.network import Network
 from ..operations.operation import Operation, require_mode, require_precision
@@ -251,9 +251,13 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
     from .models.named_models import build
 
     operators_run: set[str] = set()
-    network = traced(
-        build(name, job.model_options), inputs, job, name, lambda recorder: operators_run.update(recorder.operators_run)
-    )
+    module = build(name, job.model_options)
+    try:
+        network = traced(module, inputs, job, name, lambda recorder: operators_run.update(recorder.operators_run))
+    except ExtractionError as error:
+        if error.allowed is not None or name not in known_names():
+            raise
+        raise ExtractionError(error.what, given=error.given, allowed=_shape_of(name), hint=error.hint) from error
     if cached:
         remember(network, name, key, operators_run)
     return network
@@ -264,15 +268,21 @@ def _refuse_without_shape(name: str, has_torch: bool) -> None:
     from .templates.plans import plan_of
 
     if name in (listed := known_names()):
-        plan = plan_of(name)
         raise InputError(
             f"{name} needs the shape of its input",
             given="none",
-            allowed=" x ".join(map(str, next(iter(plan.inputs.values())))),
-            hint=f"give a shape such as {','.join(map(str, plan.example))}",
+            allowed=_shape_of(name),
+            hint=f"give a shape such as {','.join(map(str, plan_of(name).example))}",
         )
     if not has_torch:
         raise refusal(name, Request(Inputs()), listed)
+
+
+def _shape_of(name: str) -> str:
+    """The shape of the input of a model that is known by name, in words."""
+    from .templates.plans import plan_of
+
+    return " x ".join(map(str, next(iter(plan_of(name).inputs.values()))))
 
 
 def _lacks_torch(model: str) -> MissingDependencyError:

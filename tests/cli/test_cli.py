@@ -71,6 +71,7 @@ def test_uncovered_operations_are_printed_and_refused_if_strict(call, printed, t
         (("predict", "resnet50", "1,3,224,224", "--gpu", "Xeon"), 5, "`joulecast collect` measures a device"),
         (("best", "resnet50", "1,3,224,224", "--gpu", "cpu"), 2, "only GPUs can be used here"),
         (("predict", "resnet50", "1,1,224,224", "--gpu", "A30"), 3, "conv1"),
+        (("predict", "bert_base", "8,128,3", "--gpu", "A30"), 3, "allowed: batch x tokens"),
         (("predict", "resnet50", "a,b", "--gpu", "A30"), 2, "32,3,224,224"),
         (("serve", "--port", "99999"), 2, "no such port"),
         (("predict", "resnet50", "1,3,224,224", "--gpu", "A30", "--json", "--csv"), 2, "either"),

@@ -277,6 +277,14 @@ def test_a_gpu_that_cannot_serve_a_model_is_reported(page):
     assert page.text("#generation-missing") == f"Left out: T4: {caught.value.what}"
     assert page.texts("#generation-cards h3") == []
     assert page.texts("#ways tbody th")
+    # One that does not fit leaves the others their colours, and calls are about one that does.
+    page.open("#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=T4,A30")
+    assert page.texts("#generation-cards h3") == ["A30"]
+    series = (
+        "return [...document.querySelectorAll(arguments[0])].map((each) => each.style.getPropertyValue('--series'))"
+    )
+    assert page.js(series, "#generation-cards .card") == page.js(series, "#chosen li")[1:]
+    assert '"llama3_1_8b", "A30"' in page.text("#generation-calls")
     page.complaints()
 
 

@@ -9,10 +9,13 @@ const SHOWN = 8;
 const READ = 3; // Notes that are read without a click.
 const UNMEASURED = "Never measured: no time or power of this GPU was among the data, so all figures follow from its data sheet and from other GPUs. Before much depends on them, measure one network on it";
 
-/** A card for each GPU. */
+/** Names of the GPUs of a question; the first, which single calls are about, is one that answered. */
+export const answeredFirst = (question, gpus) => [...gpus, ...question.gpus.filter((gpu) => !gpus.includes(gpu))].map((gpu) => gpu.short_name);
+
+/** A card for each GPU, in the colour of its place in the question. */
 export function cards(box, gpus, predictions, tools) {
   const most = ends(QUANTITIES, predictions);
-  box.replaceChildren(...gpus.map((gpu, i) => card(gpu, i, predictions[i], most, tools)));
+  box.replaceChildren(...gpus.map((gpu, i) => card(gpu, tools.place(gpu), predictions[i], most, tools)));
 }
 
 function card(gpu, place, prediction, most, tools) {

@@ -1,7 +1,7 @@
 // What text costs that a language model generates: cards for each GPU, and all ways to serve it with their Pareto front.
 import { ask, askEach, download } from "./api.js";
 import { servingSnippets, showCalls } from "./calls.js";
-import { comparison, ends, fact, gauges, gpuRow, leftOut, remarks, tableHead } from "./choices.js";
+import { answeredFirst, comparison, ends, fact, gauges, gpuRow, leftOut, remarks, tableHead } from "./choices.js";
 import { boards, byId, h, mhz, number, series, si, written } from "./format.js";
 import { frontChart } from "./front.js";
 import { find } from "./gpus.js";
@@ -36,12 +36,12 @@ export function show() {
   byId("generation-headline").textContent = `${load.model}, ${precision}, ${load.engine}: ${tokens(load.prompt_tokens)} prompt and ${tokens(load.output_tokens)} output tokens, ${batch} requests at a time`;
   byId("generation-missing").textContent = state.refused.length ? `Left out: ${state.refused.join("; ")}` : "";
   const most = ends(QUANTITIES, predictions);
-  byId("generation-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, i, predictions[i], most)));
+  byId("generation-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, question.gpus.indexOf(gpu), predictions[i], most)));
   byId("generation-comparison").textContent = comparison(gpus, predictions, "time_per_output_token_s", "energy_per_token_j");
   charts();
   table();
   byId("ways-left-out").textContent = leftOut(Object.entries(ways.left_out));
-  showCalls("generation-calls", servingSnippets(question, question.gpus.map((gpu) => gpu.short_name)));
+  showCalls("generation-calls", servingSnippets(question, answeredFirst(question, gpus)));
 }
 
 function card(gpu, at, prediction, most) {
@@ -60,7 +60,7 @@ function card(gpu, at, prediction, most) {
 
 const shortOf = (row) => find(row.gpu)?.short_name ?? row.gpu;
 const writtenRow = (row) => written(shortOf(row), row.gpus) + (row.gpus > 1 ? `, ${row.layout}` : "");
-const mine = () => Object.fromEntries(state.gpus.map((gpu, i) => [gpu.name, i]));
+const mine = () => Object.fromEntries(state.question.gpus.map((gpu, i) => [gpu.name, i]));
 
 /** Draw the chart, in the colours that the page has now. */
 export function charts() {

@@ -25,7 +25,7 @@ export function show() {
   byId("images-missing").textContent = refused.length ? `Left out: ${refused.join("; ")}` : "";
   const quantities = [[`time per ${kind}`, "time_per_image_s", "s"], ["power", "power_w", "W"], [`energy per ${kind}`, "energy_per_image_j", "J"]];
   const most = ends(quantities, predictions);
-  byId("images-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, i, kind, gauges(quantities, predictions[i], most), predictions[i])));
+  byId("images-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, question.gpus.indexOf(gpu), kind, gauges(quantities, predictions[i], most), predictions[i])));
   byId("images-comparison").textContent = comparison(gpus, predictions, "time_per_image_s", "energy_per_image_j");
   parts(kind);
   showCalls("images-calls", imageSnippets(question, gpus.map((gpu) => gpu.short_name)));

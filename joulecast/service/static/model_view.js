@@ -37,7 +37,7 @@ function predict(job, gpu, sweep, signal) {
 const optimum = (rows) => rows.reduce((a, b) => (b.value < a.value ? b : a));
 const reason = (gpu) => state.sweep.left_out.find((out) => find(out.gpu) === gpu)?.reason ?? "is not known";
 const rowsOf = (gpu) => state.sweep.rows.filter((row) => row.gpu === gpu.name);
-const mine = () => Object.fromEntries(state.gpus.map((gpu, i) => [gpu.name, i]));
+const mine = () => Object.fromEntries(state.question.gpus.map((gpu, i) => [gpu.name, i]));
 
 /** Show the last answer. `again` asks the same question once more, with another clock. */
 export function show(again) {
@@ -45,7 +45,7 @@ export function show(again) {
   byId("headline").textContent = [sweep.network, shapeText(sweep.input_shape)].filter(Boolean).join(", ")
     + `, ${sweep.mode}, per iteration`;
   cards(byId("cards"), gpus, predictions, {
-    rowsOf, optimum, clocks, objective: question.objectiveName,
+    rowsOf, optimum, clocks, place: (gpu) => question.gpus.indexOf(gpu), objective: question.objectiveName,
     choose: (gpu, clock) => { clocks[gpu.name] = clock; remember(); again(state.question); },
   });
   byId("comparison").textContent = comparison(gpus, predictions, "time_s", "energy_j");
@@ -65,7 +65,7 @@ export function show(again) {
 export function charts() {
   const { gpus, sweep, question } = state;
   if (!sweep) return;
-  const curves = gpus.map((gpu, i) => ({ name: gpu.short_name, place: i, rows: rowsOf(gpu), optimum: optimum(rowsOf(gpu)) }));
+  const curves = gpus.map((gpu) => ({ name: gpu.short_name, place: question.gpus.indexOf(gpu), rows: rowsOf(gpu), optimum: optimum(rowsOf(gpu)) }));
   byId("curves-key").replaceChildren(
     ...curves.map((c) => h("li", { "--series": series(c.place) }, `${c.name}: least ${question.objectiveName} at ${mhz(c.optimum.clock_mhz)}`)),
     h("li", { class: "optimum" }, "optimum"), h("li", { class: "default" }, "default clock"));

@@ -26,7 +26,7 @@ export function show() {
   byId("runs-headline").textContent = `${model}, ${precision}: ${samples.toLocaleString("en")} samples, ${epochs} epochs, ${steps.toLocaleString("en")} steps`;
   byId("runs-missing").textContent = refused.length ? `Left out: ${refused.join("; ")}` : "";
   const most = ends(HOURS, predictions);
-  byId("runs-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, i, predictions[i], most)));
+  byId("runs-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, question.gpus.indexOf(gpu), predictions[i], most)));
   byId("runs-comparison").textContent = comparison(gpus, predictions, "time_s", "wall_energy_j");
   parts();
   unsearched("where-run");

@@ -1,7 +1,7 @@
 // A language model under real traffic: tails of latencies, joules, and power, queue and latency over time.
 import { ask, askEach } from "./api.js";
 import { showCalls, trafficSnippets } from "./calls.js";
-import { comparison, ends, fact, gauges, remarks, searched, tableHead, unsearched } from "./choices.js";
+import { answeredFirst, comparison, ends, fact, gauges, remarks, searched, tableHead, unsearched } from "./choices.js";
 import { boards, byId, h, mhz, number, series, si, written } from "./format.js";
 import { find } from "./gpus.js";
 import { axis, colour, place } from "./plots.js";
@@ -41,13 +41,13 @@ export function show() {
   byId("traffic-headline").textContent = `${load.model}, ${load.precision}, ${load.engine}: ${rate} requests a second for ${served.duration_s} s`;
   byId("traffic-missing").textContent = refused.length ? `Left out: ${refused.join("; ")}` : "";
   const most = ends(QUANTITIES, predictions);
-  byId("traffic-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, i, predictions[i], most)));
+  byId("traffic-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, question.gpus.indexOf(gpu), predictions[i], most)));
   byId("traffic-comparison").textContent = comparison(gpus, predictions, "tpot", "energy_per_token_j");
-  byId("traffic-key").replaceChildren(...gpus.map((gpu, i) => h("li", { class: "line", "--series": series(i) }, written(gpu.short_name, question.boards))));
+  byId("traffic-key").replaceChildren(...gpus.map((gpu) => h("li", { class: "line", "--series": series(question.gpus.indexOf(gpu)) }, written(gpu.short_name, question.boards))));
   charts();
   latencies();
   unsearched("enough");
-  showCalls("traffic-calls", trafficSnippets(question, question.gpus.map((gpu) => gpu.short_name)));
+  showCalls("traffic-calls", trafficSnippets(question, answeredFirst(question, gpus)));
 }
 
 function card(gpu, at, found, most) {
@@ -64,9 +64,9 @@ function card(gpu, at, found, most) {
 
 /** Draw the charts, in the colours that the page has now. */
 export function charts() {
-  const { gpus, predictions } = state;
+  const { question, gpus, predictions } = state;
   if (!predictions.length) return;
-  const colours = gpus.map((gpu, i) => colour(`--s${i}`));
+  const colours = gpus.map((gpu) => colour(`--s${question.gpus.indexOf(gpu)}`));
   for (const [id, quantity, unit] of CHARTS) {
     const readout = byId(`traffic-${id}-readout`);
     const text = (value) => (unit ? si(value, unit) : `${Number((value ?? 0).toPrecision(3))}`);
