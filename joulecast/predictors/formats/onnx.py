@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +25,7 @@ _INT, _TENSOR, _INTS = 2, 4, 7  # AttributeProto.type
 _TYPES = {np.dtype("<f4"): 1, np.dtype("u1"): 2, np.dtype("<i8"): 7}  # TensorProto.data_type
 _VARINT, _BYTES = 0, 2  # wire types of Protocol Buffers
 _SWITCH = "ORT_DISABLE_TELEMETRY"
+_IMPORT = Lock()
 
 
 def session(model: bytes, what: str, allowed: str, hint: str) -> Any:
@@ -49,20 +51,22 @@ def import_onnxruntime() -> ModuleType:
     Unless an environment variable turns that off at the moment of the import, importing it writes a device id into the
     home folder, and looks up a host of Microsoft.
     """
-    if "onnxruntime" in sys.modules:
-        return sys.modules["onnxruntime"]
-    before = os.environ.get(_SWITCH)
-    os.environ[_SWITCH] = "1"
-    try:
-        import onnxruntime
-    finally:
-        if before is None:
-            del os.environ[_SWITCH]
-        else:
-            os.environ[_SWITCH] = before
-    onnxruntime.disable_telemetry_events()
-    found: ModuleType = onnxruntime
-    return found
+    # A module that another thread still imports is in `sys.modules` already, without most of its names.
+    with _IMPORT:
+        if "onnxruntime" in sys.modules:
+            return sys.modules["onnxruntime"]
+        before = os.environ.get(_SWITCH)
+        os.environ[_SWITCH] = "1"
+        try:
+            import onnxruntime
+        finally:
+            if before is None:
+                del os.environ[_SWITCH]
+            else:
+                os.environ[_SWITCH] = before
+        onnxruntime.disable_telemetry_events()
+        found: ModuleType = onnxruntime
+        return found
 
 
 def whole(name: str, value: int) -> bytes:

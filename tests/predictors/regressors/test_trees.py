@@ -1,5 +1,7 @@
 """Trees: as scikit-learn and XGBoost compute them, to the last bit; whatever else a file may hold is refused."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -158,3 +160,21 @@ def test_arrays_are_safetensors():
     data = arrays_to_bytes(arrays, {"kind": "x"})
     for found in (arrays_from_bytes(data)[0], safetensors.load(data)):
         assert {name: array.tolist() for name, array in found.items()} == {"a": [[0, 1, 2], [3, 4, 5]], "b": [7]}
+
+
+WHILE_ANOTHER_IMPORTS = """
+import sys, threading
+from joulecast.predictors.formats.onnx import import_onnxruntime
+
+first = threading.Thread(target=import_onnxruntime)
+first.start()
+while "onnxruntime" not in sys.modules:
+    pass
+import_onnxruntime().SessionOptions()
+first.join()
+"""
+
+
+def test_onnx_runtime_is_whole_while_another_thread_imports_it():
+    done = subprocess.run([sys.executable, "-c", WHILE_ANOTHER_IMPORTS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
