@@ -197,7 +197,7 @@ class NetworkSpread:
         far_outside: Whether much of the device time is in operations far outside the training data.
         basis: Where the errors come from, in words.
         measured_mhz: The clock that was measured, if that is another than was asked for.
-        unconfirmed_share: Share of the device time that effects add which few measurements show (effects.toml).
+        unconfirmed_share: Share of the device time that effects add which few measurements show (parts.py).
         never_measured_kinds: Kinds that make the interval wider because no dataset has measured them (widening.py).
     """
 
