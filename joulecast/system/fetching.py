@@ -13,7 +13,7 @@ import urllib.request
 from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from .limits import within
+from .limits import too_late, within
 
 _CHUNK_BYTES = 1 << 20
 
@@ -58,7 +58,7 @@ def fetch(request: urllib.request.Request, *, seconds: float, most_bytes: int, r
     handlers += [urllib.request.HTTPErrorProcessor(), _WithoutToken()] if redirects else []
     for handler in handlers:
         opener.add_handler(handler)
-    ends_s = time.monotonic() + seconds
+    begun_s = time.monotonic()
 
     def ask() -> Answer:
         try:
@@ -66,19 +66,19 @@ def fetch(request: urllib.request.Request, *, seconds: float, most_bytes: int, r
         except urllib.error.HTTPError as error:  # This error is a response, too.
             response = error
         with response:
-            return Answer(response.status, _body(response, most_bytes, ends_s))
+            return Answer(response.status, _body(response, most_bytes, begun_s, seconds))
 
     return within(seconds, ask)
 
 
-def _body(response: Any, most_bytes: int, ends_s: float) -> bytes:
+def _body(response: Any, most_bytes: int, begun_s: float, seconds: float) -> bytes:
     body = bytearray()
     while chunk := response.read1(min(_CHUNK_BYTES, most_bytes + 1 - len(body))):
         body += chunk
         if len(body) > most_bytes:
             raise ValueError(f"the answer has more than {most_bytes:,} bytes")
-        if time.monotonic() > ends_s:
-            raise TimeoutError("the deadline is over, and nobody waits any more")
+        if time.monotonic() > begun_s + seconds:  # Nobody waits any more, or is about to stop.
+            raise too_late(seconds)
     if response.length:
         raise http.client.IncompleteRead(bytes(body), response.length)
     return bytes(body)

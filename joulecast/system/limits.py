@@ -34,7 +34,12 @@ def within(seconds: float, ask: Callable[[], Result]) -> Result:
     except TimeoutError as error:
         if future.done():  # The function itself raised TimeoutError.
             raise
-        raise TimeoutError(f"no complete answer within {seconds:g} s") from error
+        raise too_late(seconds) from error
+
+
+def too_late(seconds: float) -> TimeoutError:
+    """The error for a deadline that is over."""
+    return TimeoutError(f"no complete answer within {seconds:g} s")
 
 
 @contextmanager
