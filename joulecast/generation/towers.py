@@ -78,11 +78,11 @@ class Tower:
         rows, columns = (max(1, round(side / step)) for side in (height, width))
         pixels = rows * columns * step**2
         if not self.least_pixels <= pixels <= self.most_pixels:
-            rounded, allowed = (
-                (math.floor, self.most_pixels) if pixels > self.most_pixels else (math.ceil, self.least_pixels)
-            )
+            is_large = pixels > self.most_pixels
+            allowed = self.most_pixels if is_large else self.least_pixels
+            inwards = math.floor if is_large else math.ceil
             scale = math.sqrt(allowed / (height * width)) / step
-            rows, columns = (max(1, rounded(side * scale)) for side in (height, width))
+            rows, columns = (max(1, inwards(side * scale)) for side in (height, width))
         return rows * columns
 
     @property
@@ -94,19 +94,21 @@ class Tower:
         def each(name: str, part: Part, some: Sequence[str] = layers) -> tuple[Part, tuple[str, ...]]:
             return part, tuple(f"{layer}.{name}" for layer in some)
 
-        whole = layers if not self.window else layers[: self.whole]
         attention = Encoding(self.heads, size // self.heads, None, self.rotary)
+        attentions = [each("attention", attention)]
+        if self.window:
+            windowed = replace(attention, window=self.window)
+            attentions = [
+                each("attention", attention, layers[: self.whole]),
+                each("attention", windowed, layers[self.whole :]),
+            ]
         return Decoder(
             "tower",
             (
                 (Projection(3 * self.frames * self.patch**2, size, True, "none"), ("visual.patch_embed.proj",)),
                 each("norm1", Norm(self.norm, size)),
                 each("qkv", Projection(size, 3 * size, True)),
-                each("attention", attention, whole),
-                *(
-                    [each("attention", replace(attention, window=self.window), layers[self.whole :])]
-                    * bool(self.window)
-                ),
+                *attentions,
                 each("proj", Projection(size, size, True, "rows")),
                 each("norm2", Norm(self.norm, size)),
                 each("up", Projection(size, self.inner * (1 + self.gated), True)),
@@ -182,7 +184,10 @@ TOWERS = _towers()
 def find_images(model: Any, decoder: Decoder, sizes: Sequence[Sequence[int]]) -> Images:
     """The images of prompts for a model.
 
-    `sizes`: Height and width of each image in pixels.
+    Args:
+        model: Name of the model; only names lead to a tower.
+        decoder: What reads the tokens of the tower.
+        sizes: Height and width of each image in pixels.
 
     Raises:
         InputError: The model has no tower that is known, or no image has this size.
