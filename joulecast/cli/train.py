@@ -221,7 +221,7 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
     from ..zoo.entries.kernels_entry import load_kernels
     from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
-    from ..zoo.renewal import renew_hosts
+    from ..zoo.training import renew_hosts
     from .recipes import Loaded, all_networks
 
     settings = load_kernel_recipe(recipe)
