@@ -14,7 +14,7 @@ from ..hardware import GPU, find_gpu
 from ..hardware.host import Host, find_host
 from ..operations.columns import Calls, Columns, is_table, networks_of
 from ..predictors.board.profile import Calibrated, find_profile
-from ..predictors.networks.execution import Execution
+from ..predictors.networks.composition import Execution
 from ..predictors.networks.many import NetworkPredictions, batched, in_pieces, predict_networks
 from ..predictors.physics.precisions import refuse_precisions
 from ..system.cluster import call_on_workers, on_cluster

@@ -13,7 +13,7 @@ from ..hardware.host import Host, find_host
 from ..operations.network import Network
 from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.networks import prediction_html
-from ..predictors.networks.execution import EAGER, Execution
+from ..predictors.networks.composition import EAGER, Execution
 from ..predictors.networks.memory import shortage
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import PreparedNetwork

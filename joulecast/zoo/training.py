@@ -18,8 +18,7 @@ from ..operations.network import Network
 from ..operations.operation import Operation
 from ..predictors.chip import ChipPart
 from ..predictors.contract import Networks, ResidualModel
-from ..predictors.cpu.fit import fit_cpu, fit_serial, quickest_networks
-from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor
+from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor, fit_cpu, fit_serial, quickest_networks
 from ..predictors.evaluation import any_gpu, one_gpu
 from ..predictors.evaluation.errors import NetworkError, network_log_errors
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks

@@ -16,7 +16,7 @@ from ..intervals.conformal import power_range_w
 from ..intervals.network_calibration import FAR_SHARE, Interval, NetworkSpread
 from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
-from .execution import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S
+from .composition import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S
 from .knowledge import NetworkKnowledge, OverClocks
 from .operation_cost import Bound, OperationCost
 from .parts import unconfirmed_share

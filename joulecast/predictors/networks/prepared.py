@@ -27,8 +27,7 @@ from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from ..predictor import OperationPredictor
 from .builder import build_prediction
-from .composition import composed, counts_of, plain_sum
-from .execution import Execution
+from .composition import Execution, composed, counts_of, plain_sum
 from .knowledge import NetworkKnowledge, OverClocks
 from .memory import MemoryNeed, memory_need
 from .parts import as_compiled, as_parts

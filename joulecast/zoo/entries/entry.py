@@ -23,7 +23,7 @@ from ...predictors.networks.prediction import COMPOSITIONS
 from ...predictors.networks.prepared import NetworkPredictor
 from ...predictors.physics.baseline import Baseline
 from ...predictors.predictor import OperationPredictor
-from ...predictors.regressors.forms import ONE_GPU_FORMS
+from ...predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from .cards import ModelCard, host_of, name_of
 from .comparing import LEFT_OUT
 from .files import StoredEntry, json_bytes, parsed_json

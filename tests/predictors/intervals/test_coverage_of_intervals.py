@@ -18,9 +18,14 @@ from joulecast.predictors.evaluation.left_out import errors_on_repeats
 from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.intervals.calibration import Calibration, Cases
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
-from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank, thinned
+from joulecast.predictors.intervals.conformal import (
+    MEASURED_KINDS,
+    conformal_error,
+    conformal_rank,
+    never_measured,
+    thinned,
+)
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts
-from joulecast.predictors.intervals.widening import MEASURED_KINDS, never_measured
 from joulecast.predictors.model.shared import chip_alone, nothing_shared
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor

@@ -12,13 +12,13 @@ from joulecast.hardware.host import Host
 from joulecast.predictors.intervals.conformal import power_range_w, within_range
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.networks.composition import (
+    Execution,
     HostModel,
     compose,
     counts_of,
     overlap,
     plain_sum,
 )
-from joulecast.predictors.networks.execution import Execution
 from joulecast.predictors.networks.knowledge import NetworkKnowledge
 from joulecast.zoo import find_predictor
 
