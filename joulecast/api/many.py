@@ -59,7 +59,7 @@ def predict_many(
         mode: "inference" or "training"; that of all networks.
         precision: "default", fp32, tf32, fp16 or bf16.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
-        composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
+        composition: "overlap" of host and device, or plain "sum"; None for overlap.
         execution: How the networks are run; see `predict`.
         host: The machine that launches operations; see `predict`.
         calibration: What was measured on the board; see `predict`.

@@ -24,8 +24,7 @@ from ..contract import Curves, curves_of
 from ..cpu.network import LEAST_OPERATIONS as LEAST_CPU_OPERATIONS
 from ..cpu.network import CpuNetworkPredictor, fit_cpu, fit_serial, quickest_loops, quickest_networks
 from ..fitting.fit import LEAST_OPERATIONS
-from ..intervals.calibration import Calibration
-from ..intervals.closeness import Closeness
+from ..intervals.calibration import Calibration, Closeness
 from ..intervals.conformal import power_range_w
 from ..intervals.network_calibration import NetworkCalibration
 from ..measured.splits import fold_of, only_in
