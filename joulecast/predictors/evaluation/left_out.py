@@ -25,7 +25,7 @@ from ...operations.operation import Operation
 from ...system.cluster import in_parallel
 from ..chip import ChipPart
 from ..fitting.fit import LEAST_OPERATIONS, fit_chip
-from ..intervals.closeness import Closeness
+from ..intervals.calibration import Closeness
 from ..intervals.network_calibration import Parts
 from ..measured.splits import fold_of, network_family, only_in, variants
 from ..model.shared import chip_alone
@@ -201,7 +201,7 @@ def predict_network(chip: ChipPart, network: Network) -> tuple[FloatArray, Opera
     """
     fractions = gradient_fractions(network)
     predictor, counts = chip_alone(chip), counts_of(network)
-    found = predictor.in_network(predictor.predict(network.operations), counts)
+    found = predictor.in_network(predictor.predict(network.operations))
     return counts, found.times(fractions, fractions)
 
 
@@ -215,7 +215,7 @@ def learn_from_networks(
     if mode == "inference" and "tf32" in chip.gpu.peak_flops:
         chip = replace(chip, network_tf32_factor=fit_tf32_factor(times, host))
     predictor = chip_alone(chip)
-    powers = [(c, predictor.in_network(found, c), m.known_energy_j / m.time_s) for c, found, m in known]
+    powers = [(c, predictor.in_network(found), m.known_energy_j / m.time_s) for c, found, m in known]
     static_w = fit_network_static_w(powers, host, chip.gpu.power_limit_w)
     return replace(chip, network_static_w=static_w), host
 
