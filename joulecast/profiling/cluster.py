@@ -13,7 +13,7 @@ import queue
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ class Opened:
 
     Args:
         device: Name of the device's model, by which measurements are put into datasets.
-        session: The power of the idle device and the properties of its sensor, for the journal; None without a sensor.
+        session: The power of the idle device, for the journal; None without a sensor.
     """
 
     device: str
@@ -80,6 +80,7 @@ def open_device(campaign: Campaign, device: str, version: str, *, power: bool) -
             hint="install the same version on all machines of the cluster",
         )
     from ..metering import NoSensor
+    from ..metering.estimate import idle
     from . import devices
 
     close_device()
@@ -92,7 +93,7 @@ def open_device(campaign: Campaign, device: str, version: str, *, power: bool) -
         for each in (sensor, second):
             if each is not None:
                 entered.enter_context(each)
-        first = None if isinstance(sensor, NoSensor) else session.idle_and_probed(found, sensor)
+        first = None if isinstance(sensor, NoSensor) else {"idle": asdict(idle(sensor, session.IDLE_S))}
         _OPEN.append(_Bench(campaign, found, sensor, second, entered.pop_all()))
     return Opened(
         device=devices.name_of(found),

@@ -7,7 +7,6 @@ folder $MEASURING has a file of its number. Workers without a name are numbered 
 
 import itertools
 import os
-import time
 from pathlib import Path
 
 from waiting import until
@@ -21,14 +20,12 @@ def dask_setup(worker):
     settings = dict(word.split("=", 1) for word in given)
     joulecast.__version__ = settings.get("joulecast", joulecast.__version__)
 
-    from joulecast.metering import estimate as probing
     from joulecast.metering import sampler
     from joulecast.metering.sampler import nvml_sensor
     from joulecast.profiling import collection, devices, session
 
-    probing._STEPS = 1
     sampler._TIMEOUT_S = 600.0  # processes take long to start on a machine where many workers do
-    probing._IDLE_S = probing._LOAD_S = session._IDLE_S = 0.02
+    session.IDLE_S = 0.02
     find_device, facts_of = devices.find_device, devices.facts_of
 
     def find(name):
@@ -37,7 +34,6 @@ def dask_setup(worker):
         return find_device(name)
 
     devices.find_device = find
-    devices.load = lambda device, seconds: time.sleep(seconds)  # work of this duration, whose power is read
     devices.sensor_of = lambda device, period_s=0.01: nvml_sensor(0, period_s)
     devices.second_sensor_of = lambda device: None
     devices.board_of = lambda device: settings.get("board")
