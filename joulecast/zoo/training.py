@@ -32,11 +32,12 @@ from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prediction import Composition
 from ..predictors.recipes import Recipe
 from .catalogue import entry_name, find_kernels
-from .entries.any_gpu_entry import save_any_gpu
-from .entries.cards import ModelCard, made_now
+from .entries.any_gpu_entry import AnyGpuEntry, save_any_gpu
+from .entries.cards import ModelCard, change_card, made_now
 from .entries.comparing import operations_left_out
 from .entries.cpu_entry import save_cpu_entry
-from .entries.entry import save_entry
+from .entries.entry import load_entry, save_entry
+from .entries.files import StoredEntry
 from .entries.stored import golden_sample
 
 ANY_GPU_LIMITS = (
@@ -236,6 +237,21 @@ def train_any_gpu(
     )
     golden = _golden_of_gpus(row for dataset in data for row in device_rows(dataset))
     return Trained(learned, validation, card, golden, save_any_gpu)
+
+
+def renew_hosts(folder: Path, networks: Networks) -> None:
+    """Learn again what a call costs the host inside a network, for an entry for any GPU; modes without one stay.
+
+    Raises ZooError: the entry is missing, damaged, changed, or of another format.
+
+    Args:
+        networks: The measured networks that it was trained with.
+    """
+    entry = load_entry(folder, AnyGpuEntry)
+    measured = {measurement.mode for _, measurement, _ in networks}
+    learned = any_gpu.fit_hosts(entry.shared, networks)
+    hosts = {**entry.hosts, **{mode: host for mode, host in learned.items() if mode in measured}}
+    change_card(StoredEntry.of(folder), {"host": {mode: host.to_dict() for mode, host in hosts.items()}})
 
 
 def described(folder: Path, dataset: Dataset) -> dict[str, Any]:

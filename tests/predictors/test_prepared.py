@@ -49,7 +49,7 @@ def test_every_clock_is_as_if_its_operations_were_predicted_there(gpu, cap_w, pr
     for clock in (default, 700.25, default, 1111.5):
         counts = np.array([entry.count for entry in network], dtype=float)
         there = predictor.operations.predict(network.operations, clock, cap)
-        there = predictor.operations.in_network(there, counts)
+        there = predictor.operations.in_network(there)
         held_mhz, device_s, dynamic_j = settled(predictor, there, counts, clock, cap)
         static = there.static_power_w / static_power_w(there.work.gpu, clock)
         totals = compose(

@@ -159,7 +159,7 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     loop = predictor.predict_for_network(layers, H100.power_limit_w)
     uncapped = kernels.in_network(OperationList(layers), H100)[0]
     awake_j, slower = float(loop.work.awake_j[0]), uncapped * (1 + share * (factors.products - 1))
-    inside_j = predictor.in_network(loop, np.ones(1)).dynamic_energy_j[0]
+    inside_j = predictor.in_network(loop).dynamic_energy_j[0]
     assert inside_j == pytest.approx(loop.dynamic_energy_j[0] + (slower - 1) * awake_j)
     # The factor of networks does not apply to a loop.
     alone, inside = (each.on(H100, "inference").operations.predict(layers).time_s for each in (asking, better))

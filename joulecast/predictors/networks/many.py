@@ -244,12 +244,13 @@ class _Asked(NamedTuple):
     def totals(self, calls: Calls) -> tuple[FloatArray, NDArray[np.object_], NDArray[np.object_]]:
         """Totals of some networks at each clock, shape (6, networks, clocks); why there are none, and intervals.
 
-        Networks that are not fully covered are predicted apart, and so are all networks if the cost of an operation
-        depends on the rest of its network, or if intervals are asked for.
+        Networks that are not fully covered are predicted apart, and so are all networks if they are compiled, if the
+        cost of an operation depends on the rest of its network, or if intervals are asked for.
         """
         predictor, shape = self.predictor, (len(calls.names), len(self.clocks_mhz))
         totals, problems, intervals = np.empty((6, *shape)), np.full(shape, "", object), np.empty(shape, object)
-        found = predictor.operations.predict_for_network(calls.operations, self.cap_w)
+        operations = predictor.operations
+        found = operations.in_network(operations.predict_for_network(calls.operations, self.cap_w))
         alone = np.ones(shape[0], dtype=bool)
         if calls.names and self.level is None and self.composition == "overlap" and _same_everywhere(predictor, calls):
             totals[:] = _of_shared(predictor, calls, found, self.clocks_mhz, self.cap_w)
@@ -282,7 +283,7 @@ class _Asked(NamedTuple):
 
 def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:
     """Whether each operation costs what it costs in any network, or what parts.py says of listed networks."""
-    if not knowledge.operations.same_in_all_networks or knowledge.host.execution.name == "compiled":
+    if knowledge.host.execution.name == "compiled":
         return False
     # In training, the cost of a depthwise convolution depends on its network (parts.py), which a table does not list.
     listed = bool(calls.listed) or knowledge.operations.mode == "inference"
@@ -290,12 +291,11 @@ def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:
 
 
 def _of_shared(
-    knowledge: NetworkKnowledge, calls: Calls, predictions: OperationPredictions, clocks_mhz: FloatArray, cap_w: float
+    knowledge: NetworkKnowledge, calls: Calls, found: OperationPredictions, clocks_mhz: FloatArray, cap_w: float
 ) -> FloatArray:
     """Totals of networks whose operations are all covered, shape (6, networks, clocks); of others NaN or too low."""
     gpu, host, count = knowledge.operations.gpu, knowledge.host, len(calls.names)
     shape = (count, len(clocks_mhz))
-    found = knowledge.operations.in_network(predictions, np.ones(len(calls.operations)))
     if found.work is None:
         return np.full((6, *shape), np.nan)
     host_s = host.fixed_s + calls.sums(np.nan_to_num(host.calls_s(found)[calls.places]))

@@ -44,7 +44,7 @@ class PreparedNetwork:
         network: Operations of that mode.
         power_limit_w: Power cap in watts.
         notes: Warnings about the network on this GPU, in addition to those that every prediction carries.
-        known: Predictions of its operations at the default clock, if they are computed already; None to compute them.
+        known: Its operations at the default clock, as they are inside networks, if these are predicted already.
     """
 
     knowledge: NetworkKnowledge
@@ -70,9 +70,7 @@ class PreparedNetwork:
     def at_default(self) -> OperationPredictions:
         """The operations as parts of this network, in the way in which it is run, at the default clock."""
         predictor, network = self.knowledge.operations, self.network
-        alike = self.known is None and predictor.same_in_all_networks
-        found = self.known or _for_network(network.operations, predictor, self.power_limit_w, alike)
-        found = found if alike else predictor.in_network(found, self.counts)
+        found = self.known or _in_networks(network.operations, predictor, self.power_limit_w)
         parts = as_parts(network, found, predictor.gpu)
         is_compiled = self.knowledge.host.execution.name == "compiled"
         return as_compiled(network, parts, predictor.gpu) if is_compiled else parts
@@ -184,12 +182,11 @@ def _summed(prepared: PreparedNetwork, clocks_mhz: FloatArray) -> OverClocks:
 
 
 @cached
-def _for_network(
-    operations: OperationList, predictor: OperationPredictor, power_limit_w: float, alike: bool
+def _in_networks(
+    operations: OperationList, predictor: OperationPredictor, power_limit_w: float
 ) -> OperationPredictions:
-    """Operations for a network; as its parts already, of a predictor for which these are alike in every network."""
-    found = predictor.predict_for_network(operations, power_limit_w)
-    return predictor.in_network(found, np.ones(len(operations))) if alike else found
+    """Operations at the default clock, as they are inside any network."""
+    return predictor.in_network(predictor.predict_for_network(operations, power_limit_w))
 
 
 @dataclass(frozen=True, eq=False)

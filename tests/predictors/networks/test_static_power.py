@@ -57,12 +57,12 @@ def test_operations_of_a_network_share_what_the_board_draws_in_addition(dataset)
     fits = chip_alone(fit_chip(dataset, "inference", ForestRecipe(trees=4, folds=2)))
     predictor = chip_alone(replace(fits.chip, network_static_w=13.0))
     alone = predictor.predict(simulated_operations()[:3])
-    together = predictor.in_network(alone, np.ones(3))
+    together = predictor.in_network(alone)
     assert alone.static_power_w == fits.predict(simulated_operations()[:3]).static_power_w
     assert together.static_power_w == pytest.approx(alone.static_power_w + 13)
     # At a lower clock, it falls as static power does.
     slower = predictor.predict(simulated_operations()[:3], 900)
-    share = predictor.in_network(slower, np.ones(3)).static_power_w / slower.static_power_w
+    share = predictor.in_network(slower).static_power_w / slower.static_power_w
     assert share == pytest.approx(together.static_power_w / alone.static_power_w)
     assert slower.static_power_w < alone.static_power_w
     for name in ("device_time_s", "dynamic_energy_j", "host_time_s"):

@@ -62,12 +62,12 @@ def test_only_operations_in_tf32_are_quicker_in_networks(dataset):
     operations = simulated_operations()[:3]
     assert not any(operation.precision == "tf32" for operation in operations)
     alone = predictor.predict(operations)
-    assert predictor.in_network(alone, np.ones(3)).device_time_s is alone.device_time_s
+    assert predictor.in_network(alone).device_time_s is alone.device_time_s
     # The simulated loops are in fp32, and so stand for no operation in TF32.
-    assert predictor.in_network(network(), COUNTS).device_time_s.tolist() == [3e-3, 4e-3]
+    assert predictor.in_network(network()).device_time_s.tolist() == [3e-3, 4e-3]
     groups = {f"relu {precision}": chip.baseline.groups["relu fp32"] for precision in ("fp32", "tf32")}
     measured = replace(chip, baseline=replace(chip.baseline, groups=groups), network_tf32_factor=0.9)
-    inside = chip_alone(measured).in_network(network(), COUNTS)
+    inside = chip_alone(measured).in_network(network())
     assert inside.device_time_s.tolist() == pytest.approx([2.7e-3, 4e-3])
     assert inside.dynamic_energy_j.tolist() == pytest.approx([0.27, 0.4])
     assert inside.time_s.tolist() == [3e-3, 4e-3]  # Loops are as they were measured.

@@ -10,7 +10,7 @@ from simulated_measurements import simulated_dataset, simulated_operations
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.predictors.contract import INPUT_NAMES
-from joulecast.predictors.evaluation.tuning import search
+from joulecast.predictors.evaluation.one_gpu import search
 from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.physics.relative import relative_features
