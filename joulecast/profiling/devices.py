@@ -52,12 +52,6 @@ def name_of(device: torch.device) -> str:
     return cpu_name()
 
 
-def board_of(device: torch.device) -> str | None:
-    """The identity of a GPU, which no other has; None for a CPU, and where torch does not tell it."""
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None) if device.type == "cuda" else None
-    return None if uuid is None else str(uuid)
-
-
 def sensor_of(device: torch.device, period_s: float = PERIOD_S) -> Sensor:
     """The power sensor of a device: NVML, or nvidia-smi where that fails; powercap, or none, for a CPU.
 

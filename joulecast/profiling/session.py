@@ -36,9 +36,9 @@ IDLE_S = 3.0
 """Seconds in which the power of the idle device is measured."""
 
 
-def describe(campaign: Campaign, limit: int | None = None) -> str:
+def describe(campaign: Campaign, limit: int | None = None, part: tuple[int, int] = (1, 1)) -> str:
     """Describe what a campaign would measure, and estimate how long it takes."""
-    tasks = plan(campaign, limit)
+    tasks = plan(campaign, limit, part)
     kinds: dict[str, int] = {}
     for task in tasks:
         kind = task.operation.kind if isinstance(task, Task) else "whole network"
@@ -55,6 +55,7 @@ def run(
     device: str = "cuda",
     *,
     limit: int | None = None,
+    part: tuple[int, int] = (1, 1),
     resume: bool = False,
     power: bool = True,
 ) -> str:
@@ -69,7 +70,7 @@ def run(
 
     found = devices.find_device(device)
     ready_clocks(campaign, found)
-    tasks = plan(campaign, limit)
+    tasks = plan(campaign, limit, part)
     sensor = devices.sensor_of(found) if power else NoSensor("not asked for")
     second = second_log(found) if campaign.second_log else None
     name = devices.name_of(found)
@@ -141,11 +142,6 @@ def second_log(device: torch.device) -> Sensor:
     return second
 
 
-def sessions(journal: Journal) -> int:
-    """Number of sessions in a journal: each began with the power of an idle device."""
-    return sum("idle" in record and "ended" not in record for record in journal.records)
-
-
 @contextmanager
 def _session(journal: Journal, sensor: Sensor) -> Iterator[None]:
     """Record in the journal the power of the idle device before and after."""
@@ -157,7 +153,7 @@ def _session(journal: Journal, sensor: Sensor) -> Iterator[None]:
         yield
         return
     say("measuring the idle device\n")
-    number = sessions(journal)
+    number = sum("idle" in record and "ended" not in record for record in journal.records)
     session = {"key": f"session {number}", "status": "session", "started": now()}
     journal.append({**session, "idle": asdict(idle(sensor, IDLE_S))})
     stopped: KeyboardInterrupt | None = None
