@@ -51,19 +51,3 @@ def test_steps_of_the_user_take_the_joules_of_their_seconds(counters):
     found = running.result()
     assert found.energy_j == pytest.approx(PACKAGE_W * found.duration_s, rel=ERROR)
     assert found.unattributed.energy_j > 0.4 * PACKAGE_W * 0.4  # most of 20 pauses of 20 ms
-
-
-def test_an_evaluation_on_counters_has_measured_power(counters):
-    from conftest import benchmark
-
-    with (
-        benchmark("reliability") as reliability,
-        reliability.steps_of(model(), (512, 256), "training", None, None) as s,
-    ):
-        runs = [reliability.experiment(s, 3, ("cpu",)) for _ in range(2)]
-        cost = reliability.overhead(s, 2, ("cpu",))
-        printed = "\n".join(reliability.report("model", runs, cost))
-    assert all(run.known_j is None for run in runs)
-    assert len(cost.energy) == len(cost.time) == 2
-    assert "measured power" in printed
-    assert "largest error" not in printed

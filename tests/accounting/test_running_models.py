@@ -1,7 +1,5 @@
 """Real models on the CPU: whose modules get the time of operators, in forward and backward."""
 
-import json
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -295,10 +293,3 @@ def test_bad_input_is_one_clear_error(given, error, words):
 def test_a_model_without_gradients_cannot_be_accounted_in_training():
     with pytest.raises(InputError, match="requires a gradient"):
         account(nn.Linear(4, 4).requires_grad_(False), (2, 4), mode="training", **QUICK)
-
-
-def test_an_accounting_is_json(trained):
-    _, found = trained("LSTM")
-    as_json = json.loads(json.dumps(found.to_dict()))
-    assert as_json["energy_j"] is None or as_json["energy_j"] > 0
-    assert as_json["passes"] == 2
