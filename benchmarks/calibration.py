@@ -35,8 +35,7 @@ from joulecast.predictors.contract import ResidualModel
 from joulecast.predictors.fitting.fit import fit_operations
 from joulecast.predictors.measured.rows import device_rows
 from joulecast.predictors.model.shared import SharedByAll
-from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.execution import Execution
+from joulecast.predictors.networks.composition import Execution, HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.predictor import OperationPredictor
 from joulecast.predictors.recipes import BoostingRecipe

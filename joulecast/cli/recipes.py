@@ -29,7 +29,7 @@ from ..predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, Score, any_gpu
 from ..predictors.fitting.fit import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe, XGBoostRecipe
-from ..predictors.regressors.forms import ONE_GPU_FORMS
+from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from ..zoo.catalogue import find_kernels
 from ..zoo.mlflow.tracking import tuning
 from ..zoo.rendering import any_gpu_errors, cpu_errors

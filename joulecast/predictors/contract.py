@@ -72,11 +72,7 @@ class Regressor(Protocol):
         ...
 
     def to_files(self, name: str) -> dict[str, bytes]:
-        """How it is stored: files whose names begin with `name`, without code, to be read by its form's `from_files`.
-
-        Raises:
-            ZooError: It was not trained, but read from files.
-        """
+        """How it is stored: files whose names begin with `name`, without code, for its form's `from_files`."""
         ...
 
 
@@ -161,11 +157,7 @@ class ResidualModel(SharedModel, Protocol):
         ...
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
-        """How it is stored: facts as plain lists and dictionaries, with its name under "predictor", and files.
-
-        Raises:
-            ZooError: It was not trained, but read from files.
-        """
+        """How it is stored: facts as plain lists and dictionaries, with its name under "predictor", and files."""
         ...
 
 

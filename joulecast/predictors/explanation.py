@@ -18,7 +18,7 @@ from ..rendering.answers import Answer, Plain, Table
 from ..rendering.notebook import Bar, Picture, bars, document, notes, table
 from ..units import si
 from .contract import INPUT_NAMES
-from .intervals.closeness import coordinates
+from .intervals.calibration import coordinates
 from .intervals.operation_spread import OperationIntervals
 from .operation_predictions import OperationPredictions, known_si
 from .physics.least_times import LeastTimes

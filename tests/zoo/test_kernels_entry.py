@@ -19,7 +19,7 @@ from joulecast.predictors.model.in_networks import NetworkFactors, cached_share
 from joulecast.predictors.model.physics import STARTS
 from joulecast.predictors.model.roofline import NoResidual
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.recipes import KernelRecipe, KernelTrees
+from joulecast.predictors.recipes import KernelRecipe, TreeSettings
 from joulecast.zoo import find_predictor, kernels_training
 from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
 from joulecast.zoo.entries.entry import load_any
@@ -30,7 +30,7 @@ from joulecast.zoo.kernels_training import network_errors, network_factors, trai
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
 
-TREES = KernelTrees(trees=10, depth=3, learning_rate=0.3, min_child_weight=5.0)
+TREES = TreeSettings(trees=10, depth=3, learning_rate=0.3, min_child_weight=5.0)
 H100 = find_gpu("H100 SXM")
 BY_MEMORY = Operation("linear", [(8, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")
 

@@ -17,9 +17,8 @@ from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import ONE_SIGMA
-from ..intervals.conformal import conformal_rank
+from ..intervals.conformal import clock_error, conformal_rank
 from ..intervals.operation_spread import OperationSpread, PredictedOperations
-from ..intervals.widening import clock_error
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.operation_numbers import FAMILIES, numbers_of

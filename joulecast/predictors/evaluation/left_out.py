@@ -25,7 +25,7 @@ from ...operations.operation import Operation
 from ...system.cluster import in_parallel
 from ..chip import ChipPart
 from ..fitting.fit import LEAST_OPERATIONS, fit_chip
-from ..intervals.closeness import Closeness
+from ..intervals.calibration import Closeness
 from ..intervals.network_calibration import Parts
 from ..measured.splits import fold_of, network_family, only_in, variants
 from ..model.shared import chip_alone

@@ -21,12 +21,10 @@ from ...operations.network import Network
 from ...operations.operation import Operation
 from ...system.cluster import in_parallel
 from ..contract import Curves, curves_of
-from ..cpu.fit import LEAST_OPERATIONS as LEAST_CPU_OPERATIONS
-from ..cpu.fit import fit_cpu, fit_serial, quickest_loops, quickest_networks
-from ..cpu.network import CpuNetworkPredictor
+from ..cpu.network import LEAST_OPERATIONS as LEAST_CPU_OPERATIONS
+from ..cpu.network import CpuNetworkPredictor, fit_cpu, fit_serial, quickest_loops, quickest_networks
 from ..fitting.fit import LEAST_OPERATIONS
-from ..intervals.calibration import Calibration
-from ..intervals.closeness import Closeness
+from ..intervals.calibration import Calibration, Closeness
 from ..intervals.conformal import power_range_w
 from ..intervals.network_calibration import NetworkCalibration
 from ..measured.splits import fold_of, only_in

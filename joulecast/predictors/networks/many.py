@@ -27,9 +27,8 @@ from ..intervals.network_calibration import Interval
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
-from .builder import caveats, refuse_uncovered
 from .composition import composed
-from .knowledge import NetworkKnowledge
+from .knowledge import NetworkKnowledge, caveats, refuse_uncovered
 from .parts import part_factors
 from .prediction import checked_composition
 from .prepared import NetworkPredictor, PreparedNetwork, over_gpus
@@ -185,7 +184,7 @@ def predict_networks(
         pieces: Networks in that mode, some at a time.
         clocks_mhz: Graphics clocks of each GPU; None for its default.
         power_limit_w: Power cap; None for each board's default.
-        composition: "overlap" or "sum"; None for the predictor's own.
+        composition: "overlap" or "sum"; None for overlap.
         level: Level of intervals; None for none. Each network is predicted apart then, in milliseconds.
 
     Raises:
@@ -238,8 +237,8 @@ class _Asked(NamedTuple):
         """Check what is asked. Raises InputError: see `predict_networks`."""
         gpu = predictor.operations.gpu
         clocks = np.array([gpu.checked_clock_mhz(clock) for clock in clocks_mhz], dtype=float)
-        chosen = predictor.composition if composition is None else checked_composition(composition)
-        return cls(predictor, clocks, gpu.checked_power_limit_w(power_limit_w), chosen, level)
+        way = checked_composition(composition or "overlap")
+        return cls(predictor, clocks, gpu.checked_power_limit_w(power_limit_w), way, level)
 
     def totals(self, calls: Calls) -> tuple[FloatArray, NDArray[np.object_], NDArray[np.object_]]:
         """Totals of some networks at each clock, shape (6, networks, clocks); why there are none, and intervals.

@@ -26,10 +26,8 @@ from ..physics.cached import cached
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from ..predictor import OperationPredictor
-from .builder import build_prediction
-from .composition import composed, counts_of, plain_sum
-from .execution import Execution
-from .knowledge import NetworkKnowledge, OverClocks
+from .composition import Execution, composed, counts_of, plain_sum
+from .knowledge import NetworkKnowledge, OverClocks, build_prediction
 from .memory import MemoryNeed, memory_need
 from .parts import as_compiled, as_parts
 from .prediction import Prediction, checked_composition
@@ -107,18 +105,17 @@ def over_gpus(
 
     Args:
         asked: Networks and clocks in MHz. All of them are computed together.
-        composition: "overlap" or "sum"; None for the one that was better on networks that were left out.
+        composition: "overlap" or "sum"; None for overlap.
 
     Raises:
         InputError: Another mode, an unknown composition, or a clock or a cap that a GPU cannot hold.
     """
-    together: dict[bool, list[int]] = {}
+    way, together = checked_composition(composition or "overlap"), dict[bool, list[int]]()
     found: list[OverClocks | None] = []
     for place, (prepared, clocks_mhz) in enumerate(paced(asked)):
         gpu, operations = prepared.knowledge.operations.gpu, prepared.at_default
         for clock in (clocks_mhz.min(), clocks_mhz.max()):
             gpu.checked_clock_mhz(float(clock))
-        way = prepared.knowledge.composition if composition is None else checked_composition(composition)
         if operations.work is None:
             found.append(_over_clocks(prepared, clocks_mhz, np.full((5, len(clocks_mhz)), np.nan)))
         elif way == "sum":

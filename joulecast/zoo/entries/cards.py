@@ -33,7 +33,7 @@ class ModelCard:
         data: The dataset of one GPU or CPU, or one row for each dataset.
         gpu, mode: Of one GPU or CPU.
         precisions: Precisions that a user may ask for and in which all operations are covered.
-        composition: The default composition, "overlap" or "sum".
+        composition: How operations are added up: "overlap" of host and device, on a CPU "serial".
         host: What a call costs the host inside a network; for any GPU by mode.
         kernels: Part of the model of kernels -> the GPUs that it was measured on.
         operation_errors: Of cross-validation by campaign; for any GPU split -> GPU -> kind and mode -> median, mean.
