@@ -1,4 +1,4 @@
-"""`joulecast account`: measured energy by module, from a model that runs here or from a trace."""
+"""`joulecast account`: measured energy by module, of a model that runs here."""
 
 from __future__ import annotations
 
@@ -25,9 +25,6 @@ _LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a t
 
 def run(
     asked: Asked,
-    trace: Path | None = None,
-    recording: Path | None = None,
-    clock_offset: float = 0.0,
     gpu: str | None = None,
     static_power: float | None = None,
     depth: int = 3,
@@ -36,11 +33,10 @@ def run(
     own: bool = False,
     repeat: int = 1,
     bars: Path | None = None,
-    graph: Path | None = None,
     save: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Run a model or read a trace, and attribute the measured joules to modules and operators."""
+    """Run a model, and attribute the measured joules to modules and operators."""
     if static_power is not None and gpu is None:
         raise InputError(
             "static power is only used to divide joules by a prediction",
@@ -48,14 +44,14 @@ def run(
             allowed="both or neither",
             hint="add --gpu",
         )
-    if bars is not None and (trace is not None or repeat == 1):
+    if bars is not None and repeat == 1:
         raise InputError(
             "bars are drawn of repeated accountings",
             given=f"--bars {bars} without --repeat",
             hint="add --repeat 5; --save page.html draws one accounting",
         )
     predictor = asked.pop("predictor")
-    accountings = [_accounting(asked, trace, recording, clock_offset) for _ in range(1 if trace else repeat)]
+    accountings = [_accounting(asked) for _ in range(repeat)]
     if own:
         accountings = [each.of_program() for each in accountings]
     accounting, prediction = accountings[-1], None
@@ -65,10 +61,6 @@ def run(
             accounting = accounting.by_model(prediction, static_power)
     if save is not None:
         accounting.save(save)
-    if graph is not None:
-        from ..accounting.graph import energy_graph
-
-        energy_graph(*module_to_run(asked), accounting).save(graph)
     repeats = ""
     if len(accountings) > 1:
         trees = [each.summarized() if summarized else each.tree() for each in accountings]
@@ -82,24 +74,9 @@ def run(
         typer.echo(f"\n{_comparison(accounting, prediction)}")
 
 
-def _accounting(asked: Asked, trace: Path | None, recording: Path | None, clock_offset: float) -> Accounting:
-    from ..accounting.account import account, account_trace
+def _accounting(asked: Asked) -> Accounting:
+    from ..accounting.account import account
 
-    if trace is not None:
-        if asked["model"] is not None:
-            raise InputError(
-                "give either a model or a trace",
-                given=f"--trace and {asked.given['model']}",
-                allowed="a model to run here, or a trace of a run",
-                hint="leave one of them out",
-            )
-        return account_trace(trace, recording, clock_offset_s=clock_offset)
-    if recording is not None:
-        raise InputError(
-            "a recording can only be used with a trace",
-            given=f"--recording {recording} without --trace",
-            hint="a model that runs here is measured while it runs: leave the recording out",
-        )
     how: dict[str, Any] = {
         name: asked[name] for name in ("mode", "device", "optimizer", "sensors", "loop_s", "profiled_iterations")
     }
@@ -110,12 +87,6 @@ def _accounting(asked: Asked, trace: Path | None, recording: Path | None, clock_
 def _predicted(asked: Asked, gpu: str, predictor: str | None) -> Prediction:
     from ..api import predict
 
-    if asked["model"] is None or asked["input_shape"] is None:
-        raise InputError(
-            "a prediction needs the model and its shape",
-            given="--gpu with --trace",
-            hint="give both, such as resnet50 8,3,224,224, or leave out --gpu",
-        )
     model = {name: asked[name] for name in ("model", "input_shape", "mode", "model_options")}
     return predict(**model, gpu=gpu, predictor=predictor)
 
