@@ -29,7 +29,6 @@ from ..formats.numbers import require_features
 from ..physics.energy import EnergyConstants
 from ..physics.fp32_kernels import counted_ratio
 from ..physics.half_precision import seen_as, with_depthwise
-from ..physics.least_times import LeastTimes
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.operation_rows import OperationRows
 from ..physics.relative import RELATIVE_NAMES, relative_features
@@ -53,13 +52,6 @@ _TRUST: tuple[Mapping[str, float], ...] = tuple(
 # was chosen on these. On timm's networks, on which it was not, the bias of convolutional ones goes from 8 to 7 %
 # (held back it stays at 1 %). Training needs none.
 _TRUST_OF_LOOPS = 0.5
-
-# Kernels of softmax and layer norm whose rows are counted, and the shortest that any source shows, in seconds: below 23
-# (softmax, A100) to 41 us (P100), NeuSight's calls waited for the host. In training, loops that take less than three
-# times their launch of 170 us say nothing of the device, and those that are left are the slow ones of their size. What
-# was learned fades out from there; in inference with the square, because for shorter rows the trees know other kinds
-# only, whose physics has no floor: 8 us become 80.
-_IN_ROWS, _SHOWN_S, _SHOWN_TRAINING_S = (KIND_PLACES["softmax"], KIND_PLACES["layer_norm"]), 25e-6, 500e-6
 
 
 @dataclass(frozen=True)
@@ -132,10 +124,6 @@ class LearnedOperations:
         log_ratio = trust * self._known_log_ratios(listed, [gpu])[gpu]
         # Rows in half precision take as many steps as in fp32, for fewer bytes.
         counted = np.where(n.is_product > 0, *(counted_ratio(each, gpu, capped) for each in (seen, listed)))
-        counted_s = LeastTimes.of(listed, gpu, float(gpu.boost_clock_mhz)).time_s * counted
-        shown_s = np.where(training, _SHOWN_TRAINING_S, np.where(np.isin(n.kind, _IN_ROWS), _SHOWN_S, 0.0))
-        shown = np.minimum(counted_s / np.maximum(shown_s, 1e-9), 1.0)
-        log_ratio = log_ratio * np.where(training, shown, shown**2)
         return with_depthwise(listed, gpu, np.exp(log_ratio) * counted), np.ones(len(listed))
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
