@@ -46,7 +46,7 @@ _GPUS = 128  # GPUs whose log ratios are stored.
 # A100, V100, T4, P4 and P100 left out one by one. On tensor cores the forest counts in full: of these it has seen
 # networks' convolutions only. So it does in training, where of a backward nothing is counted but products.
 _TRUST: Mapping[str, tuple[float, float]] = dict.fromkeys(("convolution", "normalization", "softmax"), (1.0, 0.5))
-_TRUST_OF_KIND = np.array([_TRUST.get(KINDS[kind].family, (0.0, 0.0)) for kind in KIND_PLACES]).T  # (2, kinds)
+_NONE = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class LearnedOperations:
         listed = OperationList.of(operations)
         seen = seen_as(listed, gpu)
         n = numbers_of(seen)
-        in_full, in_part = _TRUST_OF_KIND[:, n.kind.astype(int)]
+        in_full, in_part = self._trust[:, n.kind.astype(int)]
         alike = (n.is_training > 0) | ((n.is_convolution > 0) & on_tensor_cores(n, gpu))
         trust = np.where(is_depthwise(n), 0.0, np.where(alike, in_full, in_part))
         trust[self._by_chip(seen, gpu)] = 1.0
@@ -162,6 +162,16 @@ class LearnedOperations:
     def _measured(self) -> dict[str, NDArray[np.bool_]]:
         """Chip -> whether each kind was measured on it, shape (kinds,)."""
         return {chip: np.array([kind in kinds for kind in KIND_PLACES]) for chip, kinds in self.chips.items()}
+
+    @cached_property
+    def _trust(self) -> FloatArray:
+        """Trust in the forest for every kind, in training and in inference, shape (2, kinds).
+
+        What similar operations took says nothing of a family that was never measured: its physics alone counts.
+        """
+        measured = {KINDS[kind].family for kinds in self.chips.values() for kind in kinds}
+        families = (KINDS[kind].family for kind in KIND_PLACES)
+        return np.array([_TRUST.get(family, _NONE) if family in measured else _NONE for family in families]).T
 
     @property
     def same_in_all_networks(self) -> bool:
