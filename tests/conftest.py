@@ -82,9 +82,7 @@ BEGUN_FIRST = ["service", "page", "mlflow"]
 BEGUN_FIRST += [
     f"tests/{name}.py"
     for name in (
-        "service/test_several_processes",
         "profiling/test_session",
-        "profiling/test_cluster",
         "service/test_running",
         "service/test_starving",
         "extraction/test_extraction",
