@@ -80,13 +80,13 @@ def notebooks() -> None:
 def templates() -> None:
     """Install what developing needs and extract the templates of all models again, which takes an hour."""
     install("dev")
-    run("python", "-m", "joulecast.extraction.templates")
+    run("python", "benchmarks/template_making.py")
 
 
 def golden() -> None:
     """Install what developing needs and renew golden predictions and cards of shipped zoo entries, without training."""
     install("dev")
-    run("python", "-m", "joulecast.zoo.renewal")
+    run("python", "benchmarks/renew.py")
 
 
 def mutate() -> None:

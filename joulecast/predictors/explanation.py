@@ -18,7 +18,7 @@ from ..rendering.answers import Answer, Plain, Table
 from ..rendering.notebook import Bar, Picture, bars, document, notes, table
 from ..units import si
 from .contract import INPUT_NAMES
-from .intervals.closeness import coordinates
+from .intervals.calibration import coordinates
 from .intervals.operation_spread import OperationIntervals
 from .operation_predictions import OperationPredictions, known_si
 from .physics.least_times import LeastTimes
@@ -329,7 +329,7 @@ def factors_of(
 def _inside_networks(predictor: OperationPredictor, operation: Operation) -> Factor | None:
     """How much longer the GPU works on an operation in a network than in a loop; None where it works as long."""
     loop, cap_w = predictor.predict([operation]), predictor.gpu.power_limit_w
-    inside = predictor.in_network(predictor.predict_for_network([operation], cap_w), np.ones(1))
+    inside = predictor.in_network(predictor.predict_for_network([operation], cap_w))
     longer = float(inside.device_time_s[0] / loop.device_time_s[0])
     if abs(longer - 1) < _ALIKE:
         return None
@@ -365,9 +365,14 @@ def contributions(
     Raises:
         MissingDependencyError: xgboost is not installed.
     """
+    what_else = f"{with_extra('train')}; or explain with another predictor"
+    with needing("feature contributions of boosted trees need xgboost", what_else):
+        import xgboost
     found = {}
     for quantity in ("time", "power"):
-        *added, mean = _tree_shap(native[quantity], inputs).tolist()
+        booster = xgboost.Booster()
+        booster.load_model(bytearray(native[quantity]))
+        *added, mean = booster.predict(xgboost.DMatrix(inputs), pred_contribs=True)[0].tolist()
         order = sorted(range(len(added)), key=lambda i: -abs(added[i]))
         entries = [("(mean)", float("nan"), mean)]
         entries += [(INPUT_NAMES[i], float(inputs[0, i]), added[i]) for i in order if added[i]]
@@ -376,14 +381,3 @@ def contributions(
             for name, value, log in entries
         )
     return found
-
-
-def _tree_shap(native: bytes, inputs: Any) -> Any:
-    with needing(
-        "feature contributions of boosted trees need xgboost",
-        f"{with_extra('train')}; or explain with another predictor",
-    ):
-        import xgboost
-    booster = xgboost.Booster()
-    booster.load_model(bytearray(native))
-    return booster.predict(xgboost.DMatrix(inputs), pred_contribs=True)[0]

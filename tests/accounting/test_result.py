@@ -127,10 +127,6 @@ def test_predicted_and_accounted_modules_side_by_side():
     assert found.pearson == pytest.approx(np.corrcoef(xs, ys)[0, 1], rel=1e-6)
 
 
-def test_an_accounting_agrees_with_itself():
-    assert accounting().compare(accounting(power_w=75.0)).pearson == pytest.approx(1)
-
-
 def test_the_model_share_gives_dynamic_joules_by_prediction_and_static_ones_by_time():
     # 50 W for 10 s, of which 1 s is idle: 500 J. 20 W static: 20 J a second, 200 J in all; 300 J are dynamic.
     # Predicted dynamic: head 30 + 60, layer.0 10: 100 J over 2 + 4 + 1 s, so 100/7 W in the mean for what has none,

@@ -41,10 +41,7 @@ def test_a_run_holds_what_is_needed(small, small_entry, mlflow_at, client):
     (dataset,) = run.inputs.dataset_inputs
     assert small.card.data["sha256"].startswith(dataset.dataset.digest)
     assert dataset.tags[0].key == "mlflow.data.context"
-    assert {item.path for item in client.list_artifacts(run_id, "report")} >= {
-        "report/REPORT.md",
-        "report/a30-inference-operations.png",
-    }
+    assert [item.path for item in client.list_artifacts(run_id, "report")] == ["report/REPORT.md"]
     assert run.outputs.model_outputs
 
 
@@ -94,5 +91,5 @@ def test_a_server_that_is_down_is_one_error(small, small_entry, monkeypatch):
 
 def test_a_folder_that_cannot_be_written_to_is_one_error(small, small_entry, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(TrackingError, match="cannot be written to"):
+    with pytest.raises(TrackingError, match="rejected this request"):
         track(small, SMALL_RECIPE, small_entry, f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}", command="x")
