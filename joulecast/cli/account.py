@@ -11,7 +11,7 @@ import typer
 
 from ..errors import InputError
 from ..units import si
-from .options import Asked, model_and_options, module_to_run
+from .options import Asked, module_to_run
 from .printing import Column, listing, table, tell
 
 if TYPE_CHECKING:
@@ -163,73 +163,3 @@ def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) 
     if bars_file is not None:
         Picture(bars(drawn, title)).save(bars_file)
     return f"{title}\n\n" + table(["module", "operator", "phase", "energy" if unit == "J" else "time"], rows)
-
-
-def study(asked: Asked, variant: list[str] | None = None, gpu: str | None = None, as_json: bool = False) -> None:
-    """Compare variants of a model: joules by phase, and module by module with the first.
-
-    Repeated layers are added up. Printed are Pearson's correlation (PCC) of the joules of the modules that both have,
-    and the mean of their differences with its sign (MED), positive where the variant needs more.
-    """
-    from ..accounting.account import account
-    from ..accounting.model_share import tree_by_module
-    from ..api import predict
-
-    def tree_of(named: str | None, options: list[str]) -> EnergyTree:
-        model, rest = (None, None) if named is None else model_and_options(named, options)
-        variant = {**asked, "model": model, "model_options": rest}
-        if gpu is not None:
-            job = {name: variant[name] for name in ("model", "input_shape", "mode", "predictor", "model_options")}
-            return predict(**job, gpu=gpu).tree()
-        how = {name: asked[name] for name in ("mode", "device", "sensors", "loop_s")}
-        accounting: Accounting = account(*module_to_run(variant), **how)
-        return accounting.tree()
-
-    model, model_option = asked.given["model"], asked.given["model_option"]
-    found: list[dict[str, Any]] = []
-    first: dict[Any, float] = {}
-    for text in ("", *(variant or ())):
-        words = text.split()
-        named = [word for word in words if "=" not in word]
-        given = [word for word in words if "=" in word]
-        tree = tree_of(named[0] if named else model, ([] if named else list(model_option or ())) + given).summarized()
-        modules = tree_by_module(tree)
-        first = first or modules
-        found.append({"variant": text or str(model), **_compared(first, modules), **_by_phase(tree)})
-    if as_json:
-        typer.echo(json.dumps(found, indent=1))
-        return
-    rows = [
-        [
-            row["variant"],
-            *(si(row[f"{phase}_j"], "J") for phase in ("forward", "backward")),
-            si(row["energy_j"], "J"),
-            str(row["shared_modules"]),
-            "-" if row["pcc"] is None else f"{row['pcc']:.3f}",
-            "-" if row["med_j"] is None else f"{'-' if row['med_j'] < 0 else '+'}{si(abs(row['med_j']), 'J')}",
-        ]
-        for row in found
-    ]
-    header = ["variant", "forward", "backward", "all", "shared modules", "PCC", "MED"]
-    source = f"predicted on {gpu}" if gpu is not None else f"run on {asked['device']}"
-    typer.echo(f"{source}, {asked['mode']}\n\n{table(header, rows, frozenset(range(1, 7)))}")
-
-
-def _by_phase(tree: EnergyTree) -> dict[str, float | None]:
-    """Joules of each phase and of everything; None where they are not known."""
-    if tree.total.source == "missing":
-        return {"forward_j": None, "backward_j": None, "energy_j": None}
-    phases: dict[str | None, float] = {}
-    for node in tree.root.walk():
-        phases[node.phase] = phases.get(node.phase, 0.0) + node.own.energy_j
-    return {"forward_j": phases.get("forward"), "backward_j": phases.get("backward"), "energy_j": tree.total.energy_j}
-
-
-def _compared(first: dict[Any, float], other: dict[Any, float]) -> dict[str, Any]:
-    """Pearson's correlation and the mean signed difference of the joules of shared modules; None without any."""
-    from ..energy.comparison import comparison
-
-    found = comparison(*({(*key, "module", ""): joules for key, joules in each.items()} for each in (first, other)))
-    differences = [gap.difference_j for gap in found.gaps]
-    med = sum(differences) / len(differences) if differences else None
-    return {"shared_modules": len(differences), "pcc": found.pearson, "med_j": med}
