@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,6 @@ import joulecast
 
 from ..api import prepare
 from ..errors import InputError, unknown_name
-from ..extraction.isolation import IsolatedExtraction
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.models.spelling import known_as
 from ..generation.choosing import BATCHES, CLOCKS
@@ -49,12 +47,6 @@ class Answers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.networks = Networks(settings)
-
-    def tracing(self, tracer: IsolatedExtraction) -> Answers:
-        """A copy that shares the caches and traces models in another process, instead of raising TracingNeededError."""
-        other = copy.copy(self)
-        other.networks = self.networks.tracing(tracer)
-        return other
 
     def extract(self, question: Any) -> joulecast.Network:
         """List the operations of a model; or check a list of operations and merge equal ones."""
