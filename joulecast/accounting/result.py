@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..energy import EnergyTree, Node, Row, Share, TreeComparison
@@ -48,8 +47,8 @@ class Accounting(Answer):
         overhead: Relative difference of profiled and undisturbed iterations, 0.1 for 10 % longer; None with one pass.
         module_share: Phase -> share of the time of its operators that belongs to a module, 0 to 1.
         notes: Notes on what is unknown or inexact.
-        events: Events of the profile, for plots; None if there are none.
-        recording: Recording of the sensors, for plots; None if there is none.
+        events: Events of the profile; None if there are none.
+        recording: Recording of the sensors; None if there is none.
         idle_power_w: Device -> idle power in watts, for the devices for which it is known.
     """
 
@@ -268,7 +267,6 @@ class Accounting(Answer):
         return self.tree()._table()
 
     def _picture(self) -> Picture:
-        """The tree as an icicle of joules, or of seconds where there are none."""
         return self.tree()._picture()
 
     def to_dict(self) -> dict[str, Any]:
@@ -286,17 +284,6 @@ class Accounting(Answer):
             "resolution": None if self.resolution is None else self.resolution.to_dict(),
             "tree": self.tree().to_dict(),
         }
-
-    def save(self, path: str | Path) -> Path:
-        """Write pictures and the tree as one HTML file, or each picture as a PNG file into a folder.
-
-        Raises:
-            InputError: The path is neither a folder nor a name that ends in .html.
-            MissingDependencyError: matplotlib is not installed.
-        """
-        from .figures import save
-
-        return save(self, Path(path))
 
     def __str__(self) -> str:
         """One line with joules and seconds."""

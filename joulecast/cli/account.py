@@ -33,7 +33,7 @@ def run(
     own: bool = False,
     repeat: int = 1,
     bars: Path | None = None,
-    save: Path | None = None,
+    plot: Path | None = None,
     as_json: bool = False,
 ) -> None:
     """Run a model, and attribute the measured joules to modules and operators."""
@@ -48,7 +48,7 @@ def run(
         raise InputError(
             "bars are drawn of repeated accountings",
             given=f"--bars {bars} without --repeat",
-            hint="add --repeat 5; --save page.html draws one accounting",
+            hint="add --repeat 5; --plot page.html draws one accounting",
         )
     predictor = asked.pop("predictor")
     accountings = [_accounting(asked) for _ in range(repeat)]
@@ -59,12 +59,12 @@ def run(
         prediction = _predicted(asked, gpu, predictor)
         if static_power is not None:
             accounting = accounting.by_model(prediction, static_power)
-    if save is not None:
-        accounting.save(save)
     repeats = ""
     if len(accountings) > 1:
         trees = [each.summarized() if summarized else each.tree() for each in accountings]
         repeats = f"\n{repeats_text(trees, top, bars)}"
+    if plot is not None:
+        (accounting.summarized() if summarized else accounting.tree()).plot(plot)
     tell(accounting, as_json, False, lambda: _text(accounting, depth, summarized, top))
     if as_json:
         return
@@ -118,7 +118,7 @@ def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
             Column("power", watts),
         ]
         parts += ["", listing(found.top(top, summarized=summarized), columns)]
-    left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; --save and --json have them all"
+    left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; --json has them all"
     parts += ["", *(f"note: {note}" for note in (left_out, *found.notes))]
     return "\n".join(parts)
 

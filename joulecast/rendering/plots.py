@@ -60,17 +60,6 @@ def html_page(title: str, parts: Iterable[str]) -> str:
     )
 
 
-def figure(svg: str, label: str) -> str:
-    """A picture of matplotlib, with what it shows for those who cannot see it."""
-    drawn = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")
-    return f'<figure role="img" aria-label="{escape(label)}">{drawn}</figure>'
-
-
-def quiet(notes: Iterable[str]) -> str:
-    """Notes, each a paragraph in grey."""
-    return "\n".join(f'<p class="quiet">{escape(note)}</p>' for note in notes)
-
-
 # Our own SVG pictures as PNG, drawn by matplotlib: rectangles, circles, lines and texts are all that they contain.
 
 _DPI, _PIXELS_PER_INCH = 192, 96.0

@@ -182,17 +182,5 @@ def test_shares_of_joules_and_of_seconds_are_not_the_same():
     assert first.split() == ["1", "J", "25.0", "%", "1", "s", "50.0", "%", "1", "W", "a"]
 
 
-def test_pictures(tmp_path):
-    pytest.importorskip("matplotlib")
-    accounting().save(tmp_path)
-    assert {path.name for path in tmp_path.glob("*.png")} == {"stages.png", "modules.png", "top.png", "power.png"}
-    page = accounting().save(tmp_path / "page.html").read_text()
-    assert page.count("<figure") == 4
-    assert "http" not in page
-    assert "layer.*" in page
-    with pytest.raises(InputError, match=r"\.html"):
-        accounting().save(tmp_path / "page.pdf")
-
-
 def test_jupyter_shows_a_table():
     assert "head" in accounting()._repr_html_()

@@ -54,5 +54,5 @@ def test_a_study_compares_variants_with_the_first():
 
 
 def test_a_model_by_name_runs_with_random_weights(printed, tmp_path):
-    printed("account", "squeezenet1_1", "1,3,64,64", *QUICK, "--summarized", "--save", tmp_path / "page.html")
+    printed("account", "squeezenet1_1", "1,3,64,64", *QUICK, "--summarized", "--plot", tmp_path / "page.html")
     assert "features" in (tmp_path / "page.html").read_text()
