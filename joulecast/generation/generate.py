@@ -217,7 +217,10 @@ def _wait_s(host: object) -> float | None:
         wait_ms = math.nan
     if not 0 <= wait_ms < math.inf:
         raise InputError(
-            "a step cannot wait so long for its host", given=repr(host)[:60], allowed='0 ms or more, such as "25 ms"'
+            "a step cannot wait so long for its host",
+            given=repr(host)[:60],
+            allowed='0 ms or more, such as "25 ms"',
+            hint="give milliseconds, or the name of a host",
         )
     return wait_ms / 1e3
 

@@ -105,10 +105,8 @@ class LearnedOperations:
         """The parts that have learning curves; see `curves_of`."""
         return {"time": self.time}
 
-    def factors(
-        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
-    ) -> tuple[FloatArray, FloatArray]:
-        """See `ResidualModel.factors`; energies are those of physics, so their factor is 1."""
+    def factors(self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True) -> FloatArray:
+        """See `ResidualModel.factors`."""
         listed = OperationList.of(operations)
         seen = seen_as(listed, gpu)
         n = numbers_of(seen)
@@ -119,7 +117,7 @@ class LearnedOperations:
         log_ratio = trust * self._known_log_ratios(listed, [gpu])[gpu]
         # Rows in half precision take as many steps as in fp32, for fewer bytes.
         counted = np.where(n.is_product > 0, *(counted_ratio(each, gpu, capped) for each in (seen, listed)))
-        return with_depthwise(listed, gpu, np.exp(log_ratio) * counted), np.ones(len(listed))
+        return with_depthwise(listed, gpu, np.exp(log_ratio) * counted)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`. It is quick, as paths through the trees are alike on all GPUs."""
