@@ -30,7 +30,6 @@ from ..queries.search import Constraints
 from ..runs.choosing import CLOCKS as RUN_CLOCKS
 from ..runs.choosing import RunChoices
 from ..runs.choosing import best_of as best_run_of
-from ..runs.parallel import ParallelTraining, training_of
 from ..runs.predict import run_of
 from ..traffic import rates
 from .networks import FileQuery, Networks, entry_of
@@ -146,10 +145,6 @@ class Answers:
     def predict_image(self, question: Any) -> joulecast.ImagePrediction:
         """Predict seconds, watts and joules of images or videos that a diffusion pipeline makes."""
         return joulecast.predict_image(**_named(question))
-
-    def predict_parallel_training(self, question: Any) -> ParallelTraining:
-        """Predict an iteration of training a transformer over several GPUs of a node."""
-        return training_of(self.networks.extract, _named(question, "training"))
 
     def simulate_serving(self, question: Any) -> joulecast.ServingSimulation:
         """Simulate a language model that serves requests as they arrive: tails of latencies, throughput, joules."""

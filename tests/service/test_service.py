@@ -95,7 +95,7 @@ def one(kind, shapes, **attributes):
 
 LLAMA = {"model": "llama3_8b", "prompt_tokens": 9, "output_tokens": 9}
 IMAGE = {"model": "sd3_5_medium", "gpu": "H100 SXM"}
-TRAINED = {"model": "gpt2", "input_shape": [8, 64], "gpu": "A30"}
+TRAINED = {"model": "gpt2", "input_shape": [8, 64], "gpu": "A30", "samples": 64}
 BROKEN = {
     "no JSON": ("predict", b"{"),
     "empty": ("predict", b""),
@@ -126,10 +126,10 @@ BROKEN = {
     "a host's profile": ("predict_image", {**IMAGE, "host": "host.json"}),
     "a predictor's folder": ("predict_image", {**IMAGE, "predictor": "../zoo"}),
     "an endless image": ("predict_image", {**IMAGE, "height": 99_840, "width": 99_840}),
-    "a model file": ("predict_parallel_training", {**TRAINED, "model": "model.pt2"}),
-    "shapes by name": ("predict_parallel_training", {**TRAINED, "input_shape": {"input_ids": [8, 64]}}),
-    "no optimizer of the three": ("predict_parallel_training", {**TRAINED, "optimizer": "lion"}),
-    "endless training": ("predict_parallel_training", {**TRAINED, "micro_batches": 2**31 - 1}),
+    "a model file": ("predict_run", {**TRAINED, "model": "model.pt2"}),
+    "shapes by name": ("predict_run", {**TRAINED, "input_shape": {"input_ids": [8, 64]}}),
+    "no optimizer of the three": ("predict_run", {**TRAINED, "optimizer": "lion"}),
+    "endless training": ("predict_run", {**TRAINED, "accumulation": 2**31 - 1}),
 }
 
 
