@@ -80,15 +80,14 @@ def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(le
         Operation("relu", [(64, 64)]): 0.0,
         Operation("softmax", [(8192, 2048)]): 0.5,
         image: 0.5,
-        # Of convolutions on tensor cores the forest has seen those of networks, as it has in training.
-        image.replace(precision="tf32"): 1.0,
+        image.replace(precision="tf32"): 0.5,
         image.with_attributes(groups=256, out_channels=256): 0.0,
     }
     unseen = find_gpu("L4")
     for mode, more in (("inference", 1.0), ("training", 2.0)):
         asked = [operation.replace(mode=mode) for operation in operations]
         logs = np.log(ratio(learned, asked, unseen) / counted_ratio(asked, unseen))
-        assert logs == pytest.approx(np.minimum(1.0, more * np.array([*operations.values()])), abs=1e-6)
+        assert logs == pytest.approx(more * np.array([*operations.values()]), abs=1e-6)
 
 
 def test_many_gpus_at_once_give_what_each_gives_alone(learned):
