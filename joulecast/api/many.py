@@ -1,9 +1,10 @@
-"""The public function for many networks at once: predict_many."""
+"""The public function for many networks at once: predict_many, here or on the workers of a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ from ..hardware.host import Host, find_host
 from ..operations.columns import Calls, Columns, is_table, networks_of
 from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.networks.composition import Execution
-from ..predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
+from ..predictors.networks.many import NetworkPredictions, batched, in_pieces, predict_networks
 from ..predictors.physics.precisions import refuse_precisions
+from ..system.cluster import call_on_workers, on_cluster
 from ..zoo import find_predictor
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def predict_many(
     host: str | float | Path | Host | None = None,
     calibration: Calibrated | None = None,
     level: float | None = None,
+    cluster: str | None = None,
 ) -> NetworkPredictions:
     """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
 
@@ -62,6 +65,8 @@ def predict_many(
         calibration: What was measured on the board; see `predict`.
         level: Share of networks that lie within their intervals, such as 0.9; None for no intervals, which take some
             milliseconds of each network.
+        cluster: Address of Dask's scheduler, such as tcp://host:8786, whose workers extract and predict; None for this
+            process. The workers must have the same version of joulecast and the same predictors.
 
     Returns:
         Arrays with one value per network, in their order; with several GPUs or clocks, one for each network on each GPU
@@ -81,12 +86,19 @@ def predict_many(
     if not boards or not clocks:
         raise InputError("no GPU or no clock is given", given=f"gpu={gpu!r}, clock={clock!r}", allowed="at least one")
     run = Execution.of(execution, find_host(host), find_profile(calibration))
-    return job.predicted(boards, clocks, run, level, networks)
+    predicted = partial(job.predicted, boards, clocks, run, level)
+    if cluster is None:
+        return predicted(networks)
+    with on_cluster(cluster):
+        pieces = networks_of(networks) if is_table(networks) else batched(networks)
+        parts = call_on_workers(predicted, ((piece,) for piece in pieces))
+        # The prediction of no networks says what all parts have in common.
+        return NetworkPredictions.joined([predicted(()), *parts])
 
 
 @dataclass(frozen=True)
 class _ManyJob(Job):
-    """What is asked about all of many networks."""
+    """What is asked about all of many networks. It can be sent to a worker of a cluster."""
 
     def predicted(
         self,
@@ -94,16 +106,18 @@ class _ManyJob(Job):
         clocks: Sequence[float | None],
         run: Execution,
         level: float | None,
-        networks: Iterable[Model] | Columns,
+        networks: Iterable[Model] | Columns | Calls,
     ) -> NetworkPredictions:
         """The totals of networks, which are extracted one after the other."""
         predictors = [find_predictor(gpu, self.mode, self.predictor).under(run) for gpu in gpus]
         pieces, cap_w, way = self._pieces(gpus, networks), self.power_limit_w, self.composition
         return predict_networks(predictors, pieces, clocks, cap_w, composition=way, level=level)
 
-    def _pieces(self, gpus: Sequence[GPU], networks: Iterable[Model] | Columns) -> Iterator[Calls]:
-        if is_table(networks):
-            pieces: Iterable[Calls] = networks_of(networks)
+    def _pieces(self, gpus: Sequence[GPU], networks: Iterable[Model] | Columns | Calls) -> Iterator[Calls]:
+        if isinstance(networks, Calls):
+            pieces: Iterable[Calls] = [networks]
+        elif is_table(networks):
+            pieces = networks_of(networks)
         else:
             pieces = in_pieces(network_of_job(replace(self, model=model)) for model in networks)
         for calls in pieces:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ..errors import InputError
+from ..system.cluster import on_cluster
 from ..system.damage import unreadable
 from .printing import table
 
@@ -30,6 +31,7 @@ def train(
     no_track: bool = False,
     register: bool = False,
     tune: int = 0,
+    cluster: str | None = None,
 ) -> None:
     """Validate recipes on datasets, fit them on all data, and write zoo entries with model cards.
 
@@ -48,18 +50,19 @@ def train(
     settings = _load_recipes(recipe)
     loaded = _load(dataset)
     scores: dict[str, list[list[str]]] = {}
-    for name, one, handler, part in handled(settings, loaded):
-        tracking = None if no_track else (tracking_uri, _command())
-        for chosen, trained in _trained(handler, part, _asked_modes(mode, training), one, quick, tune, tracking):
-            entry = trained.save(zoo)
-            own_scores = [*handler.scores(trained.validation)]
-            typer.echo(f"{entry}\n{_table({name: own_scores}) if own_scores else _FEW}")
-            scores.setdefault(name, []).extend(own_scores)
-            if not no_track:
-                run = track(trained, chosen, entry, tracking_uri, command=_command())
-                typer.echo(f"MLflow run {run}")
-                if register:
-                    _register(entry, tracking_uri, run)
+    with on_cluster(cluster):
+        for name, one, handler, part in handled(settings, loaded):
+            tracking = None if no_track else (tracking_uri, _command())
+            for chosen, trained in _trained(handler, part, _asked_modes(mode, training), one, quick, tune, tracking):
+                entry = trained.save(zoo)
+                own_scores = [*handler.scores(trained.validation)]
+                typer.echo(f"{entry}\n{_table({name: own_scores}) if own_scores else _FEW}")
+                scores.setdefault(name, []).extend(own_scores)
+                if not no_track:
+                    run = track(trained, chosen, entry, tracking_uri, command=_command())
+                    typer.echo(f"MLflow run {run}")
+                    if register:
+                        _register(entry, tracking_uri, run)
     if len(settings) > 1:
         typer.echo(_table(scores))
 
@@ -95,6 +98,7 @@ def evaluate(
     remarks: Path | None = None,
     tracking_uri: str | None = None,
     no_track: bool = False,
+    cluster: str | None = None,
 ) -> None:
     """Measure the errors of recipes on data left out of their training, and write a report.
 
@@ -107,7 +111,8 @@ def evaluate(
     loaded = _load(dataset)
     scores: dict[str, list[list[str]]] = {}
     for name, one, handler, part in handled(settings, loaded):
-        validations = handler.validate(part, _asked_modes(mode, training), one, quick)
+        with on_cluster(cluster):
+            validations = handler.validate(part, _asked_modes(mode, training), one, quick)
         scores.setdefault(name, []).extend(score for validation in validations for score in handler.scores(validation))
         report = handler.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")

@@ -22,7 +22,7 @@ _MOST_BYTES = 2_000_000  # of many networks in a request: half of what a service
 _MOST_NETWORKS = 1_000
 _NAME = re.compile(r"[\w -]{1,100}")  # no path, and no file with an ending
 NAMES = {"clock": "clock_mhz", "clocks": "clocks_mhz"}
-ONLY_HERE = ("operators", "whitelist")
+ONLY_HERE = ("operators", "whitelist", "cluster")
 _OF_LISTED = ("operations", "name", "input_shape", "dropped", "assumptions")
 _OF_EXTRACTION = ("input_shape", "cache_length", "assume", "model_options")
 

@@ -1,1 +1,1 @@
-"""What belongs to the operating system: files and their limits, HTTP, memory, shipped resources, parallel calls."""
+"""What belongs to the operating system: files and their limits, HTTP, memory, shipped resources, a cluster."""

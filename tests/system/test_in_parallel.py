@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulecast.system.parallel import in_parallel
+from joulecast.system.cluster import in_parallel
 
 CALLS = [(7, 2), (9, 4), (1, 3)]
 

@@ -22,7 +22,7 @@ from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement, NetworkMeasurement
 from ...operations.network import Network
 from ...operations.operation import Operation
-from ...system.parallel import in_parallel
+from ...system.cluster import in_parallel
 from ..chip import ChipPart
 from ..fitting.fit import LEAST_OPERATIONS, fit_chip
 from ..intervals.calibration import Closeness

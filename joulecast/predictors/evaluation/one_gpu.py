@@ -19,7 +19,7 @@ from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
 from ...operations.network import Network
 from ...operations.operation import Operation
-from ...system.parallel import in_parallel
+from ...system.cluster import in_parallel
 from ..contract import Curves, curves_of
 from ..cpu.network import LEAST_OPERATIONS as LEAST_CPU_OPERATIONS
 from ..cpu.network import CpuNetworkPredictor, fit_cpu, fit_serial, quickest_loops, quickest_networks
