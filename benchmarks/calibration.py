@@ -88,7 +88,7 @@ def cell(before: np.ndarray, after: np.ndarray) -> str:
 
 def row(name: str, predictors: Predictors, measured: Dataset, test: Sequence[Measurement]) -> tuple[str, BoardProfile]:
     """A row of a table: errors on the test, without a profile of what was measured and with it."""
-    profile = fit_profile(measured, predictors, dict.fromkeys(predictors, ""))
+    profile = fit_profile([measured], predictors, dict.fromkeys(predictors, ""))
     after = {mode: calibrated(each, profile) for mode, each in predictors.items()}
     old, new = errors(predictors, test), errors(after, test)
     within, used = _within(after, test), len(measured.measurements)

@@ -33,7 +33,7 @@ def halves():
 
 
 def fitted(dataset, predictor):
-    return fit_profile(dataset, {"inference": predictor.operations}, {"inference": predictor.name})
+    return fit_profile([dataset], {"inference": predictor.operations}, {"inference": predictor.name})
 
 
 @pytest.fixture(scope="module")
