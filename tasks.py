@@ -86,7 +86,7 @@ def templates() -> None:
 def golden() -> None:
     """Install what developing needs and renew golden predictions and cards of shipped zoo entries, without training."""
     install("dev")
-    run("python", "-m", "joulecast.zoo.renewal")
+    run("python", "benchmarks/renew.py")
 
 
 def mutate() -> None:

@@ -31,13 +31,13 @@ from joulecast.hardware import GPU, find_gpu
 from joulecast.predictors.board.calibrated import calibrated
 from joulecast.predictors.board.fit import fit_profile
 from joulecast.predictors.board.profile import QUANTITIES, BoardProfile, percent
-from joulecast.predictors.contract import PredictsOperations, ResidualModel
+from joulecast.predictors.contract import ResidualModel
 from joulecast.predictors.fitting.fit import fit_operations
 from joulecast.predictors.measured.rows import device_rows
 from joulecast.predictors.model.shared import SharedByAll
-from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.execution import Execution
+from joulecast.predictors.networks.composition import Execution, HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.predictor import OperationPredictor
 from joulecast.predictors.recipes import BoostingRecipe
 from joulecast.queries.worth_measuring import common_networks, worth_measuring
 from joulecast.zoo import find_predictor
@@ -51,7 +51,7 @@ LOOPS = ("forward_inference_mode", "forward_backward", "events")
 SEEN = ("A30", "RTX 2080 Ti", "MI100", "MI210")
 """Chips whose errors were looked at when it was decided which factors a profile has; the others are a test of that."""
 
-Predictors = Mapping[str, PredictsOperations]
+Predictors = Mapping[str, OperationPredictor]
 
 
 def errors(predictors: Predictors, rows: Sequence[Measurement]) -> dict[str, np.ndarray]:

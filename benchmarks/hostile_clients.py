@@ -25,7 +25,6 @@ LINEAR = [
 ]
 TOKEN = "a-token-for-everybody"  # noqa: S105  # of services that these clients attack
 _NAMED = {"model": "densenet121", "gpu": "A30"}
-_HEALTH = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n"
 
 
 class Attack(NamedTuple):
@@ -37,7 +36,6 @@ class Attack(NamedTuple):
         connections: How many are open at a time.
         leaves_s: Seconds after which it closes the connection without having read anything; None for reading the head
             of the answer before.
-        reads_all: Whether it reads until the service closes the connection.
         address: That it comes from; None for one of its own.
     """
 
@@ -45,7 +43,6 @@ class Attack(NamedTuple):
     sent: Callable[[random.Random], Iterable[bytes]]
     connections: int = 1
     leaves_s: float | None = None
-    reads_all: bool = False
     address: str | None = None
 
 
@@ -74,11 +71,6 @@ def _names(rng: random.Random) -> Iterator[bytes]:
         name = f"no_such_model_{rng.random():.9f}".replace(".", "_")
         nobody_has = _post("predict", {"model": name, "input_shape": [1, 8], "gpu": "A30"})
         yield nobody_has if rng.random() < 0.7 else traced
-
-
-def _slow(rng: random.Random) -> Iterator[bytes]:
-    gpus = b"GET /v1/gpus HTTP/1.1\r\nHost: x\r\n\r\n" * 200
-    yield _HEALTH + b"\r\n" + rng.choice([b"GET /v1/hea", gpus])
 
 
 def _methods(rng: random.Random) -> Iterator[bytes]:
@@ -152,21 +144,9 @@ def _configurations() -> Iterator[tuple[str, object]]:
         yield "extract/file?name=config.json&input_shape=1,8", content
 
 
-def _pipeline(rng: random.Random) -> Iterator[bytes]:
-    yield b"GET /v1/execution HTTP/1.1\r\nHost: x\r\n\r\n" * 1000 + _HEALTH + b"Connection: close\r\n\r\n"
-
-
-def _chunks(rng: random.Random) -> Iterator[bytes]:
-    lines = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    yield lines + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 500_000 + b"0\r\n\r\n"
-
-
 ATTACKS: dict[str, Attack] = {
     "memory": Attack("requests of 3 MB, each with other module paths in its dropped work", _memory),
     "unknown": Attack("models that must be traced, three a second, without waiting", _unknown, leaves_s=0.3),
-    "slow": Attack(
-        "half a head after a valid request, or very large answers that nobody reads", _slow, 200, leaves_s=10.0
-    ),
     "methods": Attack("a new method with every request", _methods),
     "bombs": Attack("bodies in which everything is a fault", _repeated(_bombs), 4),
     "work": Attack("the largest comparisons: what limits allow, and what they do not", _repeated(_work), 4),
@@ -182,8 +162,6 @@ ATTACKS: dict[str, Attack] = {
         address="127.0.0.1",
     ),
     "configurations": Attack("configurations that name code, files and large models", _repeated(_configurations), 4),
-    "pipelines": Attack("a thousand requests behind each other on each connection", _pipeline, 50, reads_all=True),
-    "chunks": Attack("bodies in chunks of one byte", _chunks, 8, reads_all=True),
 }
 
 
@@ -196,9 +174,6 @@ async def _connection(port: int, address: str, attack: Attack, rng: random.Rando
                 writer.write(sent)
                 if attack.leaves_s is not None:
                     await asyncio.sleep(attack.leaves_s)
-                elif attack.reads_all:
-                    while await reader.read(1 << 16):
-                        pass
                 else:
                     await reader.readuntil(b"\r\n\r\n")
                 writer.close()

@@ -24,9 +24,9 @@ import numpy as np
 from joulecast.arrays import FloatArray
 from joulecast.hardware import GPU
 from joulecast.operations.network import Network
-from joulecast.predictors.contract import PredictsOperations
 from joulecast.predictors.networks.prediction import Prediction
 from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.predictor import OperationPredictor
 from joulecast.zoo.catalogue import find_predictor
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Subject:
         """The predictor of networks on a GPU; another than the subject's where one is named."""
         return find_predictor(gpu, mode, predictor or self.predictor)
 
-    def operations(self, gpu: GPU, mode: str, predictor: str | None = None) -> PredictsOperations:
+    def operations(self, gpu: GPU, mode: str, predictor: str | None = None) -> OperationPredictor:
         """The predictor of operations on a GPU."""
         return self.network(gpu, mode, predictor).operations
 

@@ -14,7 +14,7 @@ from joulecast.arrays import FloatArray
 from joulecast.hardware import GPU, gpus
 from joulecast.operations.network import Network
 from joulecast.operations.operation import MODES
-from joulecast.predictors.networks.execution import Execution
+from joulecast.predictors.networks.composition import Execution
 from joulecast.predictors.networks.prediction import Prediction
 
 FAMILIES = (

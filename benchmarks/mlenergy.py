@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -76,6 +76,11 @@ _REPEATS = {
 the mean output length, a sum divided by the number of requests, says so. With these, the requests of all runs are as
 many as output_lengths.csv has of each model, but for one of 105 times of GPT-OSS."""
 
+_MOST_READING = 0.03
+STEADY = 1.25
+"""Spread of a run whose host was steady, at most. That of 40 runs on H100 is 1.02 to 1.20, that of 18 on 2 to 8 B200
+1.03 to 1.22, and that of all 28 on one B200, as of one on 8, 1.31 to 3.5: their steps waited for the host."""
+
 PRECISIONS = {"bfloat16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4"}
 
 
@@ -109,6 +114,16 @@ class Run:
         return int(self["max_num_seqs"])
 
     @property
+    def spread(self) -> float | None:
+        """Of the times between tokens, the 95th percentile over the median; None if many steps read prompts.
+
+        A request reads its prompt in one step, so below 3 % both are times of steps that only decode, which kernels
+        make as long as each other.
+        """
+        reading = self.number("avg_batch_size") / self.number("avg_output_len")
+        return None if reading > _MOST_READING else self.number("p95_itl_ms") / self.number("median_itl_ms")
+
+    @property
     def asked(self) -> dict[str, str | int]:
         """Options of `simulate_serving` and `predict_generation` that say what was run."""
         gpus, expert = int(self["gpus"]), int(self["expert_parallel"])
@@ -140,6 +155,20 @@ class Run:
         drawn = random.choice(len(many), count, p=many / many.sum())
         found: FloatArray = low[drawn] + random.random(count) * (high - low)[drawn]
         return found * (self.number("avg_output_len") / np.average((low + high) / 2, weights=many))
+
+
+def unsteady(run: Run, others: Iterable[Run]) -> bool:
+    """Whether the host was unsteady: of this run, or else of the largest smaller batch of which it can be said.
+
+    `others`: Runs among which are those of the same model, task and number of boards.
+    """
+    alike = ("task", "model", "gpu", "gpus")
+    known = [
+        (each.most, each.spread)
+        for each in others
+        if each.spread and each.most <= run.most and all(each[name] == run[name] for name in alike)
+    ]
+    return bool(known) and max(known)[1] > STEADY
 
 
 def runs(folder: Path, *, seen_only: bool = False, tasks: Sequence[str] = TEXT) -> Iterator[Run]:

@@ -3,8 +3,7 @@
     python benchmarks/service.py                    # each kind of load for 10 s, at 32 connections
     python benchmarks/service.py --seconds 600 mixed
     python benchmarks/service.py --seconds 60 --clients 32 --hostile=memory,bombs mixed
-    python benchmarks/service.py --workers 2 clocks
-    python benchmarks/service.py --table            # 1, 2 and 4 processes, up to 500 connections, attacks: SERVICE.md
+    python benchmarks/service.py --table            # up to 500 connections, attacks: SERVICE.md
 
 Starts `joulecast serve` on a free port of this machine and asks it over the loopback; the load needs a core of its own.
 """
@@ -98,14 +97,13 @@ class Case(NamedTuple):
     load: str
     seconds: float = 10.0
     connections: int = 32
-    workers: int = 1
     rate: float = 0.0
     clients: int = 1
     hostile: str = ""
 
 
 TABLE = (
-    *(Case(load, 15.0, workers=workers) for workers in (1, 2, 4) for load in LOADS),
+    *(Case(load, 15.0) for load in LOADS),
     *(Case("mixed", 30.0, connections) for connections in (256, 500)),
 )
 ATTACKED = (Case("clocks", 15.0), *(Case("clocks", 12.0, hostile=name) for name in ATTACKS))
@@ -218,15 +216,15 @@ async def attacked(process: subprocess.Popen[str], port: int, case: Case) -> dic
 
 
 @contextmanager
-def service(*options: str, workers: int = 1) -> Iterator[tuple[subprocess.Popen[str], int, list[str]]]:
+def service(*options: str) -> Iterator[tuple[subprocess.Popen[str], int, list[str]]]:
     """A service as a process, with the port that it listens on, and the lines of its log, which grow."""
     started_s = time.perf_counter()
     command = [sys.executable, "-m", "joulecast", "serve", "--port", "0", "--log-level", "info"]
-    process = subprocess.Popen([*command, "--workers", str(workers), *options], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
     log: list[str] = []
     # It has to be read to the end, because the service would otherwise wait when the pipe is full.
     threading.Thread(target=lambda: log.extend(iter(process.stderr.readline, "")), daemon=True).start()
-    while sum('"event": "ready"' in line for line in log) < workers:
+    while not any('"event": "ready"' in line for line in log):
         if process.poll() is not None:
             raise SystemExit(f"the service ended: {''.join(log)}")
         time.sleep(0.02)
@@ -240,9 +238,9 @@ def service(*options: str, workers: int = 1) -> Iterator[tuple[subprocess.Popen[
 
 
 def results(cases: Sequence[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
-    """Measure cases on services of their own, one for each number of processes and each attack."""
-    for (workers, hostile), some in itertools.groupby(cases, lambda case: (case.workers, case.hostile)):
-        with service(*([] if hostile else ["--no-extraction"]), workers=workers) as (process, port, _):
+    """Measure cases on services of their own, one for each attack."""
+    for hostile, some in itertools.groupby(cases, lambda case: case.hostile):
+        with service(*([] if hostile else ["--no-extraction"])) as (process, port, _):
             asyncio.run(asked(port, Case("repeated", 3, 4)))
             for case in some:
                 if hostile:
@@ -258,9 +256,10 @@ def row(case: Case, result: dict[str, Any]) -> dict[str, str]:
     refused = status.get(429, 0) / sum(status.values())
     failed = sum(count for code, count in status.items() if code >= 500)
     seconds = {name: f"{result[name] / 1e3:.3f} s" for name in result if name.endswith(" ms")}
-    cells = {"attack": case.hostile or "(none)"} if case in ATTACKED else {"processes": str(case.workers)}
-    if case not in ATTACKED:
-        cells |= {"load": case.load, "connections": str(case.connections)}
+    if case in ATTACKED:
+        cells = {"attack": case.hostile or "(none)"}
+    else:
+        cells = {"load": case.load, "connections": str(case.connections)}
     cells |= {
         "answers a second": f"{result['answered per s']:,.0f}",
         "median": seconds["p50 ms"],
@@ -306,7 +305,7 @@ connection asks again as soon as it is answered. The mix has models that do not 
 
 ## Beside hostile clients
 
-One process, and 32 connections of one client that ask for known networks at new clocks, beside two clients of each \
+32 connections of one client that ask for known networks at new clocks, beside two clients of each \
 kind of `benchmarks/hostile_clients.py`, which share the processors; the first row is without an attack. Health is \
 asked for ten times a second by a third client. Memory is that of all processes of the service, the one that traces \
 included where the attack starts it.
@@ -321,16 +320,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--clients", type=int, default=1, help="addresses that the connections come from, up to 254")
-    parser.add_argument("--workers", type=int, default=1, help="processes of the service")
     kinds = ",".join(ATTACKS)
     parser.add_argument("--hostile", nargs="?", const=kinds, default="", help=f"beside two clients of each: {kinds}")
     parser.add_argument("--rate", type=float, default=0.0, help="questions a second, instead of as many as it takes")
-    parser.add_argument("--table", action="store_true", help=f"write {OUT.name}, eleven minutes")
+    parser.add_argument("--table", action="store_true", help=f"write {OUT.name}, eight minutes")
     a = parser.parse_args()
     if a.table:
         OUT.write_text(report(), encoding="utf-8")
         return
-    options = (a.seconds, a.connections, a.workers, a.rate, a.clients, a.hostile)
+    options = (a.seconds, a.connections, a.rate, a.clients, a.hostile)
     list(results([Case(load, *options) for load in a.loads]))
 
 

@@ -82,7 +82,6 @@ BEGUN_FIRST = ["service", "page", "mlflow"]
 BEGUN_FIRST += [
     f"tests/{name}.py"
     for name in (
-        "service/test_several_processes",
         "profiling/test_session",
         "profiling/test_cluster",
         "service/test_running",

@@ -149,6 +149,8 @@ def test_a_recipe_is_one_file_and_one_row(copied):
     package, run = copied
     regressors = package / "predictors" / "regressors"
     shutil.copy(TESTS / "predictors" / "ridge.py", regressors / "ridge.py")
-    replace(regressors / "forms.py", "from .trees import", f"{RECIPE_IMPORT}\nfrom .trees import")
-    replace(regressors / "forms.py", "Mapping[str, OneGpuForm] = {\n", f"Mapping[str, OneGpuForm] = {{\n{RECIPE_ROW}")
+    replace(regressors / "fitted_trees.py", "from .trees import", f"{RECIPE_IMPORT}\nfrom .trees import")
+    replace(
+        regressors / "fitted_trees.py", "Mapping[str, OneGpuForm] = {\n", f"Mapping[str, OneGpuForm] = {{\n{RECIPE_ROW}"
+    )
     run(RECIPE_USE)

@@ -14,7 +14,7 @@ from ..hardware import GPU, find_gpu
 from ..hardware.host import Host, find_host
 from ..operations.columns import Calls, Columns, is_table, networks_of
 from ..predictors.board.profile import Calibrated, find_profile
-from ..predictors.networks.execution import Execution
+from ..predictors.networks.composition import Execution
 from ..predictors.networks.many import NetworkPredictions, batched, in_pieces, predict_networks
 from ..predictors.physics.precisions import refuse_precisions
 from ..system.cluster import call_on_workers, on_cluster
@@ -59,7 +59,7 @@ def predict_many(
         mode: "inference" or "training"; that of all networks.
         precision: "default", fp32, tf32, fp16 or bf16.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
-        composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
+        composition: "overlap" of host and device, or plain "sum"; None for overlap.
         execution: How the networks are run; see `predict`.
         host: The machine that launches operations; see `predict`.
         calibration: What was measured on the board; see `predict`.

@@ -12,7 +12,7 @@ from ..operations.operation_list import checked_operations, mode_of
 from ..predictors.board.calibrated import CalibratedPredictor
 from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.explanation import Explanation, explain_operation
-from ..predictors.networks.execution import Execution
+from ..predictors.networks.composition import Execution
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_background, find_predictor

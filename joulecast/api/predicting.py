@@ -13,7 +13,7 @@ from ..hardware.host import Host, find_host
 from ..operations.network import Network
 from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.networks import prediction_html
-from ..predictors.networks.execution import EAGER, Execution
+from ..predictors.networks.composition import EAGER, Execution
 from ..predictors.networks.memory import shortage
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import PreparedNetwork
@@ -122,7 +122,7 @@ def predict(
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap in watts; None for the board's default. The clock falls until the GPU is within it.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
-        composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
+        composition: "overlap" of host and device, or plain "sum"; None for overlap.
         strict: Whether to raise an error if an operation is not covered, instead of listing it.
         execution: "eager", as PyTorch runs by itself; "graph": recorded once and replayed as a CUDA graph; or
             "compiled": by torch.compile in its default mode.

@@ -159,7 +159,7 @@ def explain(
 def _path_text(operation: Operation, gpu: str, predictor: str | None) -> str:
     """The questions of the first tree for each quantity, and the inputs that all its trees ask about most."""
     from ..hardware import find_gpu
-    from ..predictors.regressors.decisions import decisions
+    from ..predictors.regressors.trees import decisions
     from ..zoo import find_predictor
 
     parts = []

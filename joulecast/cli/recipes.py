@@ -24,14 +24,12 @@ from ..predictors.evaluation.any_gpu import (
     validate_any_gpu,
 )
 from ..predictors.evaluation.one_gpu import SPLITS as CPU_SPLITS
-from ..predictors.evaluation.one_gpu import Validation, validate, validate_cpu
-from ..predictors.evaluation.report import write_report
-from ..predictors.evaluation.scores import Score, any_gpu_scores, own_scores
-from ..predictors.evaluation.tuning import Trial, search
+from ..predictors.evaluation.one_gpu import Trial, Validation, search, validate, validate_cpu
+from ..predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, Score, any_gpu_scores, own_scores, own_tables, report
 from ..predictors.fitting.fit import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe, XGBoostRecipe
-from ..predictors.regressors.forms import ONE_GPU_FORMS
+from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from ..zoo.catalogue import find_kernels
 from ..zoo.mlflow.tracking import tuning
 from ..zoo.rendering import any_gpu_errors, cpu_errors
@@ -150,10 +148,6 @@ def _each(function: Callable[..., Any]) -> Callable[[Sequence[Loaded], Sequence[
     ]
 
 
-def _report_own(validations: list[Validation], recipe: Recipe, folder: Path, command: str, remarks: str) -> Path:
-    return write_report(validations, recipe, folder, command=command, remarks=remarks)
-
-
 def all_networks(loaded: Sequence[Loaded]) -> Networks:
     """The networks of all datasets that were measured with their power."""
     return [
@@ -186,27 +180,24 @@ def _report(
 ) -> Callable[[list[Any], Any, Path, str, str], Path]:
     """The function that writes validations into a file: its name, its title, its splits, and the tables of each."""
 
-    def report(validations: list[Any], recipe: Recipe, folder: Path, command: str, remarks: str) -> Path:
+    def write(validations: list[Any], recipe: Recipe, folder: Path, command: str, remarks: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
-        settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())
-        lines = [f"# {title}", "", f"Made by `{command}`; do not edit. Recipe: {settings}.", ""]
-        lines += [f"**Splits.** {splits}", "", *([remarks.strip(), ""] if remarks else [])]
-        for validation in validations:
-            lines += [*tables(validation), ""]
-        (folder / name).write_text("\n".join(lines), encoding="utf-8")
+        text = report(title, splits, recipe, map(tables, validations), command=command, remarks=remarks)
+        (folder / name).write_text(text, encoding="utf-8")
         return folder / name
 
-    return report
+    return write
 
 
 def _tables_any_gpu(validation: AnyGpuValidation) -> list[str]:
-    return any_gpu_errors(errors_of_networks(validation), operation_errors(validation))
+    return [*any_gpu_errors(errors_of_networks(validation), operation_errors(validation)), ""]
 
 
 def _tables_cpu(validation: Validation) -> list[str]:
-    return [f"## {validation.gpu}, {validation.mode}", "", *cpu_errors(validation)]
+    return [f"## {validation.gpu}, {validation.mode}", "", *cpu_errors(validation), ""]
 
 
+_report_own = _report("REPORT.md", OWN_TITLE, OWN_SPLITS, own_tables)
 _report_any_gpu = _report("REPORT.md", "How good the predictions for any GPU are", SPLITS, _tables_any_gpu)
 _report_cpu = _report("CPUS.md", "How good the predictions for CPUs are", CPU_SPLITS, _tables_cpu)
 

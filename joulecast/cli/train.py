@@ -16,7 +16,7 @@ from ..system.damage import unreadable
 from .printing import table
 
 if TYPE_CHECKING:
-    from ..predictors.evaluation.scores import Score
+    from ..predictors.evaluation.report import Score
     from ..predictors.recipes import Recipe
     from .recipes import Entry, Loaded, RecipeHandler, Tracking
 
@@ -101,7 +101,7 @@ def evaluate(
     no_track: bool = False,
     cluster: str | None = None,
 ) -> None:
-    """Measure the errors of recipes on data left out of their training, and write a report with plots.
+    """Measure the errors of recipes on data left out of their training, and write a report.
 
     Several recipes get a folder each, and a table compares them.
     """
@@ -169,7 +169,7 @@ def _load(folders: Sequence[Path]) -> list[Loaded]:
 
 def _rows(scores: dict[str, list[Score]]) -> tuple[list[str], list[list[str]]]:
     """One row per recipe and split; rows of the same split stand together."""
-    from ..predictors.evaluation.scores import HEADER, cells
+    from ..predictors.evaluation.report import HEADER, cells
 
     splits = dict.fromkeys((score.where, score.split) for found in scores.values() for score in found)
     rows = [
@@ -221,7 +221,7 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
     from ..zoo.entries.kernels_entry import load_kernels
     from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
-    from ..zoo.renewal import renew_hosts
+    from ..zoo.training import renew_hosts
     from .recipes import Loaded, all_networks
 
     settings = load_kernel_recipe(recipe)

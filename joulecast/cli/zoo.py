@@ -54,7 +54,7 @@ def show_entry(name: str, as_json: bool = False) -> None:
 def pull_entries(source: str, names: list[str] | None = None, replace: bool = False) -> None:
     """Download predictors into the cache, where their names find them from then on.
 
-    The digests and sizes of each are checked, and its golden prediction is made again in a separate process.
+    The digests and sizes of each are checked, and its golden prediction is made again.
     """
     from ..zoo.places.sources import index_of, open_source
     from ..zoo.store import pull, pulled, ships
@@ -72,7 +72,7 @@ def pull_entries(source: str, names: list[str] | None = None, replace: bool = Fa
 
 
 def push_entry(name: str, target: str, called: str | None = None, tracking_uri: str | None = None) -> None:
-    """Copy a predictor to a folder or S3, or register it in MLflow as challenger (the first version as champion)."""
+    """Copy a predictor to a folder, or register it in MLflow as challenger (the first version as champion)."""
     from ..zoo.catalogue import entry_folder
     from ..zoo.entries.files import StoredEntry
     from ..zoo.places.sources import push
@@ -113,11 +113,11 @@ def verify_entries(names: list[str] | None = None) -> None:
 
 
 def remove_entry(name: str, source: str | None = None) -> None:
-    """Remove a pulled predictor from the cache, or one from a folder or S3."""
-    from ..zoo.places.sources import open_source, remove
+    """Remove a pulled predictor from the cache, or one from a folder."""
+    from ..zoo.places.sources import remove, writable
     from ..zoo.store import forget
 
-    forget(name) if source is None else remove(open_source(source), name)
+    forget(name) if source is None else remove(writable(source), name)
     typer.echo(f"{name}: removed{'' if source is None else f' from {source}'}")
 
 

@@ -118,7 +118,7 @@ class Job:
         lora_targets: Layers that get adapters; None for those that peft chooses.
         power_limit_w: Power cap in watts; None for the board's default.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
-        composition: "overlap" or "sum"; None for what was better on networks left out.
+        composition: "overlap" or "sum"; None for overlap.
         strict: Whether an operation that is not covered is an error.
         execution: "eager", "graph" or "compiled".
         host: The machine that launches operations; None for the host that is typical for the GPU.

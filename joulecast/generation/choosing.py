@@ -113,10 +113,11 @@ class _Query:
                 profile = self.profile and self.profile.of_gpu(gpu.name)
                 server = Server.of(self.model, whole, cap_w, None, profile=profile)
                 servers.append((server, [replace(whole, total_load=load) for load in self._loads(whole)]))
-        alike_by: dict[tuple[Parallel, bool], list[tuple[Server, list[Deployment]]]] = {}
+        alike_by: dict[tuple[Parallel, bool, bool], list[tuple[Server, list[Deployment]]]] = {}
         for server, fitting in servers:
             served = server.deployment
-            alike_by.setdefault((served.parallel, served.engine.grouped_experts), []).append((server, fitting))
+            kernels = served.parallel, served.engine.grouped_experts, served.engine.pads_experts
+            alike_by.setdefault(kernels, []).append((server, fitting))
         for alike in alike_by.values():
             yield from self._alike(alike, search)
 

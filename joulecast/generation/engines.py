@@ -47,7 +47,9 @@ class Engine:
         sampling: How it samples tokens, a name of `SAMPLINGS`.
         samples_in_torch: Whether it samples by PyTorch's operations, and takes top-p and top-k from the model's
             generation_config unless told otherwise.
-        triton_experts: Whether kernels of Triton compute experts in 16 and 8 bits.
+        triton_experts: Whether kernels of Triton compute experts in 16 bits.
+        pads_experts: Whether DeepGEMM computes experts in fp8, in whole tiles of padded rows. It is False on all GPUs
+            but data centers' Blackwells, on which vLLM has no other kernels for their scales.
         capabilities: Prefixes of the compute capabilities that the engine supports; empty if it supports all GPUs.
         wait_sigma: Standard deviation of the logarithm of the seconds for which GPUs wait: a factor of two, unless the
             user has said how long.
@@ -70,6 +72,7 @@ class Engine:
     sampling: str = "temperature"
     samples_in_torch: bool = False
     triton_experts: bool = False
+    pads_experts: bool = False
     capabilities: tuple[str, ...] = ()
     wait_sigma: float = math.log(2.0)
 
@@ -83,7 +86,12 @@ class Engine:
         """The engine with the settings and kernels that it has on this GPU."""
         small = gpu.memory_bytes < _LARGE_BYTES or gpu.compute_capability == _A100
         tokens = self.small_step_tokens if small and self.small_step_tokens is not None else self.step_tokens
-        return replace(self, step_tokens=tokens, grouped_experts=gpu.compute_capability.startswith(_NVIDIA))
+        return replace(
+            self,
+            step_tokens=tokens,
+            grouped_experts=gpu.compute_capability.startswith(_NVIDIA),
+            pads_experts=self.pads_experts and gpu.compute_capability.startswith("10."),
+        )
 
     def overhead_s(self, sequences: float) -> float:
         """Seconds of a step in which the GPU waits for the engine, which has prepared nothing yet.

@@ -92,10 +92,10 @@ too low in joules without and 11 % off with it. No other model with such weights
 
 _HOPPER_J_PER_FLOP, _LATER_J_PER_FLOP = 0.83e-12, 0.58e-12
 TRITON_J_PER_FLOP = 1.9e-12
-"""Additional joules of a FLOP of experts on Blackwell, whose tensor cores Triton's kernels feed from registers. It was
-set with full steps of Qwen3-Coder 480B on B200, which draw 830 W of a board in bf16, where 470 W would follow without,
-and 945 W in fp8 (450 W). With it, joules of Qwen3 235B-A22B on B200, with which it was not set, are 7 instead of 11 %
-off. It is not seen on Hopper."""
+"""Additional joules of a FLOP of experts in 16 bits on Blackwell, whose tensor cores Triton's kernels feed from
+registers. It was set with full steps of Qwen3-Coder 480B on B200, which draw 830 W of a board where 470 W would follow
+without. With it, joules of Qwen3 235B-A22B on B200, with which it was not set, are 7 instead of 11 % off. It is not
+seen on Hopper."""
 _DENOISING_W, _DENOISING_J_PER_FLOP = 1.4, 1.23e-12
 
 SIGMA = 0.1
@@ -124,7 +124,7 @@ def served_j(
     """Dynamic joules of operations of a step from their device times, both of shape (operations,).
 
     `narrow`: Operation with weights of four bits -> bytes of one of them; others have those of its precision.
-    `triton`: Whether kernels of Triton compute experts in 16 and 8 bits.
+    `triton`: Whether kernels of Triton compute experts in 16 bits.
     """
     later = not gpu.compute_capability.startswith("9.")
     per_flop = _LATER_J_PER_FLOP if later else _HOPPER_J_PER_FLOP
@@ -141,7 +141,7 @@ def served_j(
         stored = narrow.get(each, width)
         taken = stored == width or (stored == FOUR_BIT_BYTES["mxfp4"] and "nvfp4" in gpu.peak_flops)
         unpacked = 0.0 if taken else J_PER_UNPACKED * read / width
-        by_triton = triton and each.kind == "experts" and each not in narrow and each.precision != "nvfp4"
+        by_triton = triton and each.kind == "experts" and each not in narrow and width == ELEMENT_BYTES["bf16"]
         fed = TRITON_J_PER_FLOP if later and by_triton else 0.0
         return active + unpacked + J_PER_BYTE * stored / width * read + (per_flop * width / 2 + fed) * each.flops
 

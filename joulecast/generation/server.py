@@ -16,7 +16,7 @@ from ..hardware import GPU
 from ..hardware.host import USUAL, Host
 from ..operations.network import Network
 from ..predictors.board.profile import BoardProfile
-from ..predictors.networks.execution import Execution
+from ..predictors.networks.composition import Execution
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import NetworkPredictor, PreparedNetwork, over_clocks, over_gpus
 from ..predictors.physics.energy import static_power_w

@@ -245,8 +245,12 @@ def in_lockstep(cycle: Cycle, load: Load, ranks: int, most: int) -> Cycle:
         return cycle
     share = sum(each.count for each in reading) / sum(each.count for each in cycle.steps)
     others = 1 - (1 - share) ** (ranks - 1)
-    beside = round((ranks - 1) * share)  # Further prompts in a step that reads one
-    longer = load.prompt_deviation * sum(1 / count for count in range(2, beside + 2))
+    # Further prompts in a step that reads one: the probability of each number, and the deviations that it adds.
+    beside = [
+        (math.comb(ranks - 1, n) * share**n * (1 - share) ** (ranks - 1 - n), sum(1 / k for k in range(2, n + 2)))
+        for n in range(ranks)
+    ]
+    longer = load.prompt_deviation * sum(chance * deviations for chance, deviations in beside)
 
     def lengthened(tokens: StepTokens) -> StepTokens:
         room = (most - tokens.decoding) // max(1, tokens.prompts)

@@ -37,6 +37,7 @@ from .parallel import ALONE, Parallel
 from .run_energy import FOUR_BIT_BYTES
 
 _QUANTIZED = ("fp8", "nvfp4")
+_TILE = 128  # Rows of a tile of DeepGEMM.
 _CHUNK = 256  # Tokens of a chunk of a scan: the default of mamba_ssm, which engines take.
 
 
@@ -195,6 +196,9 @@ class _Step:
         if not self.engine.grouped_experts:
             yield from self._products_of_experts(part)
             return
+        if self.engine.pads_experts and self.precisions.products == "fp8":
+            yield from self._padded_experts(part)
+            return
         attributes = {
             "intermediate": part.intermediate,
             "top_k": part.top_k,
@@ -218,6 +222,20 @@ class _Step:
         yield self._plain("matmul", (active, rows, part.hidden), (active, part.hidden, 2 * inner))
         yield self._plain("mul", *[(active, rows, inner)] * 2)
         yield self._plain("matmul", (active, rows, inner), (active, inner, part.hidden))
+
+    def _padded_experts(self, part: Experts) -> Iterator[Operation]:
+        """Experts as products of whole tiles, as vLLM computes them by DeepGEMM on Blackwell.
+
+        Each GPU makes room for all chosen experts of all tokens, those of other GPUs among them, and for the last tile
+        of each of its own experts (compute_aligned_M of version 0.11). DeepGEMM's kernels for Blackwell compute all of
+        this room, also where it is empty (sm100_fp8_gemm_1d1d.cuh). Tiles are spread evenly over the experts here.
+        """
+        experts, inner = part.experts // part.expert_parallel, part.intermediate // part.tensor_parallel
+        room = self.computed * self.parallel.senders * part.top_k + experts * (_TILE - 1)
+        rows = _TILE * max(1, round(room / experts / _TILE))
+        yield self._linear(rows, part.hidden, experts * 2 * inner, False, "fp8")
+        yield self._plain("mul", *[(experts * rows, inner)] * 2)
+        yield self._linear(rows, inner, experts * part.hidden, False, "fp8")
 
     def _attention(self, part: Attention) -> Iterator[Operation]:
         count = self.computed

@@ -72,89 +72,7 @@ class Regressor(Protocol):
         ...
 
     def to_files(self, name: str) -> dict[str, bytes]:
-        """How it is stored: files whose names begin with `name`, without code, to be read by its form's `from_files`.
-
-        Raises:
-            ZooError: It was not trained, but read from files.
-        """
-        ...
-
-
-class PredictsOperations(Protocol):
-    """What every predictor does, on one GPU and in one mode."""
-
-    @property
-    def gpu(self) -> GPU:
-        """The GPU that it predicts for."""
-        ...
-
-    @property
-    def mode(self) -> str:
-        """Inference or training."""
-        ...
-
-    @property
-    def coverage(self) -> tuple[str, ...]:
-        """What it can predict, in words for error messages."""
-        ...
-
-    def predict(
-        self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
-    ) -> OperationPredictions:
-        """Predict single operations at a graphics clock under a power cap; None for the GPU's defaults.
-
-        Raises:
-            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
-        """
-        ...
-
-    def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
-        """Predict operations at the default clock, as the start for a network that settles at one clock of its own.
-
-        Args:
-            operations: Operations of one network.
-            power_limit_w: Power cap in watts. A predictor may leave it out: the clock of the network follows from it.
-
-        Raises:
-            InputError: An operation of another mode.
-        """
-        ...
-
-    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
-        """Correct operations by what is known of the network that they are parts of.
-
-        Args:
-            predictions: Predictions of all operations of the network.
-            counts: Calls of each operation in one iteration, shape (operations,).
-        """
-        ...
-
-    @property
-    def same_in_all_networks(self) -> bool:
-        """Whether `in_network` corrects an operation alike in every network, whatever else runs there and how often."""
-        ...
-
-    def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """Warnings about predictions of these operations on this GPU, one sentence each."""
-        ...
-
-    def not_of_chip(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """Kinds and precisions among these operations that were not measured on a GPU on which others were.
-
-        None of them where nothing was measured on the GPU.
-        """
-        ...
-
-    def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
-        """What the regressors of a measured chip see of an operation, shape (1, inputs).
-
-        None where loops of the chip do not predict the operation.
-        """
-        ...
-
-    @property
-    def shared_models(self) -> tuple[SharedModel, ...]:
-        """What it shares with predictors of other GPUs."""
+        """How it is stored: files whose names begin with `name`, without code, for its form's `from_files`."""
         ...
 
 
@@ -198,19 +116,12 @@ class Shared(Protocol):
         """What is known of errors; None where nothing is."""
         ...
 
-    def in_network(
-        self, predictions: OperationPredictions, which: NDArray[np.bool_], counts: FloatArray, gpu: GPU
-    ) -> OperationPredictions:
+    def in_network(self, predictions: OperationPredictions, which: NDArray[np.bool_], gpu: GPU) -> OperationPredictions:
         """Correct some operations, given by a mask of shape (operations,), by what is known of networks."""
         ...
 
-    @property
-    def same_in_all_networks(self) -> bool:
-        """See `PredictsOperations.same_in_all_networks`."""
-        ...
-
     def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
-        """See `PredictsOperations.remarks`."""
+        """Warnings about predictions of these operations on a GPU, one sentence each."""
         ...
 
     @property
@@ -246,26 +157,7 @@ class ResidualModel(SharedModel, Protocol):
         ...
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
-        """How it is stored: facts as plain lists and dictionaries, with its name under "predictor", and files.
-
-        Raises:
-            ZooError: It was not trained, but read from files.
-        """
-        ...
-
-    @property
-    def same_in_all_networks(self) -> bool:
-        """Whether `in_network` gives the same factors for every network."""
-        ...
-
-    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """Factors for device time and dynamic energy of all operations inside a network.
-
-        Args:
-            operations: Operations of one network, in one mode and in precisions of the GPU.
-            counts: Calls of each operation in one iteration, shape (operations,).
-            gpu: The GPU that they run on.
-        """
+        """How it is stored: facts as plain lists and dictionaries, with its name under "predictor", and files."""
         ...
 
 

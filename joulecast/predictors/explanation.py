@@ -18,7 +18,7 @@ from ..rendering.answers import Answer, Plain, Table
 from ..rendering.notebook import Bar, Picture, bars, document, notes, table
 from ..units import si
 from .contract import INPUT_NAMES
-from .intervals.closeness import coordinates
+from .intervals.calibration import coordinates
 from .intervals.operation_spread import OperationIntervals
 from .operation_predictions import OperationPredictions, known_si
 from .physics.least_times import LeastTimes
@@ -329,7 +329,7 @@ def factors_of(
 def _inside_networks(predictor: OperationPredictor, operation: Operation) -> Factor | None:
     """How much longer the GPU works on an operation in a network than in a loop; None where it works as long."""
     loop, cap_w = predictor.predict([operation]), predictor.gpu.power_limit_w
-    inside = predictor.in_network(predictor.predict_for_network([operation], cap_w), np.ones(1))
+    inside = predictor.in_network(predictor.predict_for_network([operation], cap_w))
     longer = float(inside.device_time_s[0] / loop.device_time_s[0])
     if abs(longer - 1) < _ALIKE:
         return None

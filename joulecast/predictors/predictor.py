@@ -63,7 +63,7 @@ class OperationPredictor:
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
     ) -> OperationPredictions:
-        """See `PredictsOperations.predict`.
+        """Predict single operations at a graphics clock under a power cap; None for the GPU's defaults.
 
         Raises:
             InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
@@ -73,7 +73,9 @@ class OperationPredictor:
         return self._predict(OperationList.of(operations), clock, cap_w, as_measured)
 
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
-        """See `PredictsOperations.predict_for_network`; the cap is left out, which spares a search for each operation.
+        """Predict operations at the default clock, as the start for a network that settles at one clock of its own.
+
+        The cap is left out, which spares a search for each operation: the clock of the network follows from it.
 
         Raises:
             InputError: An operation of another mode.
@@ -206,21 +208,16 @@ class OperationPredictor:
         fallback = None if shared is None else (shared, others)
         return OperationSpread(self.chip.calibration, self.chip.measured, float(self.gpu.boost_clock_mhz), fallback)
 
-    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
-        """See `PredictsOperations.in_network`."""
+    def in_network(self, predictions: OperationPredictions) -> OperationPredictions:
+        """Correct operations by what is known of networks, for any network that they are parts of."""
         operations = OperationList.of(predictions.operations)
         of_chip = self._of_chip(operations)
         found = predictions if self.chip is None else _in_measured_network(predictions, of_chip, self.chip)
         others = ~of_chip & np.array([source != "missing" for source in predictions.source], dtype=bool)
-        return self.find_shared().in_network(found, others, counts, self.gpu) if others.any() else found
-
-    @property
-    def same_in_all_networks(self) -> bool:
-        """See `PredictsOperations.same_in_all_networks`."""
-        return self.chip is not None or self.find_shared().same_in_all_networks
+        return self.find_shared().in_network(found, others, self.gpu) if others.any() else found
 
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """See `PredictsOperations.remarks`: the measurements behind what was not measured on the chip."""
+        """Warnings, one sentence each: the measurements behind what was not measured on the chip."""
         listed = OperationList.of(operations)
         others = ~self._of_chip(listed)
         if not others.any():
@@ -228,16 +225,16 @@ class OperationPredictor:
         return self.find_shared().remarks(listed if others.all() else OperationList(compress(listed, others)), self.gpu)
 
     def not_of_chip(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """See `PredictsOperations.not_of_chip`."""
+        """Kinds and precisions among operations that were not measured on a GPU on which others were; else none."""
         return () if self.chip is None else _not_of_chip(OperationList.of(operations), self.chip)
 
     def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
-        """See `PredictsOperations.regressor_inputs`."""
+        """What the regressors of the chip see of an operation, shape (1, inputs); None where its loops do not count."""
         return None if self.chip is None else self.chip.inputs(operation)
 
     @property
     def shared_models(self) -> tuple[SharedModel, ...]:
-        """See `PredictsOperations.shared_models`; where loops of the chip were measured, they decide."""
+        """What it shares with predictors of other GPUs; where loops of the chip were measured, they decide."""
         return () if self.chip is not None else self.find_shared().models
 
 

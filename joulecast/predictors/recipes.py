@@ -53,9 +53,8 @@ class Settings:
                 require_setting(each, getattr(self, each.name), self.WHAT)
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings as a dictionary; those of the test come last."""
-        found = asdict(self)
-        return found | {name: found.pop(name) for name in ("folds", "seed") if name in found}
+        """The settings as a dictionary."""
+        return asdict(self)
 
 
 def require_setting(of: Field[Any], value: object, what: str) -> None:
@@ -109,9 +108,6 @@ class RooflineRecipe(Recipe):
     """Settings of the roofline predictor for any GPU, which has no parameters: they concern its test only."""
 
 
-FOREST_KINDS = ("extra_trees", "random_forest")
-
-
 @dataclass(frozen=True)
 class ForestSettings(Settings):
     """Settings of a forest.
@@ -126,7 +122,7 @@ class ForestSettings(Settings):
 
     WHAT = "forest"
 
-    forest: Literal["extra_trees", "random_forest"] = setting("extra_trees", choices=FOREST_KINDS)
+    forest: Literal["extra_trees", "random_forest"] = setting("extra_trees", choices=("extra_trees", "random_forest"))
     trees: int = setting(64, 1)
     max_features: float = setting(1.0, _LEAST_SHARE, 1)
     min_samples_leaf: int = setting(1, 1)
@@ -232,11 +228,6 @@ class BoostingRecipe(TreeSettings, Recipe):
 
 
 @dataclass(frozen=True)
-class KernelTrees(TreeSettings):
-    """Settings of boosted trees over the measurements of kernels."""
-
-
-@dataclass(frozen=True)
 class KernelRecipe(Recipe):
     """How the one model of kernels in half precision and below is learned.
 
@@ -250,9 +241,9 @@ class KernelRecipe(Recipe):
         constants_rows: Most measurements of one GPU, group, way and width to which the constants of physics are fitted.
     """
 
-    generation: KernelTrees = setting(KernelTrees(subsample=0.7))
-    other_generations: KernelTrees = setting(
-        KernelTrees(trees=200, depth=6, subsample=0.5, features_per_split=0.3, min_child_weight=30.0)
+    generation: TreeSettings = setting(TreeSettings(subsample=0.7))
+    other_generations: TreeSettings = setting(
+        TreeSettings(trees=200, depth=6, subsample=0.5, features_per_split=0.3, min_child_weight=30.0)
     )
     quantile: float = setting(0.42, 0.01, 0.99)
     most_rows: int = setting(24_000, 100)

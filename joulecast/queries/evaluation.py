@@ -24,7 +24,7 @@ from ..operations.operation_list import OperationList
 from ..predictors.board.profile import profile_among
 from ..predictors.contract import SharedModel
 from ..predictors.model.shared import lists_asked_for
-from ..predictors.networks.execution import EAGER, Execution
+from ..predictors.networks.composition import EAGER, Execution
 from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.physics.precisions import fp64_in_fp32
 from ..progress import paced

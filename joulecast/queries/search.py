@@ -13,8 +13,7 @@ from ..checked import in_range
 from ..errors import InputError
 from ..hardware import GPU, same_boards
 from ..predictors.intervals.network_calibration import Interval
-from ..predictors.networks.builder import caveats
-from ..predictors.networks.knowledge import OverClocks
+from ..predictors.networks.knowledge import OverClocks, caveats
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
 from ..predictors.networks.prepared import NetworkPredictor, over_gpus

@@ -21,8 +21,8 @@ from ..hardware import GPU
 from ..operations.network import Network
 from ..operations.operation import MODES, Operation
 from ..operations.operation_list import OperationList
-from ..predictors.contract import PredictsOperations
 from ..predictors.physics.precisions import refuse_precisions
+from ..predictors.predictor import OperationPredictor
 
 COMMON: Sequence[tuple[str, tuple[int, ...], int | None]] = (
     *((name, (32, 3, 224, 224), None) for name in ("resnet50", "efficientnet_b0", "convnext_tiny", "vit_b_16")),
@@ -54,7 +54,7 @@ def common_networks(gpu: GPU, mode: str) -> Iterator[Network]:
 
 
 def worth_measuring(
-    predictors: Mapping[str, PredictsOperations],
+    predictors: Mapping[str, OperationPredictor],
     count: int,
     networks: Callable[[GPU, str], Iterator[Network]] = common_networks,
 ) -> dict[str, list[Operation]]:
@@ -71,7 +71,7 @@ def worth_measuring(
     }
 
 
-def _most_valuable(predictor: PredictsOperations, networks: Iterator[Network]) -> list[Operation]:
+def _most_valuable(predictor: OperationPredictor, networks: Iterator[Network]) -> list[Operation]:
     values: dict[Operation, float] = defaultdict(float)
     groups: dict[tuple[str, str, bool], set[Operation]] = defaultdict(set)
     for network in networks:

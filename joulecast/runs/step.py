@@ -18,8 +18,8 @@ from ..operations.network import Network
 from ..operations.operation import Operation
 from ..operations.rules import size
 from ..predictors.board.profile import find_profile
+from ..predictors.networks.composition import Execution
 from ..predictors.networks.energy_rows import forward_fraction
-from ..predictors.networks.execution import Execution
 from ..predictors.networks.memory import MemoryNeed, moments
 from ..predictors.networks.operation_cost import OperationCost
 from ..predictors.networks.prediction import Prediction

@@ -20,7 +20,7 @@ from ..generation.models import find_decoder
 from ..generation.parallel import compared, layouts, split_count
 from ..hardware import GPU, gpu_name_notes, gpus
 from ..predictors.board.profile import find_profile
-from ..predictors.networks.execution import Execution
+from ..predictors.networks.composition import Execution
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions

@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, cast
 
 from fastapi import FastAPI
@@ -29,7 +28,6 @@ from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..predictors.batches import load_threads
 from ..predictors.board.profile import profiles_in
-from ..system.caches import forget
 from ..zoo import find_predictor
 from . import listings, routes
 from .answers import Answers
@@ -44,6 +42,7 @@ from .workers import Workers
 
 _ROUTERS = (routes.predictions, routes.asked, listings.listed, listings.system, listings.usual)
 _TIDY_SECONDS, _TIDY_BYTES = 3.0, 32_000_000
+_AT_ONCE = 16  # questions of all clients that are computed; each may take a hundred megabytes
 _COLLECTING = 10_000, 5, 1_000  # so that the young have at most 60,000 objects, 0.1 s; all are scanned when it is idle
 _WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk
 _DESCRIPTION = (
@@ -53,13 +52,8 @@ _DESCRIPTION = (
 )
 
 
-def create_app(settings: Settings | None = None, shared: Path | None = None) -> FastAPI:
-    """Build the service. Nothing runs or is loaded until a server starts it.
-
-    Args:
-        settings: Its settings; None for the defaults.
-        shared: Folder in which several processes keep their metrics; None for one process.
-    """
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Build the service, with these settings or the defaults. Nothing runs or is loaded until a server starts it."""
     settings = settings or Settings()
     app = FastAPI(
         title="joulecast",
@@ -79,15 +73,14 @@ def create_app(settings: Settings | None = None, shared: Path | None = None) -> 
     state.calibrations = profiles_in(settings.calibrations) if settings.calibrations else {}
     state.answers = Answers(settings)
     state.cache = AnswerCache(settings.cached_answers_bytes)
-    state.workers = Workers(settings.threads, settings.max_waiting)
+    state.workers = Workers(settings.threads, max(settings.threads, _AT_ONCE), settings.max_waiting)
     # Models without a template are traced one at a time in a separate process, so that nobody else waits for them.
-    state.tracers = Workers(1, settings.max_tracing)
+    state.tracers = Workers(1, 1, settings.max_tracing)
     state.tracer = IsolatedExtraction()
     state.ready = False
     state.damage = None
     state.reloads = 0
-    state.several = shared is not None
-    state.metrics = Metrics(_gauges(state), __version__, shared)
+    state.metrics = Metrics(_gauges(state), __version__)
     for router in _ROUTERS:
         app.include_router(router)
     app.add_exception_handler(JoulecastError, _refused)
@@ -191,8 +184,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     first = generation()
     _renew(app, first)
-    running = [_warm(app), _tidy(app), watch(settings, first, partial(_reloaded, app))]
-    running += [app.state.metrics.share()] if app.state.several else []
+    running = [_warm(app), _tidy(), watch(settings, first, partial(_reloaded, app))]
     tasks = [asyncio.create_task(each) for each in running]
     yield
     app.state.ready = False
@@ -203,32 +195,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.tracer.close()
 
 
-async def _tidy(app: FastAPI) -> None:
-    """Give memory back to the system after large requests, because the allocator would keep it.
-
-    What is cached is dropped when nothing was asked since the last look. Until then the bounds of the caches hold, and
-    whoever asks finds what was computed before.
-    """
+async def _tidy() -> None:
+    """Give memory back to the system after large requests, because the allocator would keep it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None  # musl has none
-    state = app.state
-    caches = (state.cache.finished, state.answers.networks.cached, state.answers.prepared)
-    least_bytes = trimmed_bytes = resident_bytes()
-    asked = 0
+    trimmed_bytes = resident_bytes()
     while trim is not None:
         await asyncio.sleep(_TIDY_SECONDS)
-        before, asked = asked, state.cache.finished.hits + state.cache.finished.misses
-        is_quiet = asked == before and not state.workers.waiting and not state.tracers.waiting
-        if is_quiet and resident_bytes() > least_bytes + _TIDY_BYTES:
-            forget()
-            for cache in caches:
-                cache.clear()
-            gc.collect()
-            await asyncio.to_thread(trim, 0)
-            least_bytes = trimmed_bytes = resident_bytes()
-        elif resident_bytes() > trimmed_bytes + _TIDY_BYTES:
+        if resident_bytes() > trimmed_bytes + _TIDY_BYTES:
             await asyncio.to_thread(trim, 0)
             trimmed_bytes = resident_bytes()
-        least_bytes, trimmed_bytes = min(least_bytes, resident_bytes()), min(trimmed_bytes, resident_bytes())
 
 
 def _reloaded(app: FastAPI, now: str, damage: str | None) -> None:

@@ -1,13 +1,9 @@
-"""The bodies of requests: bounded before they are validated, and large ones parsed by the workers in turn.
-
-All large bodies together have a limit on their memory.
-"""
+"""The bodies of requests: bounded before they are validated, and large ones parsed by the workers in turn."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -26,48 +22,6 @@ LARGE_BYTES = 16_000
 
 _PARSING = threading.Lock()
 _MOST_IN_TREE = 5_000  # module paths, of which the largest model with a template has 1,300; each takes 0.3 ms in a tree
-_SHARE = 4  # one client may use this fraction of the limit for all
-
-
-class BodiesInMemory:
-    """Counts the bytes of large bodies from their arrival until they are answered.
-
-    Args:
-        most_bytes: Limit for all clients together; one client may use a quarter of it.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._bytes: Counter[str] = Counter()
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of large bodies in memory."""
-        return self._bytes.total()
-
-    def add(self, client: str, size_bytes: int) -> None:
-        """Count a part of a body that has arrived.
-
-        Raises RefusalError: The client's limit or that of all is exceeded; it is not counted then.
-        """
-        mine_bytes = self._bytes[client] + size_bytes
-        if mine_bytes > self._most_bytes // _SHARE or self.size_bytes + size_bytes > self._most_bytes:
-            raise RefusalError(
-                429,
-                "busy",
-                "too many large bodies are waiting",
-                given=f"{self.size_bytes} bytes, of which {mine_bytes - size_bytes} are yours",
-                allowed=f"{self._most_bytes} bytes, and a quarter of that per client",
-                retry_after_s=1,
-                hint="try again in a second",
-            )
-        self._bytes[client] = mine_bytes
-
-    def remove(self, client: str, size_bytes: int) -> None:
-        """Stop counting a body that has been answered."""
-        self._bytes[client] -= size_bytes
-        if not self._bytes[client]:
-            del self._bytes[client]
 
 
 class _ReadRequest(Request):

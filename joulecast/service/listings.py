@@ -28,7 +28,7 @@ from ..generation.images.pipelines import PIPELINES
 from ..hardware import GPU
 from ..hardware import gpus as catalogue
 from ..hardware.host import USUAL, hosts
-from ..predictors.networks.execution import EXECUTIONS
+from ..predictors.networks.composition import EXECUTIONS
 from ..queries.objectives import grids
 from ..system.resources import shipped
 from ..zoo import entries

@@ -10,6 +10,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from ipaddress import ip_network
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -17,11 +18,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import RefusalError
-from .bodies import LARGE_BYTES, BodiesInMemory
+from .bodies import LARGE_BYTES
 from .logs import LOGGER, log
 from .problems import client_left, problem_response
 from .settings import Settings
-from .turns import Turns
 
 OPEN_PATHS = frozenset({"/v1/health", "/v1/ready", "/v1/openapi.json", "/openapi.json"})
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
@@ -48,8 +48,7 @@ class RequestChecks:
         self._settings = settings
         self._tokens = [token.encode() for token in settings.tokens]
         self._observe = observe
-        self._bodies = BodiesInMemory(settings.max_bodies_bytes)
-        self._turns = Turns()
+        self._bodies = _Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the application, or refuse it."""
@@ -64,9 +63,8 @@ class RequestChecks:
         token = self._token(headers)
         state["client"] = _address(scope) if token is None else f"token {token}"
         answer = _Answer(send, request_id, _PAGE_POLICY if _is_page(_path(scope)) else _DATA_POLICY)
-        body = _Body(receive, self._settings, self._bodies, state["client"])
+        body = _Body(receive, self._settings, self._bodies)
         started_s = time.perf_counter()
-        await self._turns.wait(state["client"])
         try:
             self._refuse_stranger(_path(scope), headers, token)
             self._refuse_large(headers)
@@ -134,14 +132,20 @@ def _too_large(size_bytes: int, settings: Settings) -> RefusalError:
     )
 
 
+@dataclass
+class _Bodies:
+    """Bytes of the large bodies that have not been answered."""
+
+    size_bytes: int = 0
+
+
 class _Body:
     """A body that is being received, with limits on its bytes and seconds. A large one counts until it is answered."""
 
-    def __init__(self, receive: Receive, settings: Settings, bodies: BodiesInMemory, client: str) -> None:
+    def __init__(self, receive: Receive, settings: Settings, bodies: _Bodies) -> None:
         self._receive = receive
         self._settings = settings
         self._bodies = bodies
-        self._client = client
         self._complete = False
         self._deadline_s: float | None = None
         self._size_bytes = 0
@@ -168,14 +172,26 @@ class _Body:
         if self._size_bytes > self._settings.max_body_bytes:
             raise _too_large(self._size_bytes, self._settings)
         if self._size_bytes > LARGE_BYTES:
-            self._bodies.add(self._client, self._size_bytes - self._counted_bytes)
-            self._counted_bytes = self._size_bytes
+            self._count(self._size_bytes - self._counted_bytes)
         return message
 
     def close(self) -> None:
         """Stop counting the body, because it has been answered."""
-        if self._counted_bytes:
-            self._bodies.remove(self._client, self._counted_bytes)
+        self._bodies.size_bytes -= self._counted_bytes
+
+    def _count(self, added_bytes: int) -> None:
+        if self._bodies.size_bytes + added_bytes > self._settings.max_bodies_bytes:
+            raise RefusalError(
+                429,
+                "busy",
+                "too many large bodies are waiting",
+                given=f"{self._bodies.size_bytes} bytes",
+                allowed=f"{self._settings.max_bodies_bytes} bytes",
+                retry_after_s=1,
+                hint="try again in a second",
+            )
+        self._bodies.size_bytes += added_bytes
+        self._counted_bytes += added_bytes
 
 
 _OUR_FAULT = RefusalError(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 from ..extraction.job import OPTIMIZERS
 from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
-from ..predictors.networks.execution import EXECUTIONS
+from ..predictors.networks.composition import EXECUTIONS
 from ..queries.objectives import OBJECTIVES
 
 Item = TypeVar("Item")

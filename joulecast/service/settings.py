@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from ipaddress import ip_network
-from typing import Any, Self
+from typing import Any
 
 from ..errors import InputError
 
 _LEAST = {"port": 0, "cached_answers_bytes": 0, "cached_networks_bytes": 0, "cached_predictions_bytes": 0}
 _LAST_PORT = 65535
-_SHARED = ("cached_answers_bytes", "cached_networks_bytes", "cached_predictions_bytes")
 
 
 def _setting(default: Any, words: str) -> Any:
@@ -37,9 +36,7 @@ class Settings:
         (), "Address or network of a proxy, whose X-Forwarded-For says which client asks."
     )
     max_body_bytes: int = _setting(4_000_000, "Most bytes in the body of a request.")
-    max_bodies_bytes: int = _setting(
-        64_000_000, "Most bytes in all large bodies that have not been answered; one client may use a quarter."
-    )
+    max_bodies_bytes: int = _setting(64_000_000, "Most bytes in all large bodies that have not been answered.")
     max_batch: int = _setting(5_000, "Most networks in one question.")
     max_operations: int = _setting(5_000, "Most different operations in a network.")
     max_choices: int = _setting(10_000, "Most GPUs x clocks x precisions x batch sizes in a sweep.")
@@ -55,15 +52,9 @@ class Settings:
     max_tracing: int = _setting(
         16, "Most requests for models without a template, which are traced one after the other."
     )
-    max_connections: int = _setting(
-        1_000,
-        "Most open connections, or fewer where the limit on open files is lower. Beyond that, the address with the "
-        "most connections loses one.",
-    )
-    body_seconds: float = _setting(10.0, "Longest time for the head of a request to arrive, and then for its body.")
-    write_seconds: float = _setting(20.0, "Longest time in which a client reads nothing of its answer.")
-    workers: int = _setting(1, "Number of processes that answer requests on the same port.")
-    threads: int = _setting(2, "Number of threads of each process that compute answers.")
+    max_connections: int = _setting(1_000, "Most open connections. Requests on further ones are answered with 503.")
+    body_seconds: float = _setting(10.0, "Longest time for the body of a request to arrive.")
+    threads: int = _setting(2, "Most requests of one client that are computed at once; of all clients, 16.")
     cached_answers_bytes: int = _setting(64_000_000, "Memory for finished answers.")
     cached_networks_bytes: int = _setting(32_000_000, "Memory for networks that were requested by name.")
     cached_predictions_bytes: int = _setting(
@@ -117,10 +108,6 @@ class Settings:
                 ) from error
         if self.log_level not in LOG_LEVELS:
             raise InputError("unknown log level", given=repr(self.log_level), allowed=", ".join(LOG_LEVELS))
-
-    def of_one_worker(self) -> Self:
-        """The settings of one process of several: its part of the memory for caches."""
-        return replace(self, **{name: getattr(self, name) // self.workers for name in _SHARED})
 
 
 LOG_LEVELS = ("debug", "info", "warning", "error")

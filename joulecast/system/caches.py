@@ -1,7 +1,7 @@
 """What is kept because it was computed before: bounded in bytes, and dropped when it was not used for longest.
 
 `RESULTS` holds what all functions of the library keep between questions, within one budget. Whatever it holds can be
-computed again, so that a process that needs the memory may clear it (`forget`).
+computed again, so that a process that needs the memory may clear it.
 """
 
 from __future__ import annotations
@@ -71,19 +71,6 @@ class BoundedCache(Generic[Key, Value]):
 RESULTS: BoundedCache[Any, Any] = BoundedCache(32_000_000)
 """Results of all functions of the library that are kept between questions. A search over all GPUs fills it, and is no
 quicker with ten times as much."""
-
-_FORGETTING: list[Callable[[], object]] = [RESULTS.clear]
-
-
-def forgets(forget: Callable[[], object]) -> None:
-    """Call a function, too, when results are forgotten."""
-    _FORGETTING.append(forget)
-
-
-def forget() -> None:
-    """Drop all results that were kept. They are computed again when they are needed."""
-    for each in _FORGETTING:
-        each()
 
 
 def remembered(size_of: Callable[[Any], int] = lambda made: _SMALL_BYTES) -> Callable[[Function], Function]:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from ..errors import JoulecastError, ZooError
+from ..errors import ZooError
 from ..operations.operation import MODES
 from ..system.limits import limited_memory
 from ..system.resources import cache_folder, shipped
 from .entries.cards import name_of
+from .entries.entry import load_any
 from .entries.files import MANIFEST, NAME, StoredEntry, put_in_place, read_plain, sha256_of
-from .places.source_folder import INDEX, FolderSource
+from .places.places import INDEX, FolderPlace
 from .places.sources import Row, fetch, index_of, open_source, put, remove
 
 REGISTERED = "models/"
 """Beginning of the names of models of a registry in the cache."""
 
-# Limits on loading an entry, far above what is needed: the largest shipped entry takes 0.4 GB and a second.
-_MOST_MEMORY_BYTES = 8 << 30
-_MOST_SECONDS = 120
+_MOST_MEMORY_BYTES = 8 << 30  # of loading an entry; the largest shipped one takes 0.4 GB
 
 
-def _cache() -> FolderSource:
-    return FolderSource(cache_folder() / "zoo")
+def _cache() -> FolderPlace:
+    return FolderPlace(cache_folder() / "zoo")
 
 
 def pulled() -> dict[str, Row]:
@@ -73,9 +69,9 @@ def pull(where: str, name: str, *, replace: bool = False) -> Path:
 def admit(entry: StoredEntry, name: str, source: str, *, replace: bool = False) -> Path:
     """Check an entry from another place, and put it into the cache under a name.
 
-    Raises ZooError: the entry is damaged, takes more time or memory than allowed, differs from its golden prediction,
-    or is for another GPU or mode than its name says; or an entry of this name ships with joulecast; or the cache cannot
-    be written.
+    Raises ZooError: the entry is damaged, takes more memory than allowed, differs from its golden prediction, or is for
+    another GPU or mode than its name says; or an entry of this name ships with joulecast; or the cache cannot be
+    written.
 
     Args:
         replace: Whether it may take the name of an entry that ships with joulecast.
@@ -90,8 +86,8 @@ def admit(entry: StoredEntry, name: str, source: str, *, replace: bool = False) 
     if not name.startswith(REGISTERED):
         _refuse_other_name(name, name_of(entry.card.get("name")))
     if entry.sha256 not in {row.manifest_sha256 for row in there.values()}:
-        with cache.writing(), tempfile.TemporaryDirectory() as scratch:
-            _verify_apart(put_in_place(Path(scratch) / "entry", entry.files))
+        with cache.writing(), tempfile.TemporaryDirectory() as scratch, limited_memory(_MOST_MEMORY_BYTES):
+            load_any(put_in_place(Path(scratch) / "entry", entry.files))
     return cache.folder / put(cache, name, entry, source)
 
 
@@ -127,39 +123,3 @@ def forget(name: str) -> None:
             hint="entries that ship with joulecast cannot be removed",
         )
     remove(_cache(), name)
-
-
-def _verify_apart(folder: Path) -> None:
-    """Load an entry in another process with limited memory and time. Raises ZooError: it cannot be loaded there."""
-    package = str(Path(__file__).resolve().parents[2])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
-    try:
-        ended = subprocess.run(  # noqa: S603
-            [sys.executable, "-c", f"from {__name__} import load_limited; load_limited()", str(folder)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=_MOST_SECONDS,
-            check=False,
-        )
-        said = [f"the process ended with {ended.returncode}", *ended.stderr.strip().splitlines()][-1]
-        failed = ended.returncode != 0
-    except subprocess.TimeoutExpired:
-        said, failed = f"it did not load within {_MOST_SECONDS} s", True
-    if failed:
-        raise ZooError(
-            "this zoo entry cannot be loaded, and was not added to the cache", given=str(folder), hint=said[:300]
-        )
-
-
-def load_limited() -> None:
-    """Load the entry that the arguments of this process name; it ends with a reason where that fails."""
-    from .entries.entry import load_any
-
-    try:
-        with limited_memory(_MOST_MEMORY_BYTES):
-            load_any(sys.argv[1])
-    except JoulecastError as error:
-        sys.exit(f"{error.what}; {error.hint or ''}")
-    except MemoryError:
-        sys.exit("it takes more memory than this process may have (ulimit -v)")

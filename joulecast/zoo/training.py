@@ -11,32 +11,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..predictors.chip import ChipPart
 from ..predictors.contract import Networks, ResidualModel
-from ..predictors.cpu.fit import fit_cpu, fit_serial, quickest_networks
-from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor
+from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor, fit_cpu, fit_serial, quickest_networks
 from ..predictors.evaluation import any_gpu, one_gpu
-from ..predictors.evaluation.errors import NetworkError, network_log_errors
+from ..predictors.evaluation.errors import network_log_errors
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
 from ..predictors.fitting.fit import fit_chip, fit_on_all, predictor_of
-from ..predictors.intervals.closeness import Closeness
+from ..predictors.intervals.calibration import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.measured.rows import DeviceRow, device_rows
 from ..predictors.model.shared import SharedByAll
 from ..predictors.networks.composition import HostModel
-from ..predictors.networks.prediction import Composition
 from ..predictors.recipes import Recipe
 from .catalogue import entry_name, find_kernels
-from .entries.any_gpu_entry import save_any_gpu
-from .entries.cards import ModelCard, made_now
+from .entries.any_gpu_entry import AnyGpuEntry, save_any_gpu
+from .entries.cards import ModelCard, change_card, made_now
 from .entries.comparing import operations_left_out
 from .entries.cpu_entry import save_cpu_entry
-from .entries.entry import save_entry
+from .entries.entry import load_entry, save_entry
+from .entries.files import StoredEntry
 from .entries.stored import golden_sample
 
 ANY_GPU_LIMITS = (
@@ -112,21 +109,6 @@ def train(
     return Trained(chip, validation, card, golden_sample(operations), save, network_errors)
 
 
-def better_composition(errors: tuple[NetworkError, ...]) -> Composition:
-    """The composition whose median errors of time and energy have the smaller sum; overlap where there are no errors.
-
-    Medians are used, because a network whose operations are mispredicted says nothing about how to add them up.
-    """
-    if not errors:
-        return "overlap"
-
-    def score(time: str, energy: str) -> float:
-        return float(sum(np.median([abs(e.error(name)) for e in errors]) for name in (time, energy)))
-
-    overlap, added = score("time", "energy"), score("sum_time", "sum_energy")
-    return "overlap" if overlap <= added else "sum"
-
-
 def _own_card(
     dataset: Dataset,
     folder: Path,
@@ -135,8 +117,6 @@ def _own_card(
     host: HostModel,
     validation: one_gpu.Validation,
 ) -> ModelCard:
-    composition = better_composition(validation.networks)
-    of = "" if composition == "overlap" else "sum_"
     return ModelCard(
         **_of_one_device(dataset, folder, recipe, len(chip.measured)),
         name=entry_name(chip.gpu, recipe.entry or predictor_of(recipe), chip.mode),
@@ -144,11 +124,9 @@ def _own_card(
         precisions=tuple(_precisions(dataset, chip)),
         splits=one_gpu.SPLITS,
         operation_errors={errors.campaign: errors.summary() for errors in validation.operations},
-        network_errors={
-            e.label: {name: e.error(f"{of}{name}") for name in ("time", "energy")} for e in validation.networks
-        },
+        network_errors={e.label: {name: e.error(name) for name in ("time", "energy")} for e in validation.networks},
         host=host.to_dict(),
-        composition=composition,
+        composition="overlap",
         coverage=tuple(asdict(row) for row in validation.coverage() if row.group == "all"),
         limits=limits_of(chip, host),
         kind_errors={errors.campaign: errors.by_kind() for errors in validation.operations},
@@ -236,6 +214,21 @@ def train_any_gpu(
     )
     golden = _golden_of_gpus(row for dataset in data for row in device_rows(dataset))
     return Trained(learned, validation, card, golden, save_any_gpu)
+
+
+def renew_hosts(folder: Path, networks: Networks) -> None:
+    """Learn again what a call costs the host inside a network, for an entry for any GPU; modes without one stay.
+
+    Raises ZooError: the entry is missing, damaged, changed, or of another format.
+
+    Args:
+        networks: The measured networks that it was trained with.
+    """
+    entry = load_entry(folder, AnyGpuEntry)
+    measured = {measurement.mode for _, measurement, _ in networks}
+    learned = any_gpu.fit_hosts(entry.shared, networks)
+    hosts = {**entry.hosts, **{mode: host for mode, host in learned.items() if mode in measured}}
+    change_card(StoredEntry.of(folder), {"host": {mode: host.to_dict() for mode, host in hosts.items()}})
 
 
 def described(folder: Path, dataset: Dataset) -> dict[str, Any]:

@@ -174,7 +174,6 @@ def test_train_and_evaluate_end_to_end(printed, tmp_path):
     )
     report = (tmp_path / "report" / "REPORT.md").read_text()
     assert "| resnet18 | 8x3x64x64 | fp32 |" in report
-    assert (tmp_path / "report" / "a30-inference-networks.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])

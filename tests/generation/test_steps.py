@@ -94,6 +94,30 @@ def test_memory_of_weights_and_cache():
     assert weights_bytes(known_decoder("llama3_2_1b"), BF16) == pytest.approx(2 * 1.236e9, rel=0.001)
 
 
+def test_experts_in_fp8_on_blackwell_fill_whole_tiles():
+    # Four GPUs choose 8 of 160 experts for each of 8 tokens. Each GPU has 40 of them, with room for the choices of all
+    # four and for 127 more rows for each of its own: 64 + 40 x 127 rows are one tile of 128 rows for each expert.
+    found = joulecast.predict_generation(
+        "qwen3_coder_480b_a35b",
+        "4x B200",
+        batch=8,
+        prompt_tokens=8190,
+        output_tokens=100,
+        precision="fp8",
+        tensor_parallel=1,
+        expert_parallel=4,
+        batching="static",
+    )
+    decoding, reading = (
+        [each.operation.input_shapes[0] for each in step.operations if each.operation.output_shape[-1] >= 40 * 5120]
+        for step in (found.decode, found.prefill)
+    )
+    assert decoding == [(128, 6144), (128, 2560)]
+    # Prompts: 4 x 8190 x 8 + 40 x 127 rows are 52.2 tiles for each expert.
+    assert reading == [(52 * 128, 6144), (52 * 128, 2560)]
+    assert not any(cost.operation.kind == "experts" for cost in found.decode.operations)
+
+
 def test_experts_on_amd_are_products_of_those_that_get_a_token():
     # 16 tokens choose 2 of 8 experts each: 8 x (1 - (7/8)^32) = 7.9 experts get a token, and 32 / 8 = 4 tokens each.
     found = joulecast.predict_generation("mixtral_8x7b", "MI300X", batch=16, prompt_tokens=100, output_tokens=100)

@@ -64,7 +64,7 @@ def test_every_recipe_keeps_the_contract(name):
     again = fitted().predict(operations)
     assert np.array_equal(again.time_s, whole.time_s)
     # Knowledge about whole networks must not change the predictions of their operations as loops.
-    in_network = predictor.in_network(whole, np.ones(len(operations)))
+    in_network = predictor.in_network(whole)
     assert np.array_equal(in_network.time_s, whole.time_s)
     with pytest.raises(InputError):
         predictor.predict([operations[0].replace(mode="training")])

@@ -7,7 +7,7 @@ import pytest
 from simulated_measurements import ACTIVE_W, HOST_S, SLOWDOWN, STATIC_W, simulated_dataset, simulated_operations
 
 from joulecast import Network, Operation
-from joulecast.errors import DatasetError, InputError
+from joulecast.errors import DatasetError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.left_out import cross_validate
 from joulecast.predictors.fitting.fit import fit_chip
@@ -35,7 +35,6 @@ def network_predictor(predictor):
         "test/forest",
         predictor,
         HostModel(5e-6, learned=True),
-        "overlap",
         NetworkCalibration.of_errors(dict.fromkeys(("time", "power", "energy", "edp"), scores), "nineteen"),
     )
 
@@ -73,12 +72,6 @@ def test_measured_modelled_missing(predictor):
     # An addition moves three tensors where a relu moves two.
     relu = predictor.predict([Operation("relu", [(32, 64, 56, 56)])])
     assert predictions.device_time_s[2] == pytest.approx(1.5 * relu.device_time_s[0], rel=0.05)
-
-
-def test_energy_is_power_times_time(predictor):
-    predictions = predictor.predict(simulated_operations())
-    assert predictions.energy_j == pytest.approx(predictions.power_w * predictions.time_s)
-    assert (predictions.power_w <= 1.001 * A30.power_limit_w).all()
 
 
 def test_accumulated_gradients_are_taken_off():
@@ -147,11 +140,6 @@ def test_too_few_operations_are_refused(dataset):
         chip_alone(fit_chip(dataset, "training", RECIPE))
 
 
-def test_another_mode_is_refused(predictor):
-    with pytest.raises(InputError, match="for inference"):
-        predictor.predict([Operation("relu", [(4,)], mode="training")])
-
-
 def test_lower_clocks_take_longer_and_less_power(predictor):
     conv = [op for op in simulated_operations() if op.kind == "conv2d"][-1:]
     relu = [op for op in simulated_operations() if op.kind == "relu"][-1:]
@@ -207,19 +195,6 @@ def test_plain_sum_is_the_sum_of_loops(network_predictor):
     # The errors behind the interval were made by the other composition.
     assert prediction.interval() is None
     assert sum(cost.energy_j for cost in prediction.operations) == pytest.approx(prediction.energy_j)
-
-
-def test_interval(network_predictor):
-    prediction = network_predictor.predict(networks()["device"])
-    # 19 scores: the 18th covers 18 / 20.
-    interval = prediction.interval(0.9)
-    assert interval.time_s == pytest.approx((prediction.time_s * np.exp(-0.18), prediction.time_s * np.exp(0.18)))
-    narrow = prediction.interval(0.5)
-    assert interval.energy_j[0] < narrow.energy_j[0] < prediction.energy_j < narrow.energy_j[1] < interval.energy_j[1]
-    with pytest.raises(InputError, match="19 measured networks"):
-        prediction.interval(0.99)
-    with pytest.raises(InputError, match="between 0 and 1"):
-        prediction.interval(1.0)
 
 
 # Validation

@@ -7,7 +7,7 @@ import pytest
 
 from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.predictors.fitting.fit import RECIPES, load_recipe, predictor_of
+from joulecast.predictors.fitting.fit import load_recipe, predictor_of
 from joulecast.predictors.recipes import KernelRecipe, SharedForest, TransformerRecipe, load_kernel_recipe
 
 FOLDER = Path(__file__).resolve().parents[2] / "predictors"
@@ -26,11 +26,6 @@ def test_shipped_recipes_load(path):
 def test_shipped_recipes_say_what_the_defaults_are():
     assert load_recipe(FOLDER / "transformer.toml") == TransformerRecipe()
     assert load_kernel_recipe(KERNELS) == KernelRecipe()
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_settings_of_the_test_come_last_in_what_is_reported(name):
-    assert [*RECIPES[name]().to_dict()][-2:] == ["folds", "seed"]
 
 
 # Predictor -> wrong settings, the error, and what it says.

@@ -4,7 +4,7 @@ import pytest
 
 import joulecast
 from joulecast.hardware import find_gpu
-from joulecast.predictors.networks.builder import caveats
+from joulecast.predictors.networks.knowledge import caveats
 from joulecast.predictors.networks.prepared import over_clocks
 from joulecast.queries.evaluation import clock_grid_mhz
 from joulecast.zoo import find_predictor

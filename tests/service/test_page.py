@@ -5,7 +5,7 @@ from browser import AXE, Page
 
 import joulecast
 from joulecast.hardware import find_gpu
-from joulecast.predictors.networks.execution import EXECUTIONS
+from joulecast.predictors.networks.composition import EXECUTIONS
 from joulecast.units import si
 from service_process import TOKEN
 

@@ -9,7 +9,7 @@ import pytest
 import joulecast
 from joulecast.errors import MissingDependencyError
 from joulecast.extraction import Job, named_network
-from joulecast.predictors.networks.execution import EXECUTIONS
+from joulecast.predictors.networks.composition import EXECUTIONS
 
 RESNET = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"}
 RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 2}

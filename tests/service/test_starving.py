@@ -2,11 +2,7 @@
 
 import asyncio
 import concurrent.futures
-import gc
 import json
-import sys
-import threading
-import weakref
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,17 +10,14 @@ import pytest
 from waiting import until
 
 from conftest import benchmark
-from joulecast.errors import InputError, UnknownNameError
+from joulecast.errors import UnknownNameError
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from joulecast.extraction.isolation import IsolatedExtraction
 from joulecast.extraction.job import Job
-from joulecast.progress import StoppedError, paced
 from joulecast.service import Settings
-from joulecast.service import app as application
 from joulecast.service.middleware import RequestChecks
 from joulecast.service.networks import Networks, TracingNeededError
-from joulecast.service.workers import Workers, _Job
 
 TOKEN = "a-token-for-everybody"  # noqa: S105  # which is no secret
 RELU = {"kind": "relu", "input_shapes": [[32, 64]]}
@@ -78,135 +71,6 @@ def test_a_tree_has_bounds(service):
         answer = service.ask("/v1/predict", {"operations": operations, "gpu": "A30", "tree": True})
         assert (answer.status, says in answer.json["title"]) == (status, True)
         assert service.ask("/v1/predict", {"operations": operations, "gpu": "A30"}).status == 200
-
-
-async def test_a_refusal_keeps_nothing_of_its_question():
-    """Exceptions and frames refer to each other, so that the question would stay until all garbage is collected."""
-    kept = []
-
-    def refused():
-        question = Parts([], "large")
-        kept.append(weakref.ref(question))
-        try:
-            raise ValueError(question)
-        except ValueError as error:
-            raise InputError("no") from error
-
-    gc.disable()
-    try:
-        with pytest.raises(InputError):
-            await Workers(1, 10).run(refused, seconds=60)
-        assert kept[0]() is None
-    finally:
-        gc.enable()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is given back on Linux")
-async def test_what_was_computed_is_kept_while_others_ask_and_dropped_when_nobody_does(monkeypatch):
-    """It was dropped every few seconds of a busy service, which had to prepare all networks anew: 0.3 s of waiting."""
-    looks = []
-    resident = application.resident_bytes
-    monkeypatch.setattr(application, "_TIDY_SECONDS", 0.0)
-    monkeypatch.setattr(application, "_TIDY_BYTES", -(10**12))  # as if memory had grown
-    monkeypatch.setattr(application, "resident_bytes", lambda: looks.append(0) or resident())
-    app = application.create_app()
-    finished = app.state.cache.finished
-    finished.put(b"key", "answer", 10)
-    tidying = asyncio.ensure_future(application._tidy(app))
-    while len(looks) < 50:
-        assert finished.get(b"key") == "answer"
-        await asyncio.sleep(0)
-    while len(finished):
-        await asyncio.sleep(0)
-    tidying.cancel()
-
-
-class Parts:
-    """A long computation in parts, each of which takes a processor for a while."""
-
-    def __init__(self, order, name, parts=40):
-        self.order, self.name, self.parts, self.done = order, name, parts, 0
-
-    def __call__(self):
-        for _ in paced(range(self.parts)):
-            sum(range(300_000))
-            self.done += 1
-        self.order.append(self.name)
-
-
-async def test_a_long_question_pauses_for_others():
-    """Also where as many long questions as there are threads have begun before."""
-    order = []
-    workers = Workers(1, 100)
-    long = asyncio.ensure_future(workers.run(Parts(order, "long", 60), seconds=600, client="greedy"))
-    while not workers._begun:
-        await asyncio.sleep(0)
-    short = [workers.run(Parts(order, "short", 1), seconds=600, client=f"honest {n}") for n in range(5)]
-    await asyncio.gather(*short, long)
-    assert (workers.waiting, workers._free, workers._begun.total()) == (0, 1, 0)
-    assert order == ["short"] * 5 + ["long"]
-
-
-@pytest.mark.parametrize("others", [0, 3])
-async def test_a_question_stops_when_its_client_leaves(others):
-    """While it is computed, and while it pauses for others."""
-    order, workers, gone = [], Workers(1, 100), asyncio.Event()
-    long = Parts(order, "long", 10**9)
-    task = asyncio.ensure_future(workers.run(long, seconds=600, client="greedy", left=gone.wait()))
-    short = [
-        asyncio.ensure_future(workers.run(Parts(order, "short", 10), seconds=600, client=f"honest {n}"))
-        for n in range(others)
-    ]
-    while not long.done:
-        await asyncio.sleep(0.01)
-    gone.set()
-    await asyncio.gather(task, *short, return_exceptions=True)
-    while workers.waiting:
-        await asyncio.sleep(0.01)
-    assert (workers._free, workers._begun.total()) == (1, 0)
-    assert order == ["short"] * others
-    assert long.done < 10**9
-
-
-async def test_few_questions_are_begun_at_a_time():
-    """Each that pauses keeps what it has computed in memory."""
-    most, workers = 0, Workers(2, 100)
-    tasks = [asyncio.ensure_future(workers.run(Parts([], "", 20), seconds=600, client=f"{n}")) for n in range(24)]
-    while not all(task.done() for task in tasks):
-        most = max(most, workers._begun.total())
-        await asyncio.sleep(0.001)
-    await asyncio.gather(*tasks)
-    assert 2 < most <= 16
-
-
-async def test_closing_ends_what_pauses():
-    others = set(threading.enumerate())
-    workers = Workers(1, 100)
-    tasks = [asyncio.ensure_future(workers.run(Parts([], "", 10**9), seconds=600, client=f"{n}")) for n in range(3)]
-    while workers._begun.total() < 3:
-        await asyncio.sleep(0.01)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    workers.close()
-    while set(threading.enumerate()) - others:
-        await asyncio.sleep(0.01)
-
-
-def test_what_pauses_ends_with_the_loop_that_would_wake_it():
-    others, loop = set(threading.enumerate()), asyncio.new_event_loop()
-    job = _Job(
-        "anybody", Parts([], "", 10**9), loop.create_future(), lambda job: job.wait(lambda: None, loop.is_closed)
-    )
-
-    def computes():
-        with pytest.raises(StoppedError):
-            job.compute()
-
-    threading.Thread(target=computes, daemon=True).start()
-    until(lambda: job.paused)
-    loop.close()
-    until(lambda: not set(threading.enumerate()) - others)
 
 
 def client_of(settings, **headers):

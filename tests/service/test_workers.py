@@ -1,13 +1,15 @@
 """Threads that compute for several clients: a client with many questions does not keep others waiting."""
 
 import asyncio
+import gc
 import threading
-import time
+import weakref
 
 import pytest
 
 pytest.importorskip("fastapi", reason="the service needs joulecast[service]")
-from joulecast.errors import RefusalError
+from joulecast.errors import InputError, RefusalError
+from joulecast.progress import paced
 from joulecast.service.workers import Workers
 
 
@@ -45,7 +47,7 @@ def asked(workers, call, client, **more):
 
 
 async def test_clients_take_turns(held):
-    workers = Workers(1, 100)
+    workers = Workers(1, 1, 100)
     tasks = [await busy(workers, held)]
     tasks += [asked(workers, held.note(f"greedy {i}"), "greedy") for i in range(5)]
     tasks += [asked(workers, held.note(f"honest {i}"), "honest") for i in range(2)]
@@ -57,25 +59,8 @@ async def test_clients_take_turns(held):
     assert len(held.order) == 7
 
 
-async def test_long_questions_wait_for_short_ones(held):
-    def burn():
-        until_s = time.thread_time() + 0.02
-        while time.thread_time() < until_s:
-            pass
-        held.order.append("long")
-
-    workers = Workers(1, 100)
-    tasks = [await busy(workers, held)]
-    tasks += [asked(workers, burn, "greedy") for _ in range(3)]
-    tasks += [asked(workers, held.note("short"), "honest") for _ in range(10)]
-    await asyncio.sleep(0)
-    held.let_go.set()
-    await asyncio.gather(*tasks)
-    assert held.order == ["long", *["short"] * 10, "long", "long"]
-
-
 async def test_the_longest_queue_gives_way(held):
-    workers = Workers(1, 6)
+    workers = Workers(1, 1, 6)
     tasks = [await busy(workers, held)]
     greedy = [asked(workers, held.note(f"greedy {i}"), "greedy") for i in range(5)]
     await asyncio.sleep(0)
@@ -91,7 +76,7 @@ async def test_the_longest_queue_gives_way(held):
 
 
 async def test_a_client_that_disconnects_leaves_the_queue(held):
-    workers, stopped = Workers(1, 100), []
+    workers, stopped = Workers(1, 1, 100), []
     running = await busy(workers, held)
     gone = asyncio.Event()
     waits = asked(workers, held.note("nobody waits for it"), "other", left=gone.wait())
@@ -115,7 +100,7 @@ async def test_a_client_that_disconnects_leaves_the_queue(held):
 
 
 async def test_deadlines_cover_waiting(held):
-    workers = Workers(1, 100)
+    workers = Workers(1, 1, 100)
     running = await busy(workers, held)
     with pytest.raises(RefusalError, match="too long"):
         await workers.run(held.note("too late"), seconds=0.01, client="other")
@@ -123,3 +108,62 @@ async def test_deadlines_cover_waiting(held):
     held.let_go.set()
     await running
     assert held.order == []
+
+
+async def test_threads_are_shared_out(held):
+    """A client has two of four threads, and another does not wait for it."""
+    workers = Workers(2, 4, 100)
+    greedy = [asked(workers, held.hold, "greedy") for _ in range(10)]
+    await asyncio.sleep(0)
+    assert workers._running == {"greedy": 2}
+    assert await asked(workers, lambda: "answered", "honest") == "answered"
+    others = [asked(workers, held.hold, f"{n}") for n in range(3)]
+    await asyncio.sleep(0)
+    assert workers._running == {"greedy": 2, "0": 1, "1": 1}
+    held.let_go.set()
+    await asyncio.gather(*greedy, *others)
+    assert (workers.waiting, workers._running.total()) == (0, 0)
+
+
+class Endless:
+    """A computation in parts."""
+
+    done = 0
+
+    def __call__(self):
+        for _ in paced(range(10**9)):
+            self.done += 1
+
+
+async def test_a_question_stops_when_its_client_leaves():
+    workers, gone, endless = Workers(1, 1, 100), asyncio.Event(), Endless()
+    task = asked(workers, endless, "greedy", left=gone.wait())
+    while not endless.done:
+        await asyncio.sleep(0.01)
+    gone.set()
+    with pytest.raises(RefusalError, match="disconnected"):
+        await task
+    while workers.waiting:
+        await asyncio.sleep(0.01)
+    assert workers._running.total() == 0
+
+
+async def test_a_refusal_keeps_nothing_of_its_question():
+    """Exceptions and frames refer to each other, so that the question would stay until all garbage is collected."""
+    kept = []
+
+    def refused():
+        question = Endless()
+        kept.append(weakref.ref(question))
+        try:
+            raise ValueError(question)
+        except ValueError as error:
+            raise InputError("no") from error
+
+    gc.disable()
+    try:
+        with pytest.raises(InputError):
+            await Workers(1, 1, 10).run(refused, seconds=60)
+        assert kept[0]() is None
+    finally:
+        gc.enable()

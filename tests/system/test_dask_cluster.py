@@ -11,8 +11,7 @@ from joulecast import Operation
 from joulecast.datasets import save
 from joulecast.errors import InputError
 from joulecast.extraction import network_of
-from joulecast.predictors.evaluation.one_gpu import validate
-from joulecast.predictors.evaluation.tuning import search
+from joulecast.predictors.evaluation.one_gpu import search, validate
 from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
 from joulecast.system import cluster
 from joulecast.system.cluster import call_on_workers, connect, is_used, on_cluster

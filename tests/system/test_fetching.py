@@ -13,7 +13,7 @@ import joulecast
 from joulecast.errors import ServiceError, TrackingError, ZooError
 from joulecast.system.fetching import fetch
 from joulecast.system.limits import within
-from joulecast.zoo.places.source_http import TOKEN, HttpSource
+from joulecast.zoo.places.places import TOKEN, HttpPlace
 
 SECRET = "a-token-that-is-nobody-elses"  # noqa: S105  # made up
 
@@ -130,7 +130,7 @@ def test_the_token_of_a_zoo_goes_to_its_host_only(served, monkeypatch):
     monkeypatch.setenv(TOKEN, SECRET)
     other = served(whole(OK, b"found"))
     zoo = served(whole(b"HTTP/1.1 302 Found\r\nLocation: " + other.url.encode() + b"/x"))
-    assert HttpSource(zoo.url).read("index.json", 1000) == b"found"
+    assert HttpPlace(zoo.url).read("index.json", 1000) == b"found"
     assert SECRET.encode() in zoo.asked[0]
     assert SECRET.encode() not in other.asked[0]
 
@@ -139,7 +139,7 @@ def test_the_token_of_a_zoo_goes_to_its_host_only(served, monkeypatch):
 def test_other_schemes_are_not_followed(served, where):
     zoo = served(whole(b"HTTP/1.1 302 Found\r\nLocation: " + where.encode()))
     with pytest.raises(ZooError):
-        HttpSource(zoo.url).read("index.json", 1000)
+        HttpPlace(zoo.url).read("index.json", 1000)
 
 
 @pytest.mark.parametrize(
@@ -158,18 +158,6 @@ def test_a_deadline_for_what_others_do():
         within(30, lambda: {}["its own"])
     with pytest.raises(TimeoutError, match=r"within 0\.1 s"):
         within(0.1, threading.Event().wait)
-
-
-def test_a_dripping_s3_has_a_deadline(served, monkeypatch):
-    pytest.importorskip("boto3")
-    from joulecast.zoo.places import source_s3
-
-    server = served(after(OK + b"\r\nContent-Length: 900\r\n\r\n", endless(b"x", 0.1)))
-    for name, value in (("ENDPOINT_URL", server.url), ("ACCESS_KEY_ID", "me"), ("SECRET_ACCESS_KEY", "mine")):
-        monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setattr(source_s3, "_SECONDS", 0.5)
-    with pytest.raises(ZooError, match=r"no complete answer within 0\.5 s"):
-        source_s3.S3Source("s3://bucket").read("index.json", 10_000)
 
 
 def test_a_dripping_registry_has_a_deadline(served, monkeypatch):

@@ -17,8 +17,7 @@ from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import BoostingRecipe, RooflineRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.entries.entry import load_any
-from joulecast.zoo.renewal import renew_hosts
-from joulecast.zoo.training import train_any_gpu
+from joulecast.zoo.training import renew_hosts, train_any_gpu
 
 A30 = find_gpu("A30")
 
@@ -53,9 +52,8 @@ def test_the_host_cost_of_a_network_is_learned_again_without_training(entry):
     )
     seen = wanted.time_s, wanted.power_w, wanted.energy_j
     measured = NetworkMeasurement("resnet18", (1, 3, 64, 64), "default", "inference", *seen)
-    hosts = renew_hosts(entry, [(A30, measured, network)])
+    renew_hosts(entry, [(A30, measured, network)])
     after = load_any(entry)
-    assert hosts == after.hosts
     assert after.hosts["inference"].offset_s == pytest.approx(-11e-6)
     assert after.hosts["training"] == before.hosts["training"]
     assert after.on(A30, "inference").predict(network).time_s == pytest.approx(wanted.time_s)

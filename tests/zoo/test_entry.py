@@ -101,7 +101,6 @@ def test_a_regressor_that_predicts_otherwise_is_refused(entry):
         ("predictor.json", {"network_static_w": "13"}, "damaged"),
         ("predictor.json", {"network_tf32_factor": 0.0}, "damaged"),
         ("predictor.json", {"network_tf32_factor": 2.0}, "damaged"),
-        ("card.json", {"composition": "magic"}, "composition"),
         ("card.json", {"host": None}, "damaged"),
     ],
 )

@@ -59,7 +59,7 @@ def test_an_entry_that_predicts_otherwise_is_not_taken(small_entry, tmp_path):
     facts = json.loads(manifest.read_text())
     facts["golden"]["time_s"][0] *= 2
     manifest.write_text(json.dumps(facts))
-    with pytest.raises(ZooError, match="cannot be loaded, and was not added"):
+    with pytest.raises(ZooError, match="no longer predicts"):
         pull(str(folder), NAME, replace=True)
     assert pulled() == {}
 
@@ -86,15 +86,15 @@ def test_links_in_a_folder_are_not_followed(folder, entry, tmp_path):
         pull(str(folder), NAME, replace=True)
 
 
+ROW = {"manifest_sha256": "", "size_bytes": 1, "predictor": "", "folder": "x"}
+
+
 @pytest.mark.parametrize(
     ("index", "says"),
     [
         ({"format_version": 3, "entries": {}}, "another format"),
-        (
-            {"format_version": 1, "entries": {"../x": {"manifest_sha256": "", "size_bytes": 1, "predictor": ""}}},
-            "invalid name",
-        ),
-        ({"format_version": 1, "entries": [1]}, "damaged"),
+        ({"format_version": 2, "entries": {"../x": ROW}}, "invalid name"),
+        ({"format_version": 2, "entries": [1]}, "damaged"),
         ([], "damaged"),
     ],
 )
@@ -104,14 +104,14 @@ def test_hostile_indexes_are_refused(folder, index, says):
         index_of(open_source(str(folder)))
 
 
-@pytest.mark.parametrize("where", ["http://[::1", "https://[x]:y/z", "s3://[", "http://a b", "http://\0"])
+@pytest.mark.parametrize("where", ["http://[::1", "https://[x]:y/z", "http://a b", "http://\0"])
 def test_addresses_that_are_none_are_refused(where):
     with pytest.raises((InputError, ZooError)):
         index_of(open_source(where))
 
 
 def test_invalid_places_are_refused():
-    for where in ("ftp://x/y", "models:/x/1", "gs://x"):
+    for where in ("ftp://x/y", "models:/x/1", "s3://x"):
         with pytest.raises(InputError, match="not the address of a zoo"):
             open_source(where)
     with pytest.raises(InputError, match="no such folder"):

@@ -19,7 +19,7 @@ from joulecast.predictors.model.in_networks import NetworkFactors, cached_share
 from joulecast.predictors.model.physics import STARTS
 from joulecast.predictors.model.roofline import NoResidual
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.recipes import KernelRecipe, KernelTrees
+from joulecast.predictors.recipes import KernelRecipe, TreeSettings
 from joulecast.zoo import find_predictor, kernels_training
 from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
 from joulecast.zoo.entries.entry import load_any
@@ -30,7 +30,7 @@ from joulecast.zoo.kernels_training import network_errors, network_factors, trai
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
 
-TREES = KernelTrees(trees=10, depth=3, learning_rate=0.3, min_child_weight=5.0)
+TREES = TreeSettings(trees=10, depth=3, learning_rate=0.3, min_child_weight=5.0)
 H100 = find_gpu("H100 SXM")
 BY_MEMORY = Operation("linear", [(8, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")
 
@@ -159,7 +159,7 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     loop = predictor.predict_for_network(layers, H100.power_limit_w)
     uncapped = kernels.in_network(OperationList(layers), H100)[0]
     awake_j, slower = float(loop.work.awake_j[0]), uncapped * (1 + share * (factors.products - 1))
-    inside_j = predictor.in_network(loop, np.ones(1)).dynamic_energy_j[0]
+    inside_j = predictor.in_network(loop).dynamic_energy_j[0]
     assert inside_j == pytest.approx(loop.dynamic_energy_j[0] + (slower - 1) * awake_j)
     # The factor of networks does not apply to a loop.
     alone, inside = (each.on(H100, "inference").operations.predict(layers).time_s for each in (asking, better))

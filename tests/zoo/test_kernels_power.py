@@ -13,14 +13,14 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.model.roofline import NoResidual
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.physics.power_cap import Jobs
-from joulecast.predictors.recipes import KernelRecipe, KernelTrees
+from joulecast.predictors.recipes import KernelRecipe, TreeSettings
 from joulecast.zoo.entries.kernels_entry import load_kernels
 from joulecast.zoo.kernels_training import train_kernels
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
 
-TREES = KernelTrees(trees=20, depth=4, learning_rate=0.3, min_child_weight=5.0)
+TREES = TreeSettings(trees=20, depth=4, learning_rate=0.3, min_child_weight=5.0)
 RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4)
 H100, H200 = find_gpu("H100 SXM"), find_gpu("H200")
 

@@ -6,10 +6,9 @@ import shutil
 
 import pytest
 
-from conftest import rewrite
+from conftest import benchmark, rewrite
 from joulecast.system.resources import shipped
 from joulecast.zoo.rendering import markdown
-from joulecast.zoo.renewal import renew_card
 
 SHIPPED = sorted(path.parent for path in shipped("zoo").glob("*/*/card.json"))
 
@@ -28,6 +27,8 @@ def test_what_people_read_is_written_from_the_card(folder):
 @pytest.mark.parametrize("name", ["a30/forest-inference", "any-gpu/kernels"])
 def test_old_sentences_are_replaced_and_nothing_else(name, tmp_path):
     entry = shutil.copytree(shipped("zoo") / name, tmp_path / "entry")
+    with benchmark("renew") as script:
+        renew_card = script.renew_card
     renew_card(entry)
     assert not renew_card(entry)
     before = {path.name: path.read_bytes() for path in entry.iterdir()}

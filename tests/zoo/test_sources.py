@@ -1,4 +1,4 @@
-"""Zoo entries from folders, HTTP and S3 into the cache, and back."""
+"""Zoo entries from folders and web servers into the cache, and back."""
 
 import contextlib
 import functools
@@ -6,16 +6,15 @@ import itertools
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from processes import started
-from zoo_places import Bucket, QuietHandler, serving
+from zoo_places import QuietHandler, serving
 
 import joulecast
 from conftest import ENTRY_NAME as NAME
-from joulecast.errors import InputError, MissingDependencyError, UnknownNameError, ZooError
+from joulecast.errors import InputError, UnknownNameError, ZooError
 from joulecast.zoo import find_predictor
 from joulecast.zoo.entries.files import StoredEntry, put_in_place, write_files
 from joulecast.zoo.mlflow.registry import name_in_cache
@@ -39,36 +38,19 @@ def web(folder):
         yield address
 
 
-@pytest.fixture
-def bucket(monkeypatch):
-    pytest.importorskip("boto3")
-    Bucket.objects = {}
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
-    with serving(Bucket) as address:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-        yield Bucket.objects
-
-
 def without_index(entry, tmp_path):
     """A folder of entries as training writes them."""
     put_in_place(tmp_path / "trained" / NAME, StoredEntry.of(entry).files)
     return tmp_path / "trained"
 
 
-@pytest.fixture(params=["folder", "folder without index", "web", "s3"])
+@pytest.fixture(params=["folder", "folder without index", "web"])
 def source(request, folder, small_entry, tmp_path):
     match request.param:
         case "folder without index":
             return str(without_index(small_entry, tmp_path))
         case "web":
             return request.getfixturevalue("web")
-        case "s3":
-            request.getfixturevalue("bucket")
-            push(small_entry, NAME, "s3://bucket/some/where")
-            return "s3://bucket/some/where"
     return str(folder)
 
 
@@ -97,7 +79,7 @@ def test_predicting_from_the_cache_is_light(folder):
         "o = j.Operation('relu', [(32, 64, 56, 56)])\n"
         f"for p in ('forest', '{NAME}', 'models:/joulecast-a30-inference/1'):\n"
         "    assert j.predict_operations([o], 'A30', predictor=p).energy_j[0] > 0\n"
-        "sys.exit(sorted({'mlflow', 'torch', 'sklearn', 'pandas', 'boto3'} & set(sys.modules)) or None)"
+        "sys.exit(sorted({'mlflow', 'torch', 'sklearn', 'pandas'} & set(sys.modules)) or None)"
     )
     environment = {**os.environ, "MLFLOW_TRACKING_URI": "http://registry"}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
@@ -107,12 +89,6 @@ def test_remove_from_a_folder(folder):
     remove(open_source(str(folder)), NAME)
     assert index_of(open_source(str(folder))) == {}
     assert not (folder / NAME).exists()
-
-
-def test_remove_from_s3(bucket, small_entry):
-    push(small_entry, NAME, "s3://bucket")
-    remove(open_source("s3://bucket"), NAME)
-    assert list(bucket) == ["index.json"]
 
 
 PUSH = """
@@ -142,13 +118,10 @@ def test_push_replaces_the_same_name(folder, small_entry):
     assert found["a30/other"].manifest_sha256 == before[NAME].manifest_sha256
 
 
-@pytest.mark.parametrize("where", ["folder", "folder without index", "s3"])
-def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(where, request, folder, tmp_path):
+@pytest.mark.parametrize("where", ["folder", "folder without index"])
+def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(where, folder, tmp_path):
     """The entry is replaced by one with files of other sizes, and the push dies before each of its changes in turn."""
     address = str(folder)
-    if where == "s3":
-        request.getfixturevalue("bucket")
-        address = "s3://bucket/zoo"
     first, other = (
         StoredEntry.of(
             write_files(
@@ -194,8 +167,7 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(wher
         assert found[-1] == entry.files
     assert len(found) > 2 * len(other.files)
     remove(open_source(address), NAME)
-    left = list(Bucket.objects) if where == "s3" else [path.name for path in Path(address).rglob("*") if path.is_file()]
-    assert {name.rpartition("/")[2] for name in left} <= {"index.json", ".lock"}
+    assert {path.name for path in Path(address).rglob("*") if path.is_file()} <= {"index.json", ".lock"}
 
 
 @pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two renames"])
@@ -211,38 +183,9 @@ def test_an_entry_is_replaced_in_one_step(tmp_path, monkeypatch, exchange):
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_s3_that_refuses(bucket):
-    with pytest.raises(ZooError, match="denied access"):
-        pull("s3://bucket/secret", NAME, replace=True)
-
-
-def test_entries_pushed_to_s3_at_the_same_time_are_all_in_the_index(bucket, small_entry):
-    names = [f"a30/n{number}" for number in range(6)]
-    pushing = [threading.Thread(target=push, args=(small_entry, name, "s3://bucket")) for name in names]
-    for thread in pushing:
-        thread.start()
-    for thread in pushing:
-        thread.join()
-    assert sorted(index_of(open_source("s3://bucket"))) == names
-
-
-def test_an_index_that_others_keep_changing(bucket, small_entry, monkeypatch):
-    push(small_entry, NAME, "s3://bucket")
-    monkeypatch.setattr(Bucket, "_etag", lambda self: f'"{next(Bucket.versions)}"')
-    with pytest.raises(ZooError, match="changes faster than its index can be written"):
-        push(small_entry, "a30/other", "s3://bucket")
-    assert list(index_of(open_source("s3://bucket"))) == [NAME]
-
-
-def test_s3_without_boto3(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "boto3", None)
-    with pytest.raises(MissingDependencyError, match=r"\[s3\]"):
-        open_source("s3://bucket")
-
-
-def test_a_read_only_place():
+def test_a_read_only_place(small_entry):
     with pytest.raises(InputError, match="read only"):
-        open_source("https://example.org").write("x", b"")
+        push(small_entry, NAME, "https://example.org")
 
 
 def test_shipped_entries_are_replaced_only_on_request(small_entry, tmp_path, fresh_cache):

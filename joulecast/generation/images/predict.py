@@ -16,7 +16,7 @@ from ...operations.attributes import ELEMENT_BYTES
 from ...operations.inputs import require_positive_integer
 from ...operations.network import Network
 from ...predictors.board.profile import Calibrated, find_profile
-from ...predictors.networks.execution import Execution
+from ...predictors.networks.composition import Execution
 from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
 from ...predictors.physics.precisions import refuse_precisions

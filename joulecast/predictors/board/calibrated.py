@@ -17,9 +17,8 @@ from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import ONE_SIGMA
-from ..intervals.conformal import conformal_rank
+from ..intervals.conformal import clock_error, conformal_rank
 from ..intervals.operation_spread import OperationSpread, PredictedOperations
-from ..intervals.widening import clock_error
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.operation_numbers import FAMILIES, numbers_of
@@ -89,13 +88,13 @@ class CalibratedPredictor(OperationPredictor):
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
     ) -> OperationPredictions:
-        """See `PredictsOperations.predict`."""
+        """See `OperationPredictor.predict`."""
         clock = self.gpu.checked_clock_mhz(clock_mhz)
         most_mhz = max(self.profile.most_clock_mhz or np.inf, float(self.gpu.min_clock_mhz))
         return self._with_errors(super().predict(operations, min(clock, most_mhz), power_limit_w), clock)
 
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
-        """See `PredictsOperations.predict_for_network`.
+        """See `OperationPredictor.predict_for_network`.
 
         The host that launches networks has the factor of launches (networks/prepared.py), and the highest clock of the
         board limits that of networks (`Execution.most_clock_mhz`).

@@ -12,8 +12,16 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
 from ...operations.operation import Operation
-from ..intervals.calibration import MEASURED, QUANTITIES, SCALED_POWER, STAND_IN, Calibration, ErrorGroup, PowerUnits
-from ..intervals.closeness import Closeness
+from ..intervals.calibration import (
+    MEASURED,
+    QUANTITIES,
+    SCALED_POWER,
+    STAND_IN,
+    Calibration,
+    Closeness,
+    ErrorGroup,
+    PowerUnits,
+)
 from ..intervals.conformal import thinned
 from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration
 from .errors import NetworkError, OperationErrors

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...arrays import FloatArray
-from ..intervals.calibration import QUANTITIES, Calibration, Cases
-from ..intervals.closeness import Closeness
+from ..intervals.calibration import QUANTITIES, Calibration, Cases, Closeness
 from ..intervals.conformal import conformal_error, conformal_rank, within_range
 from ..intervals.network_calibration import NETWORK_QUANTITIES
 from ..measured.splits import fold_of

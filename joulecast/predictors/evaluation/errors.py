@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, Self
 
@@ -18,8 +18,6 @@ NO_PARTS = Parts((), np.empty(0), np.empty(0, dtype=bool), np.empty(0))
 
 Known = Literal["nothing", "networks"]
 """What was known of a network's chip: nothing, or other networks."""
-
-_DECADES = ("below 1 us", "1 to 10 us", "10 to 100 us", "0.1 to 1 ms", "from 1 ms")
 
 
 def r2(measured: FloatArray, predicted: FloatArray) -> float:
@@ -69,8 +67,7 @@ class OperationErrors:
         campaign: Name of the campaign that measured them, or of the way in which they were left out.
         time_s, power_w: Measured seconds and watts; NaN without a usable power.
         predicted_time_s, predicted_power_w: Predicted seconds and watts; NaN for kinds without training data.
-        roofline_s: Least time by the data sheet, a measure of an operation's size on this GPU. This and what follows is
-            empty on CPUs.
+        host_bound: Whether the host needs longer than the GPU. This and what follows is empty on CPUs.
         distances: Distance to the nearest operations in the training data; see `Closeness`.
         reference: Whether a loop was run in the way that the predictor assumes; loops of older campaigns may differ.
     """
@@ -81,7 +78,6 @@ class OperationErrors:
     predicted_time_s: FloatArray
     power_w: FloatArray
     predicted_power_w: FloatArray
-    roofline_s: FloatArray = field(default_factory=lambda: np.empty(0))
     host_bound: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool))
     distances: FloatArray = field(default_factory=lambda: np.empty(0))
     reference: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool))
@@ -116,28 +112,14 @@ class OperationErrors:
 
     def by_kind(self) -> dict[str, dict[str, float]]:
         """Kind -> count, and median and mean error of time and, where measured, of power; most measurements first."""
-        found = {}
-        for kind, (time, power) in self._by([operation.kind for operation in self.operations]).items():
+        kinds, found = [operation.kind for operation in self.operations], {}
+        times = errors_by(kinds, self.time_s, self.predicted_time_s)
+        powers = errors_by(kinds, self.power_w, self.predicted_power_w)
+        for kind, time in sorted(times.items(), key=lambda item: -item[1]["count"]):
             found[kind] = {"count": time["count"], "time_median": time["median"], "time_mean": time["mean"]}
-            if power:
+            if power := powers.get(kind):
                 found[kind] |= {"power_median": power["median"], "power_mean": power["mean"]}
         return found
-
-    def tables(self) -> dict[str, Mapping[str, tuple[dict[str, float], dict[str, float]]]]:
-        """Errors of time and of power by kind, by size and by what bounds the loop; most measurements first."""
-        decades = np.searchsorted([1e-6, 1e-5, 1e-4, 1e-3], self.roofline_s, side="right")
-        by_size = self._by([_DECADES[i] for i in decades.tolist()])
-        return {
-            "kind": self._by([operation.kind for operation in self.operations]),
-            "roofline time": {size: by_size[size] for size in _DECADES if size in by_size},  # in ascending order
-            "bound by": self._by(["host" if host else "GPU" for host in self.host_bound.tolist()]),
-        }
-
-    def _by(self, labels: Sequence[str]) -> dict[str, tuple[dict[str, float], dict[str, float]]]:
-        time = errors_by(labels, self.time_s, self.predicted_time_s)
-        power = errors_by(labels, self.power_w, self.predicted_power_w)
-        by_count = sorted(time, key=lambda label: -time[label]["count"])
-        return {label: (time[label], power.get(label, {})) for label in by_count}
 
 
 @dataclass(frozen=True)

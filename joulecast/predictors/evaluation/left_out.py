@@ -25,7 +25,7 @@ from ...operations.operation import Operation
 from ...system.cluster import in_parallel
 from ..chip import ChipPart
 from ..fitting.fit import LEAST_OPERATIONS, fit_chip
-from ..intervals.closeness import Closeness
+from ..intervals.calibration import Closeness
 from ..intervals.network_calibration import Parts
 from ..measured.splits import fold_of, network_family, only_in, variants
 from ..model.shared import chip_alone
@@ -40,7 +40,6 @@ from ..networks.composition import (
 from ..networks.parts import gradient_fractions
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
-from ..physics.roofline import roofline
 from ..recipes import Recipe
 from .errors import NetworkError, OperationErrors
 
@@ -132,7 +131,6 @@ def errors_on(dataset: Dataset, chip: ChipPart, held: Collection[Operation], tit
     places = [place[operation] for operation in operations]
     p = chip_alone(chip).predict(unique)
     covered = np.where(chip.covered(unique), 1.0, np.nan)  # What physics alone says of the others is no error of loops.
-    clock = float(chip.gpu.boost_clock_mhz)
     return OperationErrors(
         campaign=title,
         operations=operations,
@@ -140,7 +138,6 @@ def errors_on(dataset: Dataset, chip: ChipPart, held: Collection[Operation], tit
         predicted_time_s=(covered * p.time_s)[places],
         power_w=np.array([m.power_w if m.power_usable and m.power_w is not None else np.nan for m in rows]),
         predicted_power_w=(covered * p.power_w)[places],
-        roofline_s=roofline(unique, chip.gpu, clock).time_s[places] if unique else np.empty(0),
         host_bound=p.host_bound[places],
         distances=Closeness.of(seen).distances(unique)[places],
         reference=np.array([m.method == chip.baseline.method for m in rows], dtype=bool),
@@ -204,7 +201,7 @@ def predict_network(chip: ChipPart, network: Network) -> tuple[FloatArray, Opera
     """
     fractions = gradient_fractions(network)
     predictor, counts = chip_alone(chip), counts_of(network)
-    found = predictor.in_network(predictor.predict(network.operations), counts)
+    found = predictor.in_network(predictor.predict(network.operations))
     return counts, found.times(fractions, fractions)
 
 
@@ -218,7 +215,7 @@ def learn_from_networks(
     if mode == "inference" and "tf32" in chip.gpu.peak_flops:
         chip = replace(chip, network_tf32_factor=fit_tf32_factor(times, host))
     predictor = chip_alone(chip)
-    powers = [(c, predictor.in_network(found, c), m.known_energy_j / m.time_s) for c, found, m in known]
+    powers = [(c, predictor.in_network(found), m.known_energy_j / m.time_s) for c, found, m in known]
     static_w = fit_network_static_w(powers, host, chip.gpu.power_limit_w)
     return replace(chip, network_static_w=static_w), host
 

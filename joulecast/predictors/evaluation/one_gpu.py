@@ -1,4 +1,4 @@
-"""Validation of a recipe for one GPU, with operations left out in folds, and networks by name and by family.
+"""Validation of a recipe for one GPU, with operations left out in folds, and networks by name and by family; a search.
 
 All repeats of an operation are in one fold, together with the operation in the other mode and in other precisions. A
 network is left out together with every operation that no other network has.
@@ -7,9 +7,10 @@ network is left out together with every operation that no other network has.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import compress
+from typing import Any
 
 import numpy as np
 
@@ -18,23 +19,33 @@ from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
 from ...operations.network import Network
 from ...operations.operation import Operation
-from ..cpu.fit import LEAST_OPERATIONS as LEAST_CPU_OPERATIONS
-from ..cpu.fit import fit_cpu, fit_serial, quickest_loops, quickest_networks
-from ..cpu.network import CpuNetworkPredictor
+from ...system.cluster import in_parallel
+from ..contract import Curves, curves_of
+from ..cpu.network import LEAST_OPERATIONS as LEAST_CPU_OPERATIONS
+from ..cpu.network import CpuNetworkPredictor, fit_cpu, fit_serial, quickest_loops, quickest_networks
 from ..fitting.fit import LEAST_OPERATIONS
-from ..intervals.calibration import Calibration
-from ..intervals.closeness import Closeness
+from ..intervals.calibration import Calibration, Closeness
 from ..intervals.conformal import power_range_w
 from ..intervals.network_calibration import NetworkCalibration
 from ..measured.splits import fold_of, only_in
-from ..recipes import Recipe
+from ..recipes import Recipe, XGBoostRecipe
 from .calibrating import calibrate, fit_networks
 from .coverage import Coverage, network_coverage, operation_coverage
 from .errors import NetworkError, OperationErrors, network_summary
-from .left_out import TEXTS, Held, NetworksLeftOut, cross_validate, each_left_out, leave_kinds_out, leave_networks_out
+from .left_out import (
+    TEXTS,
+    Held,
+    NetworksLeftOut,
+    cross_validate,
+    each_left_out,
+    in_folds,
+    leave_kinds_out,
+    leave_networks_out,
+)
 
 SPLITS, CPU_SPLITS = TEXTS["one GPU"], TEXTS["CPU"]
 
+_TRIAL_FOLDS = 3  # Folds by which the settings of a search are judged.
 
 FOLDS = "folds over all campaigns"
 """Title of the split whose errors the intervals are made from: folds, with training on all campaigns."""
@@ -189,3 +200,52 @@ def _networks_judged(
         energy_j = np.nan if found.energy_j is None else found.energy_j
         errors.append(NetworkError(m, left_out, found.time_s, energy_j))
     return errors
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings that were tried, and their errors on operations that were held out.
+
+    Args:
+        metrics: Median and mean absolute errors of time and power, and "loss", which a search minimizes.
+        curves: Learning curves of the first fold, as `curves_of` gives them.
+    """
+
+    recipe: XGBoostRecipe
+    settings: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    curves: Curves = field(default_factory=dict)
+
+    @property
+    def loss(self) -> float:
+        """The value that a search minimizes: the sum of the mean absolute log errors of time and power."""
+        return self.metrics["loss"]
+
+
+def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> Iterator[Trial]:
+    """Try settings: first the recipe's own, then others drawn from its search space.
+
+    Raises DatasetError: too few operations.
+    """
+    rng = np.random.default_rng(recipe.seed)
+    names = sorted(recipe.search)
+    tried: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for number in range(trials):
+        if number == 0:
+            settings = {name: getattr(recipe, name) for name in names}
+        else:
+            settings = {name: recipe.search[name][int(rng.integers(len(recipe.search[name])))] for name in names}
+        tried.setdefault(tuple(settings.values()), settings)
+    calls = [(dataset, mode, recipe, settings) for settings in tried.values()]
+    yield from in_parallel(_trial, calls, worthwhile=False, what="settings")
+
+
+def _trial(dataset: Dataset, mode: str, recipe: XGBoostRecipe, settings: Mapping[str, Any]) -> Trial:
+    candidate = replace(recipe, **settings)
+    # These folds differ from those of the evaluation, so that the choice of settings does not see its test data.
+    judged = replace(candidate, folds=_TRIAL_FOLDS, seed=recipe.seed + 1)
+    predictors, errors = in_folds(dataset, mode, judged)
+    summary = errors.summary()
+    metrics = {name: summary[name] for name in ("time_median", "time_mean", "power_median", "power_mean")}
+    loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))
+    return Trial(candidate, settings, {**metrics, "loss": loss}, curves_of(predictors[0]))

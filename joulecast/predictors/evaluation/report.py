@@ -1,27 +1,26 @@
-"""The evaluation report: Markdown with plots."""
+"""What is reported of validations: tables in Markdown, and scores by which recipes are compared."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from ...rendering.plots import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
 from ..recipes import Recipe
+from .any_gpu import ALL, AnyGpuValidation
 from .coverage import LEVEL, Coverage, chance_range
-from .errors import NetworkError, OperationErrors, network_summary
+from .errors import NetworkError, network_summary
 from .one_gpu import SPLITS, Validation
 
+OWN_TITLE = "How good the predictions are"
+OWN_SPLITS = (
+    f"{SPLITS}\n\nErrors are relative, and absolute values unless they have a sign; med, mean (the MAPE) and p90 (the "
+    "90th percentile) are over measurements. GPUs and clocks left out: see the model card of the predictor for any GPU."
+)
+"""How errors of a GPU's own predictors were found, and how their tables are read."""
+
 _QUANTITIES = ("time", "power", "energy", "edp")
-
-
-def _slug(validation: Validation) -> str:
-    return (
-        f"{validation.gpu.replace('NVIDIA ', '').replace('GeForce ', '').replace(' ', '-').lower()}-{validation.mode}"
-    )
 
 
 def _percent(value: float) -> str:
@@ -39,7 +38,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in lines] + [""]
 
 
-def _operations_section(validation: Validation, folder: Path) -> list[str]:
+def _operations_section(validation: Validation) -> list[str]:
     if not validation.operations:
         return ["Too few operations in any one campaign to cross-validate.", ""]
     header = ["campaign", "rows", "unique", "time R2", "R2 of log time", "time med / mean / p90 %"]
@@ -55,27 +54,10 @@ def _operations_section(validation: Validation, folder: Path) -> list[str]:
         for quantity in ("time", "power"):
             cells += [f"{s[f'{quantity}_r2']:.3f}", f"{s[f'{quantity}_r2_log']:.3f}", _three(s, f"{quantity}_")]
         rows.append(cells)
-    largest = max(validation.operations, key=lambda e: len(set(e.operations)))
-    return _table(header, rows) + _largest_campaign(validation, largest, folder)
+    return _table(header, rows)
 
 
-def _largest_campaign(validation: Validation, errors: OperationErrors, folder: Path) -> list[str]:
-    campaign = validation.campaign_titles[errors.campaign]
-    lines = [
-        f"Campaign {campaign} by kind, by size (the least time that the data sheet allows), and by what its "
-        "loops wait for:",
-        "",
-    ]
-    for name, groups in errors.tables().items():
-        header = [name, "rows", "time med / mean / p90 %", "power med / mean / p90 %"]
-        rows = [[key, f"{t['count']:.0f}", _three(t, ""), _three(p, "")] for key, (t, p) in groups.items()]
-        lines += _table(header, rows)
-    title = f"{validation.gpu}, {validation.mode}, {campaign}: operations not seen in training"
-    path = plot_operations(errors, title, folder / f"{_slug(validation)}-operations.png")
-    return [*lines, f"![{path.stem}]({path.name})", ""]
-
-
-def _networks_section(validation: Validation, folder: Path) -> list[str]:
+def _networks_section(validation: Validation) -> list[str]:
     if not validation.networks:
         return ["No whole network was measured on this GPU in this mode.", ""]
     header = ["left out", "composition", "networks"]
@@ -94,12 +76,10 @@ def _networks_section(validation: Validation, folder: Path) -> list[str]:
             if mine:
                 rows.append(_network_row(left_out, f"host/device overlap, {bound}", mine, ""))
         rows.append(_network_row(left_out, "plain sum of loops", errors, "sum_"))
-    title = f"{validation.gpu}, {validation.mode}: networks left out"
-    path = plot_networks(validation.networks, validation.families, title, folder / f"{_slug(validation)}-networks.png")
     lines = _table(header, rows)
     for left_out, errors in (("name", validation.networks), ("family", validation.families)):
         lines += [f"Left out by {left_out}:", "", *_each_network(errors)]
-    return [*lines, f"![{path.stem}]({path.name})", ""]
+    return lines
 
 
 def _network_row(left_out: str, composition: str, errors: Sequence[NetworkError], prefix: str) -> list[str]:
@@ -172,100 +152,98 @@ def _shares_within(found: Sequence[Coverage]) -> str:
     )
 
 
-def write_report(
-    validations: Sequence[Validation], recipe: Recipe, folder: Path, *, command: str, remarks: str = ""
-) -> Path:
-    """Write REPORT.md and its plots.
+def own_tables(validation: Validation) -> list[str]:
+    """The errors of a GPU's own predictor: of operations, of networks, and of intervals."""
+    lines = [f"## {validation.gpu}, {validation.mode}", "", "### Operations", "", *_operations_section(validation)]
+    lines += ["### Networks", "", *_networks_section(validation)]
+    return [*lines, "### Intervals", "", *_intervals_section(validation)]
 
-    There is one validation per GPU and mode. The remarks are Markdown that follows the introduction, such as what
-    limits the errors. Raises MissingDependencyError: matplotlib is not installed.
+
+def report(
+    title: str,
+    splits: str,
+    recipe: Recipe,
+    tables: Iterable[Sequence[str]],
+    *,
+    command: str,
+    remarks: str = "",
+) -> str:
+    """A report as Markdown.
+
+    Args:
+        title: Its first line.
+        splits: What was left out, and what the tables say about it.
+        recipe: The recipe that was judged.
+        tables: Lines with the errors of each validation.
+        command: The command that makes the report.
+        remarks: Markdown that follows the introduction, such as what limits the errors.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())
-    lines = [
-        "# How good the predictions are",
-        "",
-        f"Made by `{command}`; do not edit. Recipe: {settings}.",
-        "",
-        f"**Splits.** {SPLITS}",
-        "",
-        "Errors are relative, and absolute values unless they have a sign; med, mean (the MAPE) and p90 (the 90th "
-        "percentile) are over measurements. GPUs and clocks left out: see the model card of the predictor for any GPU.",
-        "",
-        *([remarks.strip(), ""] if remarks else []),
-    ]
-    for validation in validations:
-        lines += [f"## {validation.gpu}, {validation.mode}", "", "### Operations", ""]
-        lines += _operations_section(validation, folder)
-        lines += ["### Networks", ""]
-        lines += _networks_section(validation, folder)
-        lines += ["### Intervals", ""]
-        lines += _intervals_section(validation)
-    report = folder / "REPORT.md"
-    report.write_text("\n".join(lines), encoding="utf-8")
-    return report
+    lines = [f"# {title}", "", f"Made by `{command}`; do not edit. Recipe: {settings}.", ""]
+    lines += [f"**Splits.** {splits}", "", *([remarks.strip(), ""] if remarks else [])]
+    return "\n".join([*lines, *(line for each in tables for line in each)])
 
 
-_MOST_PERCENT = (
-    60.0  # Bars end at this error, because a plain sum that is off by 300 % would make the others invisible.
-)
+@dataclass(frozen=True)
+class Score:
+    """Absolute relative errors on one split; None where a quantity was not measured.
+
+    Args:
+        count: Operations or networks that were predicted.
+        time_median, time_mean: Relative errors of loop time (own predictor), device time (any GPU) or a network's time.
+        energy_mean, power_mean: Relative errors of energy and power of the same operations or networks.
+    """
+
+    where: str
+    split: str
+    count: int
+    time_median: float
+    time_mean: float
+    energy_mean: float | None = None
+    power_mean: float | None = None
 
 
-def plot_operations(errors: OperationErrors, title: str, path: Path) -> Path:
-    """Predicted against measured time and power of operations."""
-    plt = pyplot()
-    kinds = [operation.kind for operation in errors.operations]
-    with plt.rc_context(STYLE):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
-        colours = plt.get_cmap("tab20")
-        for i, (kind, _) in enumerate(Counter(sorted(kinds)).most_common()):
-            mine = np.array(kinds) == kind
-            dot = {"s": 9, "alpha": 0.6, "color": colours(i % 20), "linewidths": 0}
-            left.scatter(errors.time_s[mine] * 1e3, errors.predicted_time_s[mine] * 1e3, label=kind, **dot)
-            right.scatter(errors.power_w[mine], errors.predicted_power_w[mine], **dot)
-        left.set(xscale="log", yscale="log", xlabel="measured time (ms)", ylabel="predicted time (ms)")
-        left.legend(fontsize=7, frameon=False, markerscale=1.5)
-        right.set(xlabel="measured power (W)", ylabel="predicted power (W)")
-        for axis in (left, right):
-            low, high = axis.get_xlim()
-            axis.plot([low, high], [low, high], color=FAINT, linewidth=0.8, zorder=0)
-        return _save(plt, figure, title, path)
+HEADER = ("where", "left out", "count", "time: median", "mean", "energy: mean", "power: mean")
+"""Names of the columns of `cells`."""
 
 
-def plot_networks(by_name: Sequence[NetworkError], by_family: Sequence[NetworkError], title: str, path: Path) -> Path:
-    """Bars: errors of time and energy of every network, left out by name and by family."""
-    plt = pyplot()
-    order = sorted(range(len(by_name)), key=lambda i: by_name[i].measurement.known_energy_j)
-    rows = np.arange(len(order))
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 2, figsize=(11, 1.6 + 0.36 * len(order)), sharey=True, layout="constrained")
-        for axis, quantity in zip(axes, ("time", "energy"), strict=True):
-            for shift, colour, label, errors in (
-                (-0.2, ACCENT, "name left out", by_name),
-                (0.2, OTHER, "family left out", by_family),
-            ):
-                values = np.array([100 * errors[i].error(quantity) for i in order])
-                shown = np.clip(values, -_MOST_PERCENT, _MOST_PERCENT)
-                axis.barh(rows + shift, shown, 0.38, color=colour, label=label)
-            added = np.array([100 * by_name[i].error(f"sum_{quantity}") for i in order])
-            inside = np.abs(added) <= _MOST_PERCENT
-            axis.scatter(added[inside], rows[inside], marker="|", s=70, color=INK, label="plain sum, name left out")
-            axis.axvline(0, color=INK, linewidth=0.8)
-            axis.grid(axis="x", color="#dddddd", linewidth=0.6)
-            axis.set_axisbelow(True)
-            axis.set(xlabel=f"error of {quantity} (%)")
-        axes[0].set_yticks(rows, [_label(by_name[i]) for i in order])
-        axes[1].legend(frameon=False, fontsize=8, loc="best")
-        return _save(plt, figure, f"{title}; plain sums beyond {_MOST_PERCENT:.0f} % are not shown", path)
+def cells(score: Score) -> list[str]:
+    """A score as a row of a table."""
+    errors = (score.time_median, score.time_mean, score.energy_mean, score.power_mean)
+    shown = ("" if error is None else f"{100 * error:.1f} %" for error in errors)
+    return [score.where, score.split, str(score.count), *shown]
 
 
-def _label(error: NetworkError) -> str:
-    m = error.measurement
-    return f"{m.network} {m.input_shape[-1]} {m.precision} ({1e3 * m.time_s:.3g} ms, {m.energy_j:.2g} J)"
+def own_scores(validation: Validation) -> Iterator[Score]:
+    """Scores of a GPU's own predictor, or of one of a CPU."""
+    where = f"{validation.gpu}, {validation.mode}"
+    for errors in validation.operations:
+        s = errors.summary()
+        split = f"operations in folds, {validation.campaign_titles[errors.campaign]}"
+        count = int(s["unique_operations"])
+        yield Score(where, split, count, s["time_median"], s["time_mean"], power_mean=s.get("power_mean"))
+    if validation.networks:
+        yield _of_networks(where, "networks by name", validation.networks)
 
 
-def _save(plt: Any, figure: Any, title: str, path: Path) -> Path:
-    figure.suptitle(title, color=INK, fontsize=10)
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+def any_gpu_scores(validation: AnyGpuValidation) -> Iterator[Score]:
+    """Scores of a predictor for any GPU."""
+    for split, errors in (("operations in folds", validation.folds), ("operations by chip", validation.left_out)):
+        for e in errors:
+            if e.gpu == ALL:
+                yield Score(ALL, split, e.operations, e.median, e.mean)
+    for known, split in (
+        ("nothing", "networks by chip and name"),
+        ("networks", "networks by name, operations by chip"),
+    ):
+        for mode in ("inference", "training"):
+            mine = [e for e in validation.networks if (e.known, e.measurement.mode) == (known, mode)]
+            if mine:
+                yield _of_networks(f"{ALL}, {mode}", split, mine, with_power=True)
+
+
+def _of_networks(where: str, split: str, errors: Sequence[NetworkError], *, with_power: bool = False) -> Score:
+    s = network_summary(errors)
+    power_mean = s.get("power_error_mean") if with_power else None
+    times = s["time_error_median"], s["time_error_mean"]
+    return Score(where, split, len(errors), *times, s.get("energy_error_mean"), power_mean)

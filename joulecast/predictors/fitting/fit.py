@@ -37,7 +37,7 @@ from ..physics.baseline import group_of
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features
 from ..recipes import BoostingRecipe, Recipe, RooflineRecipe, TransformerRecipe, read_recipe, recipe_of
-from ..regressors.forms import ONE_GPU_FORMS, form_of
+from ..regressors.fitted_trees import ONE_GPU_FORMS, form_of
 from ..transformer.attentive import Attentive
 
 Rows = Sequence[DeviceRow]

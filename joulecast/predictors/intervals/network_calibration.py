@@ -21,9 +21,19 @@ from ...operations.operation_list import OperationList
 from ...rendering.answers import Plain
 from ..formats.numbers import errors_to_text, number, sorted_errors
 from .calibration import Calibration, Cases
-from .conformal import conformal_error, conformal_rank, within_range
+from .conformal import (
+    BASIS,
+    CLOCK_ERRORS,
+    LEAST_LEVEL,
+    clock_error,
+    conformal_error,
+    conformal_rank,
+    least_half_width,
+    never_measured,
+    octaves,
+    within_range,
+)
 from .operation_spread import OperationSpread, PredictedOperations
-from .widening import BASIS, CLOCK_ERRORS, LEAST_LEVEL, clock_error, least_half_width, never_measured, octaves
 
 NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
 
@@ -198,7 +208,7 @@ class NetworkSpread:
         basis: Where the errors come from, in words.
         measured_mhz: The clock that was measured, if that is another than was asked for.
         unconfirmed_share: Share of the device time that effects add which few measurements show (parts.py).
-        never_measured_kinds: Kinds that make the interval wider because no dataset has measured them (widening.py).
+        never_measured_kinds: Kinds that make the interval wider because no dataset has measured them (conformal.py).
     """
 
     scores: Mapping[str, FloatArray | tuple[float, ...]]

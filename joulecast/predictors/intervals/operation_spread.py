@@ -17,7 +17,7 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..physics.cached import cached
 from .calibration import ONE_SIGMA, QUANTITIES, Calibration, Cases
-from .widening import clock_error, least_half_width, never_measured, octaves
+from .conformal import clock_error, least_half_width, never_measured, octaves
 
 
 class PredictedOperations(Protocol):
@@ -189,7 +189,7 @@ class LookedUp:
         return never_measured(self.cases.operations, self.calibration.closeness.rows) & ~self.cases.measured
 
     def widened(self, quantity: str, half: FloatArray, level: float) -> FloatArray:
-        """Half widths, where nothing was measured at least those of widening.py; NaN stays."""
+        """Half widths, where nothing was measured at least those of conformal.py; NaN stays."""
         if not self.never_measured.any():
             return half
         return np.where(self.never_measured, np.maximum(half, least_half_width(quantity, level)), half)

@@ -17,7 +17,7 @@ from ...hardware import GPU, find_gpu
 from ...operations.attributes import HALF_PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..recipes import KernelRecipe, KernelTrees
+from ..recipes import KernelRecipe, TreeSettings
 from ..regressors.fitted_trees import FittedTrees, unfitted_trees
 from .basis import generation_of
 from .features import features, first_kernels
@@ -171,7 +171,7 @@ def fit_trees(
 
 
 def _trees(examples: Sequence[tuple[NDArray[np.float32], FloatArray]], recipe: KernelRecipe, name: str) -> FittedTrees:
-    settings: KernelTrees = recipe.other_generations if name == ALL else recipe.generation
+    settings: TreeSettings = recipe.other_generations if name == ALL else recipe.generation
     inputs, targets = (np.concatenate(columns) for columns in zip(*examples, strict=True))
     weights = None
     if name == ALL:

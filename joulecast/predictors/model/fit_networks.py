@@ -85,7 +85,7 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, shared: SharedByAll) 
         clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
         operations, counts = network.operations, counts_of(network)
         predictor = shared.on(gpu, measurement.mode)
-        inside = predictor.in_network(predictor.predict_for_network(operations, gpu.power_limit_w), counts)
+        inside = predictor.in_network(predictor.predict_for_network(operations, gpu.power_limit_w))
         device_s = np.nan_to_num(inside.device_time_s if inside.work is None else inside.work.at(clock)[0])
         # The predicted device time must not exceed the measured time, in which the GPU drew the measured power.
         device_s *= min(1.0, measurement.time_s / float(counts @ device_s))

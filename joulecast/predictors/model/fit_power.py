@@ -13,7 +13,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation_list import OperationList
 from ..measured.rows import DeviceRow
-from ..recipes import KernelRecipe, KernelTrees
+from ..recipes import KernelRecipe, TreeSettings
 from ..regressors.fitted_trees import FittedTrees, unfitted_trees
 from .basis import generation_of
 from .learned import ALL, Key, OneModel
@@ -28,8 +28,8 @@ LEAST_POWERS = 300
 # (H200).
 _AT_CAP = 0.945
 _SLOWEST = 1.4  # A larger factor between the times under the cap and in a burst means that other kernels ran.
-_TREES = KernelTrees(trees=150, depth=6, subsample=0.8, min_child_weight=5.0)
-_ALL_TREES = KernelTrees(trees=100, depth=3, subsample=0.8, min_child_weight=20.0)
+_TREES = TreeSettings(trees=150, depth=6, subsample=0.8, min_child_weight=5.0)
+_ALL_TREES = TreeSettings(trees=100, depth=3, subsample=0.8, min_child_weight=20.0)
 
 
 class Readings(NamedTuple):
@@ -139,7 +139,7 @@ def fit_power(tables: Sequence[Readings], recipe: KernelRecipe, generations: Col
     return PowerDemand(trees, {part: frozenset(names) for part, names in sorted(measured.items())})
 
 
-def _fitted(examples: Sequence[tuple[NDArray[np.float32], FloatArray]], settings: KernelTrees) -> FittedTrees:
+def _fitted(examples: Sequence[tuple[NDArray[np.float32], FloatArray]], settings: TreeSettings) -> FittedTrees:
     inputs, targets = (np.concatenate(columns) for columns in zip(*examples, strict=True))
     # The absolute error gives the median. Some readings are too low, because the memory held zeros.
     trees = unfitted_trees(settings, settings.trees, objective="reg:absoluteerror")

@@ -189,12 +189,3 @@ class LearnedOperations:
         seen = {KINDS[kind].family for kinds in self.chips.values() for kind in kinds}
         families = [KINDS[kind].family for kind in KIND_PLACES]
         return np.array([[trust.get(f, trust[""]) if f in seen else 0.0 for f in families] for trust in _TRUST])
-
-    @property
-    def same_in_all_networks(self) -> bool:
-        """See `ResidualModel.same_in_all_networks`."""
-        return True
-
-    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """See `ResidualModel.in_network`; operations cost the same in a network, so both factors are 1."""
-        return 1.0, 1.0

@@ -53,12 +53,3 @@ class NoResidual:
     def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
         """Read what `to_files` wrote."""
         return cls()
-
-    @property
-    def same_in_all_networks(self) -> bool:
-        """See `ResidualModel.same_in_all_networks`."""
-        return True
-
-    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """See `ResidualModel.in_network`; both factors are 1."""
-        return 1.0, 1.0

@@ -8,7 +8,6 @@ kernels were measured one by one, and their model replaces the residual model (l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,24 +141,14 @@ class SharedByAll:
             fallback = OperationSpread(calibration, frozenset(), None, fallback), others
         return OperationSpread(self.calibration, frozenset(), None, fallback)
 
-    def in_network(
-        self, predictions: OperationPredictions, which: NDArray[np.bool_], counts: FloatArray, gpu: GPU
-    ) -> OperationPredictions:
+    def in_network(self, predictions: OperationPredictions, which: NDArray[np.bool_], gpu: GPU) -> OperationPredictions:
         """What networks teach about some of their operations; the others stay as they are."""
-        run = _as_run(OperationList.of(predictions.operations), gpu)
-        some = run if which.all() else OperationList(compress(run, which))
-        factors = self.learned.in_network(some.derived(fp64_in_fp32), counts[which], gpu)
-        found = predictions.times(*(np.where(which, factor, 1.0) for factor in factors))
         if self.kernels is None:
-            return found
+            return predictions
+        run = _as_run(OperationList.of(predictions.operations), gpu)
         slower = np.where(which, self.kernels.in_network(run, gpu), 1.0)
         cycles = np.where(which, self.kernels.load_cycles(run, gpu), 0.0)
-        return found.times(slower, _energy_if_slower(found, slower)).loading(cycles)
-
-    @property
-    def same_in_all_networks(self) -> bool:
-        """See `ResidualModel.same_in_all_networks`."""
-        return self.learned.same_in_all_networks
+        return predictions.times(slower, _energy_if_slower(predictions, slower)).loading(cycles)
 
     def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
         """The measurements behind the device times of kernels."""

@@ -1,25 +1,36 @@
-"""What was learned or is assumed about networks on one GPU in one mode, and the totals that follow at many clocks."""
+"""What is known of networks on one GPU in one mode, and the one place that builds a Prediction from totals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
 
 import numpy as np
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, total
+from ...errors import InputError
+from ...hardware.host import REFERENCE, USUAL
 from ...operations.attributes import ELEMENT_BYTES
 from ...operations.network import Network
-from ..intervals.network_calibration import NetworkCalibration, shares_of
+from ...units import si
+from ..intervals.conformal import power_range_w
+from ..intervals.network_calibration import FAR_SHARE, Interval, NetworkCalibration, NetworkSpread, shares_of
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
+from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
-from .composition import HostModel, counts_of
-from .prediction import Composition
+from .composition import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S, HostModel, counts_of
+from .operation_cost import Bound, OperationCost
+from .parts import unconfirmed_share
+from .prediction import Composition, Prediction
 from .uncovered import Coverage
 
+_SHOWN_KINDS = 4
+_SHOWN_OPERATIONS = 3
+_LEAST_S = 1e-15  # Instead of a division by zero.
+_LEAST = 1e-300
 _MAJORITY = 0.5  # Share of the device time in 16 bits and less from which a network counts as one in half precision.
 
 
@@ -31,7 +42,6 @@ class NetworkKnowledge:
         name: Name of the zoo entry that it comes from, such as "a30/forest-inference".
         operations: Predicts single operations.
         host: Model of the host seconds of a call inside a network.
-        composition: The composition that was better on networks that were left out; the default.
         network_errors: Errors on networks that were left out; None where no network was measured.
         half_errors: Errors on left-out networks that spend most of their time in half precision; None if
             `network_errors` holds for these as well.
@@ -44,7 +54,6 @@ class NetworkKnowledge:
     name: str
     operations: OperationPredictor
     host: HostModel
-    composition: Composition = "overlap"
     network_errors: NetworkCalibration | None = None
     half_errors: NetworkCalibration | None = None
     any_gpu: bool = False
@@ -140,3 +149,217 @@ class OverClocks:
             static_power_w=found.static_power_w
             * (static_power_w(work.gpu, held_mhz) / static_power_w(work.gpu, boost_mhz)),
         )
+
+
+def build_prediction(
+    found: OverClocks, place: int, strict: bool, memory_bytes: int | None = None, notes: tuple[str, ...] = ()
+) -> Prediction:
+    """Put a prediction together.
+
+    Raises:
+        InputError: No operation is covered.
+        UncoveredError: Too much is not covered for a total; or strict mode, and anything is not.
+    """
+    refuse_uncovered(found, strict)
+    knowledge, network, gpu = found.knowledge, found.network, found.knowledge.operations.gpu
+    predictions = found.operations_at(place)
+    spread = _spread(found, place, predictions)
+    held_mhz, totals_j = float(found.held_clocks_mhz[place]), float(found.energy_j[place])
+    return Prediction(
+        network=network.name,
+        input_shape=network.input_shape,
+        mode=network.mode,
+        gpu=gpu.name,
+        clock_mhz=float(found.clocks_mhz[place]),
+        predictor=knowledge.name,
+        composition=found.composition,
+        time_s=float(found.time_s[place]),
+        energy_j=totals_j,
+        device_time_s=float(found.device_time_s[place]),
+        host_time_s=found.host_time_s,
+        power_limit_w=found.power_limit_w,
+        held_clock_mhz=held_mhz,
+        operations=tuple(_costs(found, place, predictions)),
+        spread=spread,
+        notes=(*_notes(found, place, spread), *notes, *_beyond_the_cap(found, place)),
+        coverage=found.coverage,
+        execution=knowledge.host.execution.name,
+        host=knowledge.host.launcher.name,
+        idle_power_w=power_range_w(gpu, found.power_limit_w)[0],
+        memory_bytes=memory_bytes,
+    )
+
+
+def caveats(found: OverClocks, place: int, level: float) -> tuple[Interval | None, tuple[str, ...]]:
+    """How far to trust the totals of a network at one of its clocks: an interval, if enough errors are known; notes."""
+    spread = _spread(found, place, found.operations_at(place))
+    notes = tuple(_notes(found, place, spread))
+    if spread is None or not spread.supports(level):
+        return None, notes
+    totals = float(found.time_s[place]), float(found.energy_j[place]), float(found.held_clocks_mhz[place])
+    power_range = power_range_w(found.knowledge.operations.gpu, found.power_limit_w)
+    return spread.interval(level, *totals, power_range), notes
+
+
+def _spread(found: OverClocks, place: int, predictions: OperationPredictions) -> NetworkSpread | None:
+    """The spread of errors on networks like this one; None where no errors are known."""
+    knowledge, counts, coverage = found.knowledge, found.counts, found.coverage
+    if coverage.share is None:
+        return None  # It is not known how much time the uncovered operations add.
+    errors = knowledge.errors_on(counts, predictions)
+    if errors is None or found.composition not in errors.scores:
+        return None
+    if knowledge.host.execution != EAGER and not _device_decides(knowledge, counts, predictions):
+        return None  # The known errors come from eager runs on the hosts on which networks were measured.
+    if knowledge.host.execution.name == "compiled":
+        return None
+    # Some errors come from GPUs and clocks that were not measured.
+    unmeasured = knowledge.any_gpu or bool(knowledge.operations.not_of_chip(found.network.operations))
+    as_measured = unmeasured or knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w)
+    return NetworkSpread.of(
+        errors,
+        found.composition,
+        predictions.spread if errors.difficulties else None,
+        counts,
+        predictions,
+        missing_share=coverage.share,
+        measured_mhz=None if as_measured else float(knowledge.operations.gpu.boost_clock_mhz),
+        unconfirmed_share=unconfirmed_share(found.network, knowledge.operations.gpu, counts, predictions),
+    )
+
+
+def _notes(found: OverClocks, place: int, spread: NetworkSpread | None) -> Iterator[str]:
+    """Warnings that a prediction carries: work that its totals lack, the basis of its numbers, how it is run."""
+    knowledge, network, coverage = found.knowledge, found.network, found.coverage
+    if coverage:
+        yield str(coverage)
+    yield from (f"assumed: {assumption}" for assumption in network.assumptions)
+    gpu = knowledge.operations.gpu
+    if knowledge.host.execution.profile is not None:
+        yield from knowledge.host.execution.profile.notes(knowledge.name, network.mode)
+    remarks = knowledge.operations.remarks(network.operations)
+    if knowledge.any_gpu:
+        what = "what the next notes do not name is predicted" if remarks else "predicted"
+        yield f"{gpu.name} has no predictor of its own: {what} from its data sheet by what other GPUs showed"
+    elif not knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w):
+        yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
+    if kinds := knowledge.operations.not_of_chip(network.operations):
+        shown = _first(kinds)
+        yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
+        if spread is not None:
+            yield f"the interval is that of networks on GPUs of which nothing was measured, not of {gpu.name}'s own"
+    yield from remarks
+    if spread is not None and (unmeasured := spread.never_measured_kinds):
+        yield f"no dataset has measured {_first(unmeasured)}: the interval is wider"
+    if not knowledge.host.learned:
+        yield "no network was measured on this GPU: host cost taken from the A30"
+    if coverage.share is None:
+        yield "no interval: it is not known how much work is not covered; extract the network again"
+    elif spread is None:
+        yield f"no interval: {_why_no_errors(knowledge)}"
+    elif spread.far_outside:
+        yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
+    yield from _execution_notes(knowledge, float(found.device_time_s[place]), found.host_time_s)
+
+
+def _why_no_errors(knowledge: NetworkKnowledge) -> str:
+    if knowledge.host.execution.name == "compiled":
+        return "no compiled network was measured, so its error is not known"
+    if knowledge.host.execution == EAGER:
+        return "no errors on networks are known"
+    return "errors are known of eager runs on the hosts of the measurements alone"
+
+
+def _first(kinds: Sequence[str]) -> str:
+    more = f" and {len(kinds) - _SHOWN_KINDS} more" if len(kinds) > _SHOWN_KINDS else ""
+    return ", ".join(kinds[:_SHOWN_KINDS]) + more
+
+
+def _execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float) -> Iterator[str]:
+    """Warnings about how the network is run: whether the host decides its time, and what is assumed."""
+    execution, launcher = knowledge.host.execution, knowledge.host.launcher
+    if launcher.note:
+        yield launcher.note
+    if execution.name == "graph":
+        yield f"run as a CUDA graph: that the host launches it in {1e6 * GRAPH_LAUNCH_S:g} us is an assumption"
+    elif execution.name == "compiled":
+        yield (
+            "run by torch.compile: rules say which operations share a kernel, and that the host launches one in "
+            f"{1e6 * COMPILED_LAUNCH_S:g} us is an assumption; no compiled network was measured"
+        )
+    elif host_s > device_s:
+        assumed = f"it is taken to be {launcher.name}, " if execution.host is USUAL else ""
+        yield (
+            f"the host decides the time: it launches in {si(host_s, 's')} what the GPU does in {si(device_s, 's')}; "
+            f"{assumed}hosts differ by factors of 2 to 3 (`joulecast host` measures yours)"
+        )
+
+
+def _device_decides(knowledge: NetworkKnowledge, counts: FloatArray, predictions: OperationPredictions) -> bool:
+    """Whether the device needs twice as long as an eager run on the reference host would make it wait."""
+    eager = replace(knowledge.host, execution=EAGER, host=REFERENCE)
+    device_s, host_s = eager.device_s(counts, predictions), eager.total_s(counts, predictions)
+    return device_s > 2 * max(host_s, host_s * knowledge.host.launcher.factor)
+
+
+def refuse_uncovered(found: OverClocks, strict: bool = False) -> None:
+    """Refuse a network if too much of it is not covered; in strict mode, if anything is not.
+
+    Raises:
+        InputError: No operation is covered.
+        UncoveredError: Too much is not covered for a total; or strict mode, and anything is not.
+    """
+    knowledge = found.knowledge
+    if found.missing == len(found.network):
+        raise InputError(
+            f"{knowledge.name} covers none of these operations",
+            given="; ".join(map(repr, found.operations.operations[:_SHOWN_OPERATIONS])),
+            allowed=", ".join(knowledge.operations.coverage),
+            hint="choose another precision or GPU",
+        )
+    found.coverage.refuse_too_much(found.network.name, strict=strict)
+
+
+def _costs(found: OverClocks, place: int, predictions: OperationPredictions) -> Iterator[OperationCost]:
+    """Distribute the time and energy of a network over its operations, all calls of each together.
+
+    Dynamic energy belongs to the operation that causes it. Static energy is distributed in proportion to device time,
+    so that the parts add up to the whole.
+    """
+    counts, total_j = found.counts, float(found.energy_j[place])
+    device_s = counts * predictions.device_time_s
+    power_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(
+        predictions.device_time_s, _LEAST_S
+    )
+    power_w = np.minimum(power_w, found.power_limit_w)
+    dynamic_j = counts * predictions.dynamic_energy_j
+    dynamic_sum_j = float(total(dynamic_j))
+    # Under a power cap operations draw less than they would without it, so their dynamic energies are scaled down.
+    scale = min(1.0, total_j / max(dynamic_sum_j, _LEAST))
+    shared_j = total_j - scale * dynamic_sum_j
+    energy_j = scale * dynamic_j + shared_j * device_s / max(float(total(device_s)), _LEAST)
+    columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist(), (scale * dynamic_j).tolist())
+    bounds = _bounds(found.knowledge, predictions, float(found.clocks_mhz[place]))
+    for entry, *values, source, bound in zip(found.network, *columns, predictions.source, bounds, strict=True):
+        time, power, energy, dynamic = (None, None, None, None) if source == "missing" else values
+        yield OperationCost(entry, time, power, energy, source, bound, dynamic)
+
+
+def _bounds(knowledge: NetworkKnowledge, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
+    """The limit on the time of each operation; see `OperationCost.bound_by`."""
+    known = [source != "missing" for source in predictions.source]
+    some = predictions.operations if all(known) else [*compress(predictions.operations, known)]
+    by_line = iter(roofline(some, knowledge.operations.gpu, clock_mhz).bounds)
+    # A missing operation has no device time, so its bound is not known; "launch" is a placeholder.
+    on_device = predictions.device_time_s >= knowledge.host.calls_s(predictions)
+    for is_known, longer in zip(known, on_device.tolist(), strict=True):
+        bound = next(by_line) if is_known else "launch"
+        yield bound if longer else "launch"
+
+
+def _beyond_the_cap(found: OverClocks, place: int) -> Iterator[str]:
+    """A warning if even the lowest clock exceeds the cap: the GPU has to pause, which the clock law does not model."""
+    gpu, cap_w = found.knowledge.operations.gpu, found.power_limit_w
+    at_cap = cap_w < gpu.power_limit_w and found.energy_j[place] > 0.999 * cap_w * found.time_s[place]
+    if at_cap and found.held_clocks_mhz[place] < 1.01 * gpu.min_clock_mhz:
+        yield f"at its lowest clock, {gpu.min_clock_mhz} MHz, it would draw more than this cap: it takes longer"

@@ -27,9 +27,8 @@ from ..intervals.network_calibration import Interval
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
-from .builder import caveats, refuse_uncovered
 from .composition import composed
-from .knowledge import NetworkKnowledge
+from .knowledge import NetworkKnowledge, caveats, refuse_uncovered
 from .parts import part_factors
 from .prediction import checked_composition
 from .prepared import NetworkPredictor, PreparedNetwork, over_gpus
@@ -185,7 +184,7 @@ def predict_networks(
         pieces: Networks in that mode, some at a time.
         clocks_mhz: Graphics clocks of each GPU; None for its default.
         power_limit_w: Power cap; None for each board's default.
-        composition: "overlap" or "sum"; None for the predictor's own.
+        composition: "overlap" or "sum"; None for overlap.
         level: Level of intervals; None for none. Each network is predicted apart then, in milliseconds.
 
     Raises:
@@ -238,18 +237,19 @@ class _Asked(NamedTuple):
         """Check what is asked. Raises InputError: see `predict_networks`."""
         gpu = predictor.operations.gpu
         clocks = np.array([gpu.checked_clock_mhz(clock) for clock in clocks_mhz], dtype=float)
-        chosen = predictor.composition if composition is None else checked_composition(composition)
-        return cls(predictor, clocks, gpu.checked_power_limit_w(power_limit_w), chosen, level)
+        way = checked_composition(composition or "overlap")
+        return cls(predictor, clocks, gpu.checked_power_limit_w(power_limit_w), way, level)
 
     def totals(self, calls: Calls) -> tuple[FloatArray, NDArray[np.object_], NDArray[np.object_]]:
         """Totals of some networks at each clock, shape (6, networks, clocks); why there are none, and intervals.
 
-        Networks that are not fully covered are predicted apart, and so are all networks if the cost of an operation
-        depends on the rest of its network, or if intervals are asked for.
+        Networks that are not fully covered are predicted apart, and so are all networks if they are compiled, if the
+        cost of an operation depends on the rest of its network, or if intervals are asked for.
         """
         predictor, shape = self.predictor, (len(calls.names), len(self.clocks_mhz))
         totals, problems, intervals = np.empty((6, *shape)), np.full(shape, "", object), np.empty(shape, object)
-        found = predictor.operations.predict_for_network(calls.operations, self.cap_w)
+        operations = predictor.operations
+        found = operations.in_network(operations.predict_for_network(calls.operations, self.cap_w))
         alone = np.ones(shape[0], dtype=bool)
         if calls.names and self.level is None and self.composition == "overlap" and _same_everywhere(predictor, calls):
             totals[:] = _of_shared(predictor, calls, found, self.clocks_mhz, self.cap_w)
@@ -282,7 +282,7 @@ class _Asked(NamedTuple):
 
 def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:
     """Whether each operation costs what it costs in any network, or what parts.py says of listed networks."""
-    if not knowledge.operations.same_in_all_networks or knowledge.host.execution.name == "compiled":
+    if knowledge.host.execution.name == "compiled":
         return False
     # In training, the cost of a depthwise convolution depends on its network (parts.py), which a table does not list.
     listed = bool(calls.listed) or knowledge.operations.mode == "inference"
@@ -290,12 +290,11 @@ def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:
 
 
 def _of_shared(
-    knowledge: NetworkKnowledge, calls: Calls, predictions: OperationPredictions, clocks_mhz: FloatArray, cap_w: float
+    knowledge: NetworkKnowledge, calls: Calls, found: OperationPredictions, clocks_mhz: FloatArray, cap_w: float
 ) -> FloatArray:
     """Totals of networks whose operations are all covered, shape (6, networks, clocks); of others NaN or too low."""
     gpu, host, count = knowledge.operations.gpu, knowledge.host, len(calls.names)
     shape = (count, len(clocks_mhz))
-    found = knowledge.operations.in_network(predictions, np.ones(len(calls.operations)))
     if found.work is None:
         return np.full((6, *shape), np.nan)
     host_s = host.fixed_s + calls.sums(np.nan_to_num(host.calls_s(found)[calls.places]))

@@ -39,7 +39,7 @@ from ..physics.convolutions import TRANSPOSED
 from ..physics.least_times import LeastTimes
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.roofline import on_tensor_cores
-from .execution import COMPILED_LAUNCH_S, KERNELS_IN_TRAINING
+from .composition import COMPILED_LAUNCH_S, KERNELS_IN_TRAINING
 
 SLOWER_DEPTHWISE = {"tf32": 1.8, "fp32": 3.3}
 """Precision that a depthwise convolution runs in -> time of forward and backward with channels last over that with

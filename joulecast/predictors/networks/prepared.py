@@ -26,10 +26,8 @@ from ..physics.cached import cached
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from ..predictor import OperationPredictor
-from .builder import build_prediction
-from .composition import composed, counts_of, plain_sum
-from .execution import Execution
-from .knowledge import NetworkKnowledge, OverClocks
+from .composition import Execution, composed, counts_of, plain_sum
+from .knowledge import NetworkKnowledge, OverClocks, build_prediction
 from .memory import MemoryNeed, memory_need
 from .parts import as_compiled, as_parts
 from .prediction import Prediction, checked_composition
@@ -44,7 +42,7 @@ class PreparedNetwork:
         network: Operations of that mode.
         power_limit_w: Power cap in watts.
         notes: Warnings about the network on this GPU, in addition to those that every prediction carries.
-        known: Predictions of its operations at the default clock, if they are computed already; None to compute them.
+        known: Its operations at the default clock, as they are inside networks, if these are predicted already.
     """
 
     knowledge: NetworkKnowledge
@@ -70,9 +68,7 @@ class PreparedNetwork:
     def at_default(self) -> OperationPredictions:
         """The operations as parts of this network, in the way in which it is run, at the default clock."""
         predictor, network = self.knowledge.operations, self.network
-        alike = self.known is None and predictor.same_in_all_networks
-        found = self.known or _for_network(network.operations, predictor, self.power_limit_w, alike)
-        found = found if alike else predictor.in_network(found, self.counts)
+        found = self.known or _in_networks(network.operations, predictor, self.power_limit_w)
         parts = as_parts(network, found, predictor.gpu)
         is_compiled = self.knowledge.host.execution.name == "compiled"
         return as_compiled(network, parts, predictor.gpu) if is_compiled else parts
@@ -109,18 +105,17 @@ def over_gpus(
 
     Args:
         asked: Networks and clocks in MHz. All of them are computed together.
-        composition: "overlap" or "sum"; None for the one that was better on networks that were left out.
+        composition: "overlap" or "sum"; None for overlap.
 
     Raises:
         InputError: Another mode, an unknown composition, or a clock or a cap that a GPU cannot hold.
     """
-    together: dict[bool, list[int]] = {}
+    way, together = checked_composition(composition or "overlap"), dict[bool, list[int]]()
     found: list[OverClocks | None] = []
     for place, (prepared, clocks_mhz) in enumerate(paced(asked)):
         gpu, operations = prepared.knowledge.operations.gpu, prepared.at_default
         for clock in (clocks_mhz.min(), clocks_mhz.max()):
             gpu.checked_clock_mhz(float(clock))
-        way = prepared.knowledge.composition if composition is None else checked_composition(composition)
         if operations.work is None:
             found.append(_over_clocks(prepared, clocks_mhz, np.full((5, len(clocks_mhz)), np.nan)))
         elif way == "sum":
@@ -184,12 +179,11 @@ def _summed(prepared: PreparedNetwork, clocks_mhz: FloatArray) -> OverClocks:
 
 
 @cached
-def _for_network(
-    operations: OperationList, predictor: OperationPredictor, power_limit_w: float, alike: bool
+def _in_networks(
+    operations: OperationList, predictor: OperationPredictor, power_limit_w: float
 ) -> OperationPredictions:
-    """Operations for a network; as its parts already, of a predictor for which these are alike in every network."""
-    found = predictor.predict_for_network(operations, power_limit_w)
-    return predictor.in_network(found, np.ones(len(operations))) if alike else found
+    """Operations at the default clock, as they are inside any network."""
+    return predictor.in_network(predictor.predict_for_network(operations, power_limit_w))
 
 
 @dataclass(frozen=True, eq=False)

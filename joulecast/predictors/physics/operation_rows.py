@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...system.caches import forgets
 
 MOST_OPERATIONS = 20_000
 """Operations that are numbered before all are forgotten. They take 50 MB: 2,500 bytes each, measured with
@@ -64,16 +63,11 @@ class _Numbering:
             return known
         return self._numbers.setdefault(operation, len(self._numbers))
 
-    def forget(self) -> None:
-        with self._lock:
-            self._numbers, self._generation = {}, self._generation + 1
-
     def is_current(self, places: Places) -> bool:
         return places.generation == self._generation
 
 
 _NUMBERING = _Numbering()
-forgets(_NUMBERING.forget)
 
 
 def _places_of(operations: OperationList) -> Places:

@@ -1,11 +1,14 @@
-"""Trees as they are fitted: forests by scikit-learn, boosted trees by XGBoost, and how their numbers are stored."""
+"""Trees as they are fitted: forests by scikit-learn, boosted trees by XGBoost, and how their numbers are stored.
+
+The table of recipes that fit one GPU on its own measurements is at the end: settings, fit and storage, one row each.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +16,10 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import needing, with_extra
 from ...operations.operation import Operation
-from ..contract import INPUT_NAMES
+from ..contract import INPUT_NAMES, Files, Regressor
 from ..measured.splits import fold_of
-from ..recipes import ForestRecipe, ForestSettings, TreeSettings, XGBoostRecipe
-from .trees import Trees, trees_file
+from ..recipes import ForestRecipe, ForestSettings, Recipe, TreeSettings, XGBoostRecipe
+from .trees import Trees, stored_trees, trees_file
 
 MORE_WORK: tuple[str, ...] = (
     *("log_rows", "log_waves", "log_cache_fill", "log_cycles", "log_baseline", "log_baseline_over_host"),
@@ -204,3 +207,39 @@ def unfitted_trees(recipe: TreeSettings, trees: int, depth: int | None = None, *
         n_jobs=1,  # With more threads, sums differ in the last bits between runs.
         **more,
     )
+
+
+class _HasSettings(Protocol):
+    @property
+    def settings(self) -> type[Any]: ...
+
+
+Form = TypeVar("Form", bound=_HasSettings)
+
+
+class OneGpuForm(NamedTuple):
+    """How a recipe becomes a regressor of a GPU's time or power, and how that is read again.
+
+    Args:
+        fit: Fits a regressor. Its arguments are the measured operations; their inputs, shape (operations,
+            len(INPUT_NAMES)); the targets, shape (operations,): the logarithm of loop time over the baseline's, or loop
+            power over the board's cap; the recipe; and the quantity, "time" or "power".
+        from_files: Reads what the regressor's `to_files` wrote, given the files of an entry and the quantity. It
+            raises ZooError, KeyError, TypeError or ValueError for anything else, and runs no code from the files.
+    """
+
+    settings: type[Any]
+    fit: Callable[..., Regressor]
+    from_files: Callable[[Files, str], Regressor]
+
+
+ONE_GPU_FORMS: Mapping[str, OneGpuForm] = {
+    "forest": OneGpuForm(ForestRecipe, fit_forest, stored_trees),
+    "xgboost": OneGpuForm(XGBoostRecipe, fit_boosted, stored_trees),
+}
+"""Name of a predictor in a recipe and in the zoo -> its form."""
+
+
+def form_of(recipe: Recipe, forms: Mapping[str, Form]) -> Form:
+    """The form, in a table of forms, of recipes of this class."""
+    return next(form for form in forms.values() if form.settings is type(recipe))

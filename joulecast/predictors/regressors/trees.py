@@ -1,4 +1,4 @@
-"""Trees: a sum of decision trees, stored as a few arrays, evaluated with numpy or with ONNX Runtime.
+"""Trees: a sum of decision trees, stored as a few arrays, evaluated with numpy or ONNX Runtime; what they ask.
 
 Nodes are stored in preorder: a node, then all nodes below it where its condition holds, then all where it does not. So
 the structure follows from which nodes are leaves, and no file, however damaged, can describe a cycle or a missing
@@ -8,18 +8,22 @@ the arrays. Loading an entry runs no code from it.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ZooError, damaged_entry
+from ...operations.operation import Operation
 from ..contract import INPUT_NAMES, Files
 from ..formats import onnx
 from ..formats.arrays import arrays_to_bytes, known_arrays
+from ..predictor import OperationPredictor
 
 
 def trees_file(name: str) -> str:
@@ -238,8 +242,8 @@ class StoredTrees:
         return column
 
     def to_files(self, name: str) -> dict[str, bytes]:
-        """Not supported: to copy stored trees, pull or copy their zoo entry. Raises ZooError: always."""
-        raise not_trained(self, "a regressor as its fit returns it")
+        """See `Regressor.to_files`: the arrays alone, without XGBoost's own format."""
+        return {trees_file(name): self.trees.to_bytes()}
 
     def _session_for(self, rows: int) -> Any:
         """ONNX Runtime's session; None for the first rows."""
@@ -249,16 +253,6 @@ class StoredTrees:
                 if self._session is None and self._walked > _FEW_ROWS:
                     self._session = _session(self.trees)
         return self._session
-
-
-def not_trained(stored: object, allowed: str) -> ZooError:
-    """The error for storing what was read from an entry."""
-    return ZooError(
-        "only a predictor that was just trained can be stored",
-        given=type(stored).__name__,
-        allowed=allowed,
-        hint="copy the folder of the entry that it was read from",
-    )
 
 
 def _session(trees: Trees) -> Any:
@@ -321,3 +315,50 @@ def trees_to_onnx(trees: Trees) -> bytes:
     taken = onnx.value(onnx.INPUT, INPUT, np.float32, ["rows", trees.columns])
     given = onnx.value(onnx.OUTPUT, OUTPUT, np.float32, ["rows", 1])
     return onnx.model([node, taken, given], ir_version=10, ml=5, default=21)
+
+
+class Decisions(NamedTuple):
+    """What the trees for a quantity ask about an operation.
+
+    Args:
+        path: The questions of the first tree, from its root on, with their answers, and the value that it ends at.
+        asked: Inputs, and the share of all questions of all trees about this operation that are about each of them;
+            the largest first. They add up to 1.
+    """
+
+    path: tuple[str, ...]
+    asked: tuple[tuple[str, float], ...]
+
+
+def decisions(predictor: OperationPredictor, operation: Operation) -> dict[str, Decisions]:
+    """Quantity ("time", "power") -> what its trees ask about an operation; empty for predictors without trees."""
+    inputs, found = predictor.regressor_inputs(operation), {}
+    for quantity in ("time", "power"):
+        regressor = getattr(predictor.chip, quantity, None)
+        if isinstance(regressor, StoredTrees) and inputs is not None:
+            found[quantity] = _decisions(regressor.trees, inputs[0])
+    return found
+
+
+def _decisions(trees: Trees, row: NDArray[np.float32]) -> Decisions:
+    asked: Counter[str] = Counter()
+    path: list[str] = []
+    for tree, start in enumerate(trees.starts.tolist()):
+        *questions, value = _walk(trees, row, start)
+        asked.update(question.rpartition(" ")[0].rpartition(" ")[0] for question in questions)
+        if tree == 0:
+            path = [*questions, f"value {value}"]
+    whole = sum(asked.values()) or 1
+    return Decisions(tuple(path), tuple((name, count / whole) for name, count in asked.most_common()))
+
+
+def _walk(trees: Trees, row: NDArray[np.float32], node: int) -> Iterator[str]:
+    """The questions of a tree about a row with their answers, and last its value."""
+    while not trees.is_leaf[node]:
+        inner = int(trees.numbers[node])
+        place, threshold = int(trees.inputs[inner]), trees.thresholds[inner]
+        holds = bool(row[place] < threshold if trees.below else row[place] <= threshold)
+        sign = ("<" if trees.below else "<=") if holds else (">=" if trees.below else ">")
+        yield f"{INPUT_NAMES[place]} {sign} {threshold:.4g}"
+        node = node + 1 if holds else int(trees.otherwise[inner])
+    yield f"{trees.values[trees.numbers[node]]:.4g}"

@@ -83,15 +83,6 @@ class Attentive:
         by_gpu: FloatArray = np.concatenate(ratios).reshape(len(some), len(operations))
         return by_gpu
 
-    @property
-    def same_in_all_networks(self) -> bool:
-        """See `ResidualModel.same_in_all_networks`."""
-        return True
-
-    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """See `ResidualModel.in_network`; operations cost the same in a network, so both factors are 1."""
-        return 1.0, 1.0
-
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """See `ResidualModel.to_files`."""
         facts = {

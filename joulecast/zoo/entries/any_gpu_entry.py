@@ -12,13 +12,12 @@ from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES, Operation
 from ...predictors.contract import ResidualModel
 from ...predictors.fitting.fit import read_residual_model
-from ...predictors.intervals import widening
+from ...predictors.intervals import conformal
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.model.learned import OneModel
 from ...predictors.model.shared import SharedByAll
-from ...predictors.networks.composition import HostModel
-from ...predictors.networks.execution import EAGER
+from ...predictors.networks.composition import EAGER, HostModel
 from ...predictors.networks.prepared import NetworkPredictor
 from .cards import ModelCard, host_of, name_of
 from .files import StoredEntry
@@ -64,7 +63,7 @@ class AnyGpuEntry:
         if not errors:
             return None
         if mode == "training":
-            return NetworkCalibration.of_errors(widening.step_errors(errors["power"]), widening.TRAINING_BASIS)
+            return NetworkCalibration.of_errors(conformal.step_errors(errors["power"]), conformal.TRAINING_BASIS)
         return NetworkCalibration.of_errors(errors, f"networks in half precision that were left out, from {basis}")
 
 

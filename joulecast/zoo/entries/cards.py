@@ -15,7 +15,7 @@ from ...errors import damaged_entry
 from ...predictors.networks.composition import HostModel
 from ...system.resources import shipped
 from ..rendering import markdown
-from .files import CARD, MANIFEST, README, StoredEntry, json_bytes
+from .files import CARD, MANIFEST, README, StoredEntry, json_bytes, put_in_place
 
 _LONGEST_NAME = 200
 _MOST_OFFSET_S = 1.0
@@ -33,7 +33,7 @@ class ModelCard:
         data: The dataset of one GPU or CPU, or one row for each dataset.
         gpu, mode: Of one GPU or CPU.
         precisions: Precisions that a user may ask for and in which all operations are covered.
-        composition: The default composition, "overlap" or "sum".
+        composition: How operations are added up: "overlap" of host and device, on a CPU "serial".
         host: What a call costs the host inside a network; for any GPU by mode.
         kernels: Part of the model of kernels -> the GPUs that it was measured on.
         operation_errors: Of cross-validation by campaign; for any GPU split -> GPU -> kind and mode -> median, mean.
@@ -114,6 +114,15 @@ def _git(folder: Path, *arguments: str) -> str:
 def card_files(card: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of a card: file name -> content."""
     return {CARD: json_bytes(card), README: markdown(card).encode()}
+
+
+def change_card(stored: StoredEntry, changed: Mapping[str, Any]) -> bool:
+    """Replace values of the card of an entry in a folder. Returns whether anything changed."""
+    files = card_files({**stored.card, **changed})
+    if all(stored.files.get(name) == data for name, data in files.items()):
+        return False
+    put_in_place(stored.where, stored.with_files(files))
+    return True
 
 
 def name_of(value: Any) -> str:

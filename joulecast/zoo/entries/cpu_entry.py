@@ -13,7 +13,7 @@ from ...predictors.contract import INPUT_NAMES
 from ...predictors.cpu.network import CpuNetworkPredictor, SerialModel
 from ...predictors.cpu.predictor import CallModel, CpuPredictor
 from ...predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
-from ...predictors.regressors.forms import ONE_GPU_FORMS
+from ...predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from .cards import ModelCard, name_of
 from .files import StoredEntry
 from .stored import GOLDEN_OPERATIONS, golden_of, golden_operations, save_as_entry, smoke_test

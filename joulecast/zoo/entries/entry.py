@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ...errors import ZooError, damaged_entry
+from ...errors import ZooError
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...predictors.chip import ChipPart
@@ -19,11 +19,10 @@ from ...predictors.formats.numbers import number, require_features
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.networks.composition import MOST_NETWORK_STATIC_W, TF32_FACTORS
-from ...predictors.networks.prediction import COMPOSITIONS
 from ...predictors.networks.prepared import NetworkPredictor
 from ...predictors.physics.baseline import Baseline
 from ...predictors.predictor import OperationPredictor
-from ...predictors.regressors.forms import ONE_GPU_FORMS
+from ...predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from .cards import ModelCard, host_of, name_of
 from .comparing import LEFT_OUT
 from .files import StoredEntry, json_bytes, parsed_json
@@ -107,16 +106,11 @@ def read_own(stored: StoredEntry) -> tuple[NetworkPredictor, dict[str, Any]]:
         network_static_w=number(facts.get("network_static_w", 0.0), 0.0, MOST_NETWORK_STATIC_W),
         network_tf32_factor=number(facts.get("network_tf32_factor", 1.0), *TF32_FACTORS),
     )
-    composition, errors = stored.card["composition"], facts.get("network_errors")
-    if composition not in COMPOSITIONS:
-        raise damaged_entry(
-            "the card of this zoo entry names an unknown composition", composition, ", ".join(COMPOSITIONS)
-        )
+    errors = facts.get("network_errors")
     predictor = NetworkPredictor(
         name=name_of(stored.card["name"]),
         operations=_alone(chip),
         host=host_of(stored.card["host"]),
-        composition=composition,
         network_errors=None if errors is None else NetworkCalibration.from_dict(errors),
     )
     golden = golden_operations(stored.golden["operations"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from ...predictors.contract import Curves, curves_of
 from ...predictors.evaluation.any_gpu import AnyGpuValidation
 from ...predictors.evaluation.one_gpu import Validation
-from ...predictors.evaluation.report import write_report
+from ...predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, own_tables, report
 from ...predictors.recipes import Recipe
 from ..entries.cards import git_commit
 from ..entries.files import StoredEntry, library_versions
@@ -31,7 +30,7 @@ _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
 
 
 def track(trained: Trained[Any, Any], recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
-    """Log a training as an MLflow run: settings, metrics, datasets, report with plots, and the model.
+    """Log a training as an MLflow run: settings, metrics, datasets, report, and the model.
 
     Returns the id of the run. Raises MissingDependencyError: mlflow is not installed. Raises TrackingError: the server
     cannot be reached, or refused.
@@ -46,11 +45,10 @@ def track(trained: Trained[Any, Any], recipe: Recipe, entry: Path, uri: str | No
         _log(mlflow, run_id, settings, validation.metrics(), curves)
         _log_datasets(mlflow, run_id, datasets)
         if isinstance(validation, Validation) and validation.held_out:
-            with tempfile.TemporaryDirectory() as scratch:
-                write_report([validation], recipe, Path(scratch), command=command)
-                mlflow.log_artifacts(scratch, "report")
+            text = report(OWN_TITLE, OWN_SPLITS, recipe, [own_tables(validation)], command=command)
         else:
-            mlflow.log_text((entry / "README.md").read_text(encoding="utf-8"), "report/REPORT.md")
+            text = (entry / "README.md").read_text(encoding="utf-8")
+        mlflow.log_text(text, "report/REPORT.md")
         log_model(mlflow, StoredEntry.of(entry))
 
     tags = {
@@ -67,17 +65,17 @@ def track_evaluation(
     validations: Sequence[Validation | AnyGpuValidation],
     recipe: Recipe,
     datasets: Sequence[Mapping[str, Any]],
-    report: Path,
+    report_file: Path,
     uri: str | None = None,
     *,
     command: str,
 ) -> str:
-    """Log an evaluation as an MLflow run: settings, metrics per split and kind, datasets, and the report with plots.
+    """Log an evaluation as an MLflow run: settings, metrics per split and kind, datasets, and the report.
 
     Returns the id of the run. Raises MissingDependencyError, TrackingError: see `track`.
 
     Args:
-        report: The report's file. All of its folder is logged.
+        report_file: The report's file. All of its folder is logged.
     """
     of_devices = [validation for validation in validations if isinstance(validation, Validation)]
     metrics: dict[str, float] = {}
@@ -89,7 +87,7 @@ def track_evaluation(
     def fill(mlflow: Any, run_id: str) -> None:
         _log(mlflow, run_id, recipe.to_dict(), metrics)
         _log_datasets(mlflow, run_id, datasets)
-        mlflow.log_artifacts(str(report.parent), "report")
+        mlflow.log_artifacts(str(report_file.parent), "report")
 
     tags = {
         "gpu": ",".join(dict.fromkeys(v.gpu for v in of_devices)) or "any",

@@ -1,4 +1,4 @@
-"""Places of zoo entries: a folder, an HTTP(S) or S3 location. The cache of pulled entries is a folder, too.
+"""Zoo entries in a folder or behind a web server. The cache of pulled entries is such a folder, too.
 
 All of them have the same layout: `index.json` says where the files of each entry are, and has the sha256 of its
 manifest. A place is not trusted: names, sizes and digests are checked before a file is used. A folder of entries
@@ -20,10 +20,9 @@ from urllib.parse import urlsplit
 from ...errors import InputError, ZooError, damaged_zoo, unknown_name
 from ...system.resources import shipped
 from ..entries.files import MANIFEST, NAME, StoredEntry, json_bytes, parsed_json, read_manifest, sha256_of
-from .source_folder import INDEX, FolderSource, Source
+from .places import INDEX, FolderPlace, HttpPlace, Place
 
 INDEX_VERSION = 2
-_VERSIONS = (1, INDEX_VERSION)  # In the first one, the files of an entry are below its name.
 
 _MOST_INDEX_BYTES = 8 << 20
 _MOST_ENTRIES = 10_000
@@ -52,19 +51,15 @@ class Row:
         return cls(sha256_of(manifest), size, str(facts.get("predictor", ""))[:80], folder, source)
 
     @classmethod
-    def from_dict(cls, name: str, value: Mapping[str, Any]) -> Self:
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """Read the row of an index. Raises KeyError, TypeError, ValueError: it is none."""
-        folder = str(value.get("folder", name))
         size, predictor = int(value["size_bytes"]), str(value["predictor"])[:80]
-        return cls(str(value["manifest_sha256"]), size, predictor, folder, str(value.get("source", "")))
+        source = str(value.get("source", ""))
+        return cls(str(value["manifest_sha256"]), size, predictor, str(value["folder"]), source)
 
 
-def open_source(where: str) -> Source:
-    """Open the place at an address: a folder, http://, https:// or s3://.
-
-    Raises InputError: the address has another form. Raises MissingDependencyError: the address is in S3, and boto3 is
-    not installed.
-    """
+def open_source(where: str) -> FolderPlace | HttpPlace:
+    """Open the place at an address: a folder, http:// or https://. Raises InputError: the address has another form."""
     scheme = where.split("://", 1)[0].lower() if "://" in where else ""
     try:
         urlsplit(where)
@@ -73,23 +68,27 @@ def open_source(where: str) -> Source:
             "this is not a valid address", given=f"{where}: {error}", allowed="such as https://host/zoo"
         ) from error
     if scheme in ("http", "https"):
-        from .source_http import HttpSource
-
-        return HttpSource(where)
-    if scheme == "s3":
-        from .source_s3 import S3Source
-
-        return S3Source(where)
+        return HttpPlace(where)
     if scheme or where.startswith("models:"):
         raise InputError(
             "this is not the address of a zoo",
             given=where,
-            allowed="a folder, https://, http://, s3://, or models:/NAME@ALIAS of an MLflow registry",
+            allowed="a folder, https://, http://, or models:/NAME@ALIAS of an MLflow registry",
+            hint="a program such as rclone or `aws s3 sync` copies a folder to other stores",
         )
-    return FolderSource(shipped("zoo") if where == "package" else Path(where))
+    return FolderPlace(shipped("zoo") if where == "package" else Path(where))
 
 
-def index_of(source: Source) -> dict[str, Row]:
+def writable(where: str) -> FolderPlace:
+    """Open a place to write to. Raises InputError: it is no folder."""
+    place = open_source(where)
+    if not isinstance(place, FolderPlace):
+        hint = "push to a folder; a web server serves the files of such a folder"
+        raise InputError("a zoo behind HTTP is read only", given=where, hint=hint)
+    return place
+
+
+def index_of(source: Place) -> dict[str, Row]:
     """List the entries of a place, from its index or, where it has none, by looking into its folders.
 
     Raises ZooError: the index is damaged.
@@ -97,21 +96,21 @@ def index_of(source: Source) -> dict[str, Row]:
     return _rows(source, source.read(INDEX, _MOST_INDEX_BYTES))
 
 
-def _rows(source: Source, data: bytes | None) -> dict[str, Row]:
+def _rows(source: Place, data: bytes | None) -> dict[str, Row]:
     if data is None:
         names = [name for name in source.names()[:_MOST_ENTRIES] if NAME.fullmatch(name)]
         manifests = {name: source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES) for name in names}
         return {name: Row.of(data, name, name) for name, data in manifests.items() if data is not None}
     value = parsed_json(data, "the index of this zoo")
     try:
-        if value["format_version"] not in _VERSIONS:
+        if value["format_version"] != INDEX_VERSION:
             raise ZooError(
                 "the index of this zoo has another format",
                 given=str(value["format_version"])[:40],
                 allowed=INDEX_VERSION,
                 hint="update joulecast",
             )
-        rows = {name: Row.from_dict(name, row) for name, row in value["entries"].items()}
+        rows = {name: Row.from_dict(row) for name, row in value["entries"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged_zoo("the index of this zoo is damaged", f"{type(error).__name__}: {error}"[:200]) from error
     if len(rows) > _MOST_ENTRIES or not all(NAME.fullmatch(name) for name in rows):
@@ -123,7 +122,7 @@ def _rows(source: Source, data: bytes | None) -> dict[str, Row]:
     return rows
 
 
-def fetch(source: Source, name: str) -> StoredEntry:
+def fetch(source: Place, name: str) -> StoredEntry:
     """Fetch all files of an entry. Each is compared with the manifest, and the manifest with the index.
 
     Raises UnknownNameError: the place has no entry of this name. Raises ZooError: a file is missing or was changed.
@@ -146,17 +145,17 @@ def fetch(source: Source, name: str) -> StoredEntry:
 
 
 def push(folder: Path, name: str, where: str) -> None:
-    """Copy an entry into a folder or an S3 location, and list it in the index there.
+    """Copy an entry into a folder, and list it in the index there.
 
     Raises InputError: the name is not valid, or the place is read only. Raises ZooError: the entry is damaged, or the
     place cannot be written to.
     """
     if not NAME.fullmatch(name):
         raise InputError("this is not a valid name of an entry", given=name, allowed="such as a30/forest-inference")
-    put(open_source(where), name, StoredEntry.of(folder))
+    put(writable(where), name, StoredEntry.of(folder))
 
 
-def put(source: Source, name: str, entry: StoredEntry, pulled_from: str = "") -> str:
+def put(source: FolderPlace, name: str, entry: StoredEntry, pulled_from: str = "") -> str:
     """Write an entry into a place, list it in the index, and return its folder there; see `push`."""
     row = Row.of(entry.files[MANIFEST], name, f"{name}/{entry.sha256[:16]}", pulled_from)
     for file, data in entry.files.items():
@@ -167,7 +166,7 @@ def put(source: Source, name: str, entry: StoredEntry, pulled_from: str = "") ->
     return row.folder
 
 
-def remove(source: Source, name: str) -> None:
+def remove(source: FolderPlace, name: str) -> None:
     """Remove an entry from a place, first from its index.
 
     Raises UnknownNameError: the place has no entry of this name. Raises ZooError: the place cannot be written to.
@@ -182,7 +181,7 @@ def remove(source: Source, name: str) -> None:
     source.delete(source.files(name))
 
 
-def _change_index(source: Source, change: Callable[[dict[str, Row]], dict[str, Row]]) -> dict[str, Row]:
+def _change_index(source: FolderPlace, change: Callable[[dict[str, Row]], dict[str, Row]]) -> dict[str, Row]:
     """Replace the rows of an index, and return those before."""
     before: dict[str, Row] = {}
 

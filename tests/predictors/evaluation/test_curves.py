@@ -8,7 +8,6 @@ from simulated_measurements import simulated_dataset, simulated_gpu
 
 from joulecast.predictors.contract import curves_of
 from joulecast.predictors.evaluation.any_gpu import cross_validate
-from joulecast.predictors.evaluation.tuning import search
 from joulecast.predictors.fitting.fit import fit_chip, fit_on_all
 from joulecast.predictors.measured.rows import device_rows
 from joulecast.predictors.model.fit_operations import inputs_and_targets
@@ -67,10 +66,3 @@ def test_the_last_error_of_a_curve_is_that_of_all_trees():
     values = regressor.error_by_trees(inputs[1::2], targets[1::2])
     assert len(values) == 100
     assert values[-1] == pytest.approx(np.abs(regressor(inputs[1::2]) - targets[1::2]).mean(), rel=1e-4)
-
-
-def test_trials_have_curves(dataset):
-    pytest.importorskip("xgboost")
-    recipe = replace(STOPPED, search={"trees": [20, 40]})
-    for trial in search(dataset, "inference", recipe, 2):
-        assert len(trial.curves["time/held_out_rmse"]) <= trial.settings["trees"]

@@ -16,11 +16,15 @@ from joulecast.predictors.evaluation.coverage import chance_range, network_cover
 from joulecast.predictors.evaluation.errors import NetworkError, OperationErrors
 from joulecast.predictors.evaluation.left_out import errors_on_repeats
 from joulecast.predictors.fitting.fit import fit_chip
-from joulecast.predictors.intervals.calibration import Calibration, Cases
-from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
-from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank, thinned
+from joulecast.predictors.intervals.calibration import COORDINATES, Calibration, Cases, Closeness
+from joulecast.predictors.intervals.conformal import (
+    MEASURED_KINDS,
+    conformal_error,
+    conformal_rank,
+    never_measured,
+    thinned,
+)
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts
-from joulecast.predictors.intervals.widening import MEASURED_KINDS, never_measured
 from joulecast.predictors.model.shared import chip_alone, nothing_shared
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
@@ -45,7 +49,6 @@ def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: i
         predicted_time_s=np.exp(sigma * rng.standard_normal(CASES)),
         power_w=100 * ones,
         predicted_power_w=100 * np.exp(sigma * rng.standard_normal(CASES) / 2),
-        roofline_s=ones,
         host_bound=np.zeros(CASES, dtype=bool),
         distances=distances,
         reference=np.ones(CASES, dtype=bool),
@@ -153,7 +156,6 @@ def test_repeats_of_an_operation_are_one_case():
         predicted_time_s=np.exp(off),
         power_w=100 * ones,
         predicted_power_w=100 * np.exp(off),
-        roofline_s=ones,
         host_bound=np.zeros(len(off), dtype=bool),
         distances=ones,
         reference=ones > 0,
@@ -335,16 +337,6 @@ def test_other_clocks_and_missing_operations_widen(predictor):
     longer = 1 / (1 - partly.uncovered_share)
     assert partly.interval().time_s[1] == pytest.approx(longer * default.interval().time_s[1], rel=1e-6)
     assert predictor.predict(Network.of(parts), composition="sum").interval() is not None
-
-
-def test_errors_of_devices_hold_for_their_family():
-    calibration = Calibration.of_device_errors({"": [0.5] * 9, "elementwise": [0.1] * 9})
-    operations = [Operation("relu", [(4, 8)]), Operation("linear", [(4, 8)], {"out_features": 8})]
-    nothing = np.zeros(2, dtype=bool)
-    distances = calibration.closeness.distances(operations)
-    assert calibration.log_errors("time", 0.9, Cases(operations, nothing, nothing, distances)).tolist() == [0.1, 0.5]
-    assert np.isnan(calibration.log_errors("power", 0.9, Cases(operations, nothing, nothing, distances))).all()
-    assert not calibration.far_outside(operations, distances).any()
 
 
 def test_powers_of_devices_are_known_where_the_gpu_decides():

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from joulecast.operations.operation import Operation
-from joulecast.predictors.intervals.calibration import SCALED_POWER, Calibration, Cases, ErrorGroup, PowerUnits
-from joulecast.predictors.intervals.closeness import Closeness
+from joulecast.predictors.intervals.calibration import (
+    SCALED_POWER,
+    Calibration,
+    Cases,
+    Closeness,
+    ErrorGroup,
+    PowerUnits,
+)
 from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts
 
 CONV = Operation("conv2d", [(1, 8, 8, 8)], {"out_channels": 8, "kernel_size": 3})

@@ -8,8 +8,14 @@ import pytest
 
 from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
-from joulecast.predictors.intervals.calibration import Calibration, ErrorGroup, PowerUnits
-from joulecast.predictors.intervals.closeness import COORDINATES, Closeness, coordinates
+from joulecast.predictors.intervals.calibration import (
+    COORDINATES,
+    Calibration,
+    Closeness,
+    ErrorGroup,
+    PowerUnits,
+    coordinates,
+)
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration, NetworkSpread, Parts, shares_of
 from joulecast.predictors.intervals.operation_spread import OperationSpread, SentOperationSpread
 from joulecast.predictors.operation_predictions import OperationPredictions

@@ -17,13 +17,13 @@ from joulecast.predictors.model.physics import STARTS, costs
 from joulecast.predictors.model.roofline import NoResidual
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.model.work import PRODUCT, WIDTHS, Work
-from joulecast.predictors.recipes import KernelRecipe, KernelTrees, load_kernel_recipe
+from joulecast.predictors.recipes import KernelRecipe, TreeSettings, load_kernel_recipe
 from joulecast.system.resources import shipped
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
 
-TREES = KernelTrees(trees=30, depth=4, learning_rate=0.2, min_child_weight=5.0)
+TREES = TreeSettings(trees=30, depth=4, learning_rate=0.2, min_child_weight=5.0)
 RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4)
 H100, H200, A100, B200 = map(find_gpu, ("H100 SXM", "H200", "A100 SXM4 80GB", "B200"))
 

@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 from made_predictions import RELU, predictions
 
-from joulecast import Network, Operation
+from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.hardware.host import Host
 from joulecast.predictors.intervals.conformal import power_range_w, within_range
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.networks.composition import (
+    Execution,
     HostModel,
     compose,
-    counts_of,
     overlap,
     plain_sum,
 )
-from joulecast.predictors.networks.execution import Execution
 from joulecast.predictors.networks.knowledge import NetworkKnowledge
 from joulecast.zoo import find_predictor
 
@@ -32,7 +31,7 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(half_s, erro
         for name in ("all", "half")
     }
     operations = find_predictor("T4", "inference").operations
-    knowledge = NetworkKnowledge("test", operations, HostModel(0.0), "overlap", known["all"], known["half"])
+    knowledge = NetworkKnowledge("test", operations, HostModel(0.0), known["all"], known["half"])
     both = RELU.replace(precision="fp16"), RELU
     found = predictions([half_s / 2, 1 - half_s], [0.0] * 2, [1.0] * 2, operations=both)
     assert knowledge.errors_on(np.array([2.0, 1.0]), found) is known[errors]
@@ -137,11 +136,6 @@ def test_plain_sums_add_up_loops():
     )
     assert (found.time_s, found.energy_j) == pytest.approx((14e-3, 2.0))
     assert (found.device_time_s, found.host_time_s) == pytest.approx((7e-3, 4e-3))
-
-
-def test_counts_are_calls_of_each_operation():
-    network = Network.of([(RELU, 3), (Operation("gelu", [(8, 8)]), 2)])
-    assert counts_of(network).tolist() == [3.0, 2.0]
 
 
 def test_a_board_draws_from_idle_to_its_cap():

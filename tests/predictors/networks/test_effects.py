@@ -9,8 +9,7 @@ import pytest
 
 import joulecast
 from joulecast.hardware import find_gpu
-from joulecast.predictors.networks.composition import LEAST_HOST_S
-from joulecast.predictors.networks.execution import COMPILED_CALL_S, COMPILED_LAUNCH_S
+from joulecast.predictors.networks.composition import COMPILED_CALL_S, COMPILED_LAUNCH_S, LEAST_HOST_S
 from joulecast.predictors.networks.parts import INPUT_GRADIENT, SLOWER_DEPTHWISE, SLOWER_NORMS, unconfirmed_share
 from joulecast.predictors.physics.bandwidth import PRODUCTS_SHARE, READ_SHARE
 from joulecast.predictors.physics.half_precision import DEPTHWISE_TRAINING

@@ -79,12 +79,6 @@ def test_several_gpus_and_clocks_and_intervals():
     assert frame["energy_j_low"][0] < frame["energy_j"][0] < frame["energy_j_high"][0]
 
 
-def test_the_cap_lowers_the_clock_of_each_network_by_itself():
-    found = joulecast.predict_many(CANDIDATES, "T4", power_limit_w=62.0)
-    assert len(set(found.held_clock_mhz.tolist())) > 1
-    assert found.held_clock_mhz.min() < 0.9 * found.clock_mhz
-
-
 def test_the_first_layer_of_a_model_in_training_has_no_gradient_of_its_input():
     shape = (4, 3, 64, 64)
     found = joulecast.predict_many(["resnet18", "alexnet"], "A30", input_shape=shape, mode="training")
@@ -111,12 +105,6 @@ def test_pieces_change_nothing(monkeypatch):
     assert joulecast.predict_many(iter(CANDIDATES), "A30").energy_j.tolist() == whole.energy_j.tolist()
 
 
-def test_models_by_name_share_an_input_shape():
-    found = joulecast.predict_many(["resnet18", "alexnet"], "A30", input_shape=(4, 3, 224, 224))
-    assert found.names == ("resnet18", "alexnet")
-    assert found.time_s[0] == SAME(joulecast.predict("resnet18", (4, 3, 224, 224), "A30").time_s)
-
-
 def test_a_network_without_a_total_says_why_and_harms_no_other():
     good, large = Network.of(CANDIDATES[0]), DroppedWork(10**12, 10**12, 0, 0, 10**12)
     lacking = Network(good.entries, dropped=(Dropped("my.operator", 1, (), "unknown", large),))
@@ -125,15 +113,6 @@ def test_a_network_without_a_total_says_why_and_harms_no_other():
     assert "my.operator" in found.problems[1]
     assert found.problems[0] == found.problems[2] == ""
     assert found.energy_j[0] == found.energy_j[2] == SAME(joulecast.predict(good, gpu="A30").energy_j)
-
-
-def test_tables_have_a_row_for_each_network():
-    found = joulecast.predict_many(CANDIDATES[:2], "A30")
-    lines = found.to_csv().splitlines()
-    assert lines[0].startswith("network,time_s,power_w,energy_j")
-    assert len(lines) == 3
-    frame = found.to_frame()
-    assert frame["energy_j"].tolist() == found.energy_j.tolist()
 
 
 def test_nothing_to_predict_is_empty():

@@ -18,7 +18,7 @@ OPERATIONS = [Operation("relu", [(8, 8)]), Operation("gelu", [(8, 8)])]
 class FixedPredictor:
     """A predictor that returns given values for two operations, which only memory decides: the same at any clock."""
 
-    gpu, mode, coverage, same_in_all_networks = A30, "inference", ("all",), True
+    gpu, mode, coverage = A30, "inference", ("all",)
 
     def __init__(self, device_s, dynamic_j, static_w=40.0):
         self.fixed = device_s, dynamic_j, static_w
@@ -32,7 +32,7 @@ class FixedPredictor:
     def predict_for_network(self, operations, power_limit_w):
         return self.predict(operations)
 
-    def in_network(self, predictions, counts):
+    def in_network(self, predictions):
         return predictions
 
     def not_of_chip(self, operations):

@@ -8,8 +8,7 @@ import pytest
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.predictors.contract import INPUT_NAMES
-from joulecast.predictors.regressors.decisions import decisions
-from joulecast.predictors.regressors.trees import StoredTrees, Trees
+from joulecast.predictors.regressors.trees import StoredTrees, Trees, decisions
 from joulecast.zoo import find_predictor
 
 RELU = Operation("relu", [(32, 64, 56, 56)])

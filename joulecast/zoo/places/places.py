@@ -1,52 +1,36 @@
-"""What a place of zoo entries is, and the one that is a folder."""
+"""Places of zoo entries: a folder, which can be written, and an address of a web server, which can be read."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import urllib.request
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
+from typing import Protocol
+from urllib.parse import quote
 
 from ...errors import InputError, ZooError, damaged_zoo
+from ...system.fetching import fetch
 from ...system.whole_files import locked, whole_file
 from ..entries.files import MANIFEST, read_plain
 
 INDEX = "index.json"
+TOKEN = "JOULECAST_ZOO_TOKEN"  # noqa: S105  # the name of a variable
+_SECONDS = 300.0  # per file, of which the largest has 64 MB
 
 
-class Source:
+class Place(Protocol):
     """A place of zoo entries that can be read. Paths in it are relative, with slashes."""
 
     where: str
-    kind: ClassVar[str]
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
         """Read a file; None where there is none. Raises ZooError: it has more than `most_bytes`, or is not plain."""
-        raise NotImplementedError
 
     def names(self) -> list[str]:
         """List the names of entries, for a place without an index."""
-        raise NotImplementedError
-
-    def files(self, folder: str) -> list[str]:
-        """Paths of all files below a folder."""
-        raise self._read_only()
-
-    def write(self, path: str, data: bytes) -> None:
-        """Write a file. Raises ZooError: the place cannot be written to."""
-        raise self._read_only()
-
-    def delete(self, paths: list[str]) -> None:
-        """Delete files. Raises ZooError: the place cannot be written to."""
-        raise self._read_only()
-
-    def update(self, path: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Replace a file by what a function makes of it, while no other process does."""
-        raise self._read_only()
-
-    def _read_only(self) -> InputError:
-        hint = "push to a folder or to S3; a web server serves the files of such a folder"
-        return InputError(f"{self.kind} is read only", given=self.where, hint=hint)
 
 
 def checked_path(path: str) -> PurePosixPath:
@@ -60,14 +44,14 @@ def checked_path(path: str) -> PurePosixPath:
     return pure
 
 
-class FolderSource(Source):
+class FolderPlace:
     """Entries below a folder. Links in it are not followed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.where = folder, str(folder)
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
-        """See `Source.read`."""
+        """See `Place.read`."""
         self._refuse_unless_there()
         file = self.folder
         for part in checked_path(path).parts:
@@ -81,17 +65,17 @@ class FolderSource(Source):
         return read_plain(file, most_bytes) if file.exists() else None
 
     def names(self) -> list[str]:
-        """See `Source.names`."""
+        """See `Place.names`."""
         self._refuse_unless_there()
         return sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in self.folder.glob(f"*/*/{MANIFEST}"))
 
     def files(self, folder: str) -> list[str]:
-        """See `Source.files`."""
+        """Paths of all files below a folder."""
         inside = (self.folder / checked_path(folder)).rglob("*")
         return sorted(path.relative_to(self.folder).as_posix() for path in inside if not path.is_dir())
 
     def write(self, path: str, data: bytes) -> None:
-        """See `Source.write`."""
+        """Write a file. Raises ZooError: the folder cannot be written to."""
         target = self.folder / checked_path(path)
         with self.writing():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +84,7 @@ class FolderSource(Source):
                 unfinished.chmod(0o644)
 
     def delete(self, paths: list[str]) -> None:
-        """See `Source.delete`. Folders in which nothing is left go as well."""
+        """Delete files, and the folders in which nothing is left."""
         with self.writing():
             for path in paths:
                 (self.folder / checked_path(path)).unlink(missing_ok=True)
@@ -110,7 +94,7 @@ class FolderSource(Source):
                     (self.folder / each).rmdir()
 
     def update(self, path: str, change: Callable[[bytes | None], bytes]) -> None:
-        """See `Source.update`."""
+        """Replace a file by what a function makes of it, while no other process does."""
         with self.writing():
             self.folder.mkdir(parents=True, exist_ok=True)
             with locked(self.folder / ".lock"):
@@ -132,12 +116,50 @@ class FolderSource(Source):
     def _refuse_unless_there(self) -> None:
         if not self.folder.is_dir():
             raise InputError(
-                "there is no such folder", given=self.where, allowed="a folder (unzip an archive), https:// or s3://"
+                "there is no such folder", given=self.where, allowed="a folder (unzip an archive), or https://"
             )
 
 
-def within_size(data: bytes, path: str, most_bytes: int) -> bytes:
-    """The content of a file in a place. Raises ZooError: it is larger than allowed."""
-    if len(data) > most_bytes:
-        raise damaged_zoo("a file of this zoo is larger than allowed", path[:100], f"up to {most_bytes:,} bytes")
-    return data
+class HttpPlace:
+    """Entries below an address, which can be read but not written.
+
+    If $JOULECAST_ZOO_TOKEN is set, it is sent as a bearer token.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where.rstrip("/")
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        """See `Place.read`."""
+        url = f"{self.where}/{quote(str(checked_path(path)))}"
+        request = urllib.request.Request(url)  # noqa: S310  # the scheme was checked when the source was opened
+        if token := os.environ.get(TOKEN):
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            status, data = fetch(request, seconds=_SECONDS, most_bytes=most_bytes, redirects=True)
+        except (OSError, HTTPException, ValueError) as error:
+            raise ZooError(
+                "this zoo cannot be reached, or its answer is not valid",
+                given=f"{url}: {error}",
+                hint="check the address; entries that ship with joulecast, and those that were pulled, need no network",
+            ) from error
+        if status == 404:
+            return None
+        if status != 200:
+            refused = status in (401, 403)
+            raise ZooError(
+                "this zoo denied access" if refused else "this zoo answered with an error",
+                given=f"{url}: {status}",
+                hint=f"set ${TOKEN} to a token with permission to read"
+                if refused
+                else "ask who runs it, or try again later",
+            )
+        return data
+
+    def names(self) -> list[str]:
+        """Refuse: without an index, entries behind HTTP cannot be listed. Raises ZooError: Always."""
+        raise ZooError(
+            "there is no zoo at this address",
+            given=f"{self.where}/{INDEX}",
+            hint="serve a folder that `joulecast zoo push` wrote",
+        )
