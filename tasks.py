@@ -80,7 +80,7 @@ def notebooks() -> None:
 def templates() -> None:
     """Install what developing needs and extract the templates of all models again, which takes an hour."""
     install("dev")
-    run("python", "-m", "joulecast.extraction.templates")
+    run("python", "benchmarks/template_making.py")
 
 
 def golden() -> None:

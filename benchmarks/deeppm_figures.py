@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from charts import CHART_STYLE
 from deeppm import HELD_FOLD, LENGTHS, REDUCED, SEQUENCES, SIZE, VARIANTS, Data, summary
 
 from joulecast.predictors.evaluation.any_gpu import power_log_ratios
@@ -25,7 +26,7 @@ from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.fit import Examples, fit_transformer
 from joulecast.rendering.notebook import COLOURS
-from joulecast.rendering.plots import CHART_STYLE, pyplot
+from joulecast.rendering.plots import pyplot
 
 SHOWN = ("ours", "A: one stack, layer norm, no weighting")
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from charts import CHART_STYLE
 from scipy.stats import t as student_t
 
 from joulecast.predictors.transformer.tokens import ROLES
-from joulecast.rendering.plots import CHART_STYLE, pyplot
+from joulecast.rendering.plots import pyplot
 
 OURS = "ours"
 LARGER = "With more rows, and sequences as rarely as in the recipe that ships"

@@ -156,24 +156,6 @@ def make_recording(folder: Path) -> Path:
     return folder / "recording.jsonl"
 
 
-def make_trace(folder: Path) -> Path:
-    def event(name: str, category: str, start_us: float, length_us: float, **given: int) -> dict[str, object]:
-        lane = {"pid": 0, "tid": 7} if category == "kernel" else {"pid": 10, "tid": 10}
-        return {"ph": "X", "name": name, "cat": category, "ts": start_us, "dur": length_us, "args": given, **lane}
-
-    launch = {"External id": 3, "Sequence number": 8, "Fwd thread id": 0}
-    events = [
-        event("joulecast.module:", "user_annotation", 100, 500),
-        event("joulecast.module:a.fc", "user_annotation", 110, 200),
-        event("nn.Module: Linear_0", "python_function", 112, 100),
-        event("aten::linear", "cpu_op", 120, 100, **launch),
-        event("gemm", "kernel", 400, 1000, **{"External id": 3, "device": 0, "stream": 7}),
-    ]
-    content = {"schemaVersion": 1, "baseTimeNanoseconds": 1_790_000_000_000_000_000, "traceEvents": events}
-    (folder / "trace.json").write_text(json.dumps(content))
-    return folder / "trace.json"
-
-
 def make_counters(folder: Path) -> Path:
     from joulecast.hardware.ncu import metrics
 
@@ -283,12 +265,6 @@ def read_recording(path: Path) -> None:
     merged("fuzz", [Metering(path.stem, (read_recording(path),))]).to_dict()
 
 
-def read_trace(path: Path) -> None:
-    from joulecast.accounting.account import account_trace
-
-    account_trace(path).tree().to_dict()
-
-
 def read_counters(path: Path) -> None:
     from joulecast.hardware.ncu import read_counters
 
@@ -316,7 +292,6 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], str | None]]] = 
     "journal": (make_journal, read_journal),
     "dataset": (make_dataset, read_dataset),
     "recording": (make_recording, read_recording),
-    "trace": (make_trace, read_trace),
     "counters": (make_counters, read_counters),
     "host": (make_host, read_host),
     "configuration": (make_config, fuzz_configurations.read),

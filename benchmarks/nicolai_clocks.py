@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from charts import CHART_STYLE, svg_of
+
 import joulecast
-from joulecast.rendering.plots import CHART_STYLE, pyplot, svg_of
+from joulecast.rendering.plots import pyplot
 
 CLOCKS_MHZ = (210, 300, 600, 900, 1200, 1440)
 ENERGY_MHZ, EDP_MHZ = 900, 1200  # Where he finds the optima, for every network in both modes.

@@ -38,6 +38,7 @@ from access_energy import (
     over_threads,
     sizes,
 )
+from charts import CHART_STYLE
 
 from joulecast.errors import DeviceError, JoulecastError, MissingDependencyError, SensorError
 from joulecast.hardware import GPU, find_gpu
@@ -48,7 +49,7 @@ from joulecast.metering import Sensor
 from joulecast.metering.energy_curve import EnergyCurve
 from joulecast.predictors.physics.voltage import relative_voltage
 from joulecast.profiling.devices import clocks_of, find_device, sensor_of
-from joulecast.rendering.plots import ACCENT, CHART_STYLE, FAINT, saved
+from joulecast.rendering.plots import ACCENT, FAINT, saved
 from joulecast.units import si
 
 _NODE_BYTES = 32

@@ -13,7 +13,8 @@ STAGES = ("Figure 1, stages of BERT. SMARAGDINE measured them on its own machine
 VARIANTS = (
     "Figures 8 and 9, variants of BERT, and ALBERT. PCC is the correlation of the joules of shared modules, MED the "
     "mean of their signed differences.",
-    "joulecast account study bert_base 8,128 --gpu A30 --training --variant num_hidden_layers=6 --variant albert_base",
+    "python benchmarks/variants.py bert_base 8,128 --gpu A30 --training --variant num_hidden_layers=6 "
+    "--variant albert_base",
 )
 RELIABILITY = (
     "Stability over sampling periods and lengths of runs (ASSS, ASSW) and overhead, beside SMARAGDINE's. Power is "

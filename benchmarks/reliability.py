@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from charts import CHART_STYLE
 from scipy.stats import binom
 
 from joulecast.accounting import Events, sweep
@@ -32,7 +33,7 @@ from joulecast.metering.energy_curve import EnergyCurve
 from joulecast.metering.recording import DeviceInfo
 from joulecast.profiling.devices import find_device
 from joulecast.profiling.timing import clock_of
-from joulecast.rendering.plots import CHART_STYLE, INK, saved
+from joulecast.rendering.plots import INK, saved
 from joulecast.units import si
 
 PUBLISHED = {

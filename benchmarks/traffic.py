@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 import traffic_mlperf
 import traffic_steps
-from mlenergy import HYBRID, PROMPTS, REQUESTS, SEEN, Run, runs
-from serving_energy import HOST_BOUND
+from mlenergy import HYBRID, PROMPTS, REQUESTS, SEEN, Run, runs, unsteady
 
 from joulecast import simulate_serving
 from joulecast.errors import InputError, JoulecastError
@@ -324,9 +323,8 @@ Nemotron.
 
 {replays}
 
-{waited} runs that took more than {HOST_BOUND} times as long, or as short, as simulated are left out: those on B200
-waited for their host, see serving/ENERGY.md. What remains on B200 waits in part, which no simulation without that
-host's speed can know.
+{waited} runs whose latencies show that their steps waited for the host, most of them on one B200, are left out: no
+simulation without that host's speed can know for how long, see serving/ENERGY.md.
 
 Intervals of {100 * _LEVEL:.0f} % of every fourth run of the models held back ({len(held["P50"])}) hold, in %: {shares}.
 
@@ -357,7 +355,7 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="print each run")
     asked = parser.parse_args()
     groups: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
-    waited, held = 0, defaultdict(list)
+    waited, held, every = 0, defaultdict(list), list(runs(asked.data / "mlenergy2026"))
     for run, logs, running, inside in compared(asked.data / "mlenergy2026", asked.shown):
         model, gpu = run.model, run.gpu
         if asked.each:
@@ -365,7 +363,7 @@ def main() -> None:
             print(
                 f"{model:16} {run['gpus']}x {gpu} {run['task']:13} {run.most:>5} x{running:.2f}  {errors}", flush=True
             )
-        if abs(logs["throughput"]) > math.log(HOST_BOUND):
+        if unsteady(run, every):
             waited += 1
             continue
         half = "shown" if model in SEEN else "hybrid" if model == HYBRID else "held back"

@@ -6,17 +6,11 @@ Only a terminal gets a bar. Where standard error is a file or a pipe, nothing is
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
 Item = TypeVar("Item")
-
-_LONG_S = 5.0
-_MINUTE_S = 60
-
 
 PACE: ContextVar[Callable[[], None]] = ContextVar("PACE", default=lambda: None)
 """Function that is called between the parts of a long computation. A service pauses there, or raises `StoppedError`."""
@@ -56,23 +50,3 @@ def tracked(items: Iterable[Item], what: str, total: int | None = None) -> Itera
         yield from track(done, what, total=total, console=Console(stderr=True), transient=True)
     except LiveError:  # A bar is shown already: these items are a part of a larger task.
         yield from done
-
-
-@contextmanager
-def timed() -> Iterator[None]:
-    """A context manager that says on the terminal how long its block took, if it took long and did not fail."""
-    begin_s = time.monotonic()
-    try:
-        yield
-    except SystemExit as ended:
-        if not ended.code:
-            _say_duration(time.monotonic() - begin_s)
-        raise
-    _say_duration(time.monotonic() - begin_s)
-
-
-def _say_duration(duration_s: float) -> None:
-    if duration_s < _LONG_S or not sys.stderr.isatty():
-        return
-    minutes, seconds = divmod(round(duration_s), _MINUTE_S)
-    sys.stderr.write(f"took {f'{minutes} min ' if minutes else ''}{seconds} s\n")

@@ -83,7 +83,6 @@ BEGUN_FIRST += [
     f"tests/{name}.py"
     for name in (
         "profiling/test_session",
-        "profiling/test_cluster",
         "service/test_running",
         "service/test_starving",
         "extraction/test_extraction",

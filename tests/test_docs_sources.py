@@ -81,18 +81,6 @@ def test_numbers_are_those_of_the_report(reported: Any) -> None:
     assert published_rows.replaced(row.split("|")[cell], numbers, numbers)
 
 
-def test_numbers_follow_a_new_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copies = {name: tmp_path / f"{name}.md" for name in ("SOURCES", "LEVELS")}
-    for name, path in copies.items():
-        path.write_text(getattr(published_rows, name).read_text("utf-8"), "utf-8")
-        monkeypatch.setattr(published_rows, name, path)
-    assert published_rows.replaced("12.4 and 112.4 and 12.4", ["12.4", "12.4"], ["1", "2"]) == "1 and 112.4 and 2"
-    published_rows.follow(REPORT, REPORT.replace("35 of 36 at 900 MHz", "34 of 36 at 900 MHz"))
-    assert "900 MHz for 34 of 36" in copies["SOURCES"].read_text("utf-8")
-    published_rows.follow(REPORT.replace("35 of 36 at 900 MHz", "34 of 36 at 900 MHz"), REPORT)
-    assert copies["SOURCES"].read_text("utf-8") == PAGE.read_text("utf-8")
-
-
 @pytest.mark.parametrize("recipe", ["random-forest", "xgboost"])
 def test_errors_of_shipped_trees_are_those_of_their_cards(recipe: str) -> None:
     card = json.loads((ROOT / f"zoo/a30/{recipe}-inference/card.json").read_text("utf-8"))

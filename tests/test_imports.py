@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -12,73 +13,18 @@ from pathlib import Path
 import joulecast
 
 PACKAGE = Path(joulecast.__file__).parent
-HEAVY = {
-    "torch",
-    "torchvision",
-    "transformers",
-    "timm",
-    "mlflow",
-    "sklearn",
-    "pandas",
-    "pyarrow",
-    "matplotlib",
-    "onnx",
-    "safetensors",
-    "scipy",
-    "xgboost",
-    "fastapi",
-    "orjson",
-    "uvicorn",
-    "pydantic",
-}
+HEAVY = {"torch", "torchvision", "transformers", "timm", "mlflow", "sklearn", "pandas", "pyarrow", "matplotlib", "onnx"}
+HEAVY |= {"safetensors", "scipy", "xgboost", "fastapi", "orjson", "uvicorn", "pydantic"}
+ORDER, *_ = re.findall(
+    r"```text\n(.*?)```", (PACKAGE.parent / "CONTRIBUTING.md").read_text().partition("## Layout")[2], re.DOTALL
+)
 # Packages in the order of imports: each may import itself and those before it.
-ROOMS = [
-    "arrays",
-    "errors",
-    "checked",
-    "progress",
-    "units",
-    "system",
-    "rendering",
-    "operations",
-    "hardware",
-    "datasets",
-    "extraction",
-    "energy",
-    "metering",
-    "profiling",
-    "predictors",
-    "accounting",
-    "zoo",
-    "queries",
-    "generation",
-    "traffic",
-    "runs",
-    "api",
-    "remote",
-    "service",
-    "cli",
-    "__main__",
-    "callbacks",
-    "mlflow",
-    "pytest_plugin",
-]
+ROOMS = [*re.findall(r"\w+", ORDER), "__main__"]
 # The same inside predictors/; its own modules stand at CORE.
 CORE = "core"
 PREDICTOR_ROOMS = [
-    "formats",
-    "physics",
-    "intervals",
-    "measured",
-    CORE,
-    "board",
-    "networks",
-    "regressors",
-    "model",
-    "transformer",
-    "cpu",
-    "fitting",
-    "evaluation",
+    *("formats", "physics", "intervals", "measured", CORE, "board", "networks", "regressors", "model", "transformer"),
+    *("cpu", "fitting", "evaluation"),
 ]
 
 

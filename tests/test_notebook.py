@@ -36,15 +36,6 @@ def test_a_prediction_that_is_incomplete():
     assert ("INCOMPLETE" in text) == bool(prediction.uncovered)
 
 
-def test_a_sweep_and_its_choices():
-    sweep = joulecast.sweep(*JOB, gpus=["A30", "L4"])
-    text = read(sweep._repr_html_())
-    best = sweep.best()
-    for expected in (best.alias, si(best.energy_j, "J"), f"{best.clock_mhz:g}", "never measured"):
-        assert expected in text
-    assert si(best.energy_j, "J") in read(best._repr_html_())
-
-
 def test_choices():
     choices = joulecast.best(*JOB, gpus=["A30", "L4", "T4"], precision="bf16")
     text = read(choices._repr_html_())
@@ -70,27 +61,3 @@ def test_rates_and_long_times_of_models_that_write_text_and_of_runs():
     (_,) = ways = joulecast.best_generation("llama3_8b", gpus=["H100 SXM"], batches=[8], **lengths)
     assert str(ways).startswith("1 way ")
     assert f"{ways[0].tokens_per_s:,.0f} a second" in read(ways._repr_html_())
-
-
-def test_operations_and_what_explains_them():
-    relu = joulecast.Operation("relu", [(32, 64, 56, 56)])
-    odd = joulecast.Operation("softmax", [(8, 128)], {"dim": -1}, precision="bf16")
-    for gpu in ("A30", "L4"):
-        found = joulecast.predict_operations([relu, odd], gpu)
-        text = read(found._repr_html_())
-        assert si(float(found.energy_j[0]), "J") in text
-        assert "nan" not in text
-        assert "relu" in read(found.plot()._repr_html_())
-        explained = joulecast.explain(relu, gpu)
-        text = read(explained._repr_html_())
-        assert f"bound by {explained.bound_by}" in text
-        assert "nan" not in text
-        assert si(explained.time_s, "s") in text
-        assert si(explained.memory_s, "s") in read(explained.plot()._repr_html_())
-
-
-def test_a_network():
-    network = joulecast.extract(*JOB)
-    text = read(network._repr_html_())
-    assert si(network.flops, "FLOP") in text
-    assert f"{len(network)} operations" in text

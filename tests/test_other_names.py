@@ -8,7 +8,6 @@ import pytest
 import joulecast
 from joulecast import Operation
 from joulecast.errors import InputError, JoulecastError
-from joulecast.generation.collectives import collective_s
 from joulecast.hardware import find_gpu, gpus
 from joulecast.hardware.description import gpu_toml
 from joulecast.remote.requests import gpu_name
@@ -105,14 +104,6 @@ def test_generation(gpu, engine, precision, renamed):
         return answer.time_to_first_token_s, answer.time_per_output_token_s, answer.energy_per_token_j
 
     assert served(renamed(gpu)) == served(gpu)
-
-
-@EACH
-def test_collectives(gpu, renamed):
-    for link in ("nvlink", "pcie"):
-        attributes = {"gpus": 4, "link": link, "implementation": "vllm"}
-        operation = Operation("all_reduce", [(64, 8192)], attributes, precision="bf16")
-        assert collective_s(operation, find_gpu(renamed(gpu))) == collective_s(operation, gpu)
 
 
 def test_a_board_that_was_measured_has_its_predictor_under_any_name(renamed):

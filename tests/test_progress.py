@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from joulecast import progress
-from joulecast.progress import timed, tracked
+from joulecast.progress import tracked
 
 
 class Terminal(io.StringIO):
@@ -39,24 +38,3 @@ def test_an_error_inside_a_bar_reaches_the_caller(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "stderr", Terminal())
     with pytest.raises(ValueError, match="broken"):
         list(tracked(fails(), "parts"))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "code", "says"),
-    [
-        (4.9, 0, ""),
-        (57.4, 0, "took 57 s\n"),
-        (200, None, "took 3 min 20 s\n"),
-        (119.6, 0, "took 2 min 0 s\n"),
-        (57, 2, ""),
-    ],
-)
-def test_what_took_long_says_so_unless_it_failed(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, code: int | None, says: str
-) -> None:
-    terminal, clock = Terminal(), iter((100.0, 100.0 + seconds))
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    with pytest.raises(SystemExit), timed():
-        sys.exit(code)
-    assert terminal.getvalue() == says

@@ -203,34 +203,6 @@ def test_files_store_uncovered_work_and_earlier_files_load():
         joulecast.predict(old, None, "A30", strict=True)
 
 
-def test_the_command_line_names_uncovered_work_first(call, printed, tmp_path):
-    joulecast.extract(mostly_known(), SHAPE).save(tmp_path / "net.json")
-    for command in (("predict", "--gpu"), ("best", "--gpu"), ("sweep", "--clocks", "900", "--gpu")):
-        out = printed(command[0], tmp_path / "net.json", *command[1:], "A30")
-        assert "INCOMPLETE" in out
-        assert "joulecast_unknown.scale" in out
-    code, _, err = call("predict", tmp_path / "net.json", "--gpu", "A30", "--strict")
-    assert (code, "joulecast_unknown.scale" in err) == (UncoveredError.exit_code, True)
-    joulecast.extract(mostly_known(layers=1), SHAPE).save(tmp_path / "net.json")
-    assert call("best", tmp_path / "net.json")[0] == UncoveredError.exit_code
-
-
-def test_the_service_names_uncovered_work():
-    pytest.importorskip("pydantic", reason="the service needs joulecast[service]")
-    from joulecast.service.answers import Answers
-    from joulecast.service.questions import PredictQuestion
-    from joulecast.service.settings import Settings
-
-    content = joulecast.extract(mostly_known(), SHAPE).to_dict()
-    asked = {name: content[name] for name in ("operations", "dropped", "name")}
-    answers = Answers(Settings())
-    answer = answers.predict(PredictQuestion(**asked, gpu="A30")).to_dict()
-    assert "joulecast_unknown.scale" in answer["uncovered"][0]
-    assert answer["notes"][0].startswith("INCOMPLETE")
-    with pytest.raises(UncoveredError):
-        answers.predict(PredictQuestion(**asked, gpu="A30", strict=True))
-
-
 @pytest.mark.parametrize(
     ("damaged", "says"),
     [

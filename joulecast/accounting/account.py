@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..errors import InputError, needing, with_extra
-from ..metering.recording import read_recording
 from .attribution import attributed
-from .chrome_trace import read_chrome_trace
 from .passes import meter_of, one_pass, recording_of, two_passes
 from .result import Accounting
 
@@ -158,22 +155,6 @@ def account(
     place = None if device is None else find_device(device)
     with steps_of(module, inputs, mode, place, optimizer) as steps:
         return two_passes(steps, sensors, loop_s, profiled_iterations)
-
-
-def account_trace(trace: str | Path, recording: str | Path | None = None, *, clock_offset_s: float = 0.0) -> Accounting:
-    """Attribute energy with a trace that torch.profiler exported, possibly on another machine.
-
-    Raises InputError: one of them cannot be read, or they do not overlap in time.
-
-    Args:
-        trace: JSON that `profile.export_chrome_trace` wrote. Modules are known if it was taken inside
-            `joulecast.accounting.steps.named_modules(model)`, or with `with_stack=True`.
-        recording: Recording that `joulecast measure --out` wrote at the same time; None for only seconds.
-        clock_offset_s: Seconds by which the clock of the trace is ahead of that of the recording.
-    """
-    events = attributed(read_chrome_trace(trace))
-    read = None if recording is None else read_recording(recording)
-    return one_pass(Path(trace).name, events, read, clock_offset_s)
 
 
 def needs_torch() -> Any:

@@ -20,14 +20,11 @@ import numpy as np
 from ..energy.node import Phase
 from .events import CPU, Events, Place, innermost
 
-# Trace: the events of a profiler, in one form for profiles of this process and for imported files.
+# Trace: the events of a profiler.
 
 Kind = Literal["operator", "module", "node", "optimizer", "iteration", "kernel"]
 """Kind of an event: an operator on the host, the call of a module, a node of autograd's backward pass, a step of an
 optimizer, a marked iteration, or work on a GPU."""
-
-Naming = Literal["ranges", "frames", "no"]
-"""How a trace shows calls of modules: by ranges that joulecast marked, by Python frames of the profiler, or not."""
 
 MODULE_PREFIX = "joulecast.module:"
 """Prefix of the name of a range that marks the call of a module; the module's qualified name follows."""
@@ -79,7 +76,6 @@ class Trace:
 
     events: tuple[TraceEvent, ...]
     origin_ns: int = 0
-    names_modules: Naming = "no"
 
 
 def kind_and_name(name: str, is_annotation: bool) -> tuple[Kind, str] | None:
@@ -156,7 +152,7 @@ def attributed(trace: Trace) -> Events:
     # Without marked iterations, each forward of the whole model begins an iteration.
     windows = sorted(found.windows) or _from_calls(found.root_calls, rows)
     events = Events.of(rows, origin_ns=trace.origin_ns, windows=windows)
-    return replace(events, notes=(*_module_notes(trace, events), *_graph_notes(found, windows)))
+    return replace(events, notes=(*_module_notes(events), *_graph_notes(found, windows)))
 
 
 def module_share(events: Events, phase: Phase | None = None) -> float | None:
@@ -242,17 +238,8 @@ def _from_calls(
     return list(pairwise([*starts, max(end for _, end, _, _ in rows)]))
 
 
-def _module_notes(trace: Trace, events: Events) -> list[str]:
-    if trace.names_modules == "no":
-        return [
-            "the trace does not say which module runs: joules are accounted to operators only. Record it inside "
-            "joulecast.accounting.steps.named_modules(model), or with torch.profiler.profile(with_stack=True)"
-        ]
+def _module_notes(events: Events) -> list[str]:
     notes = []
-    if trace.names_modules == "frames":
-        notes.append(
-            "modules have the names of the profiler's Python frames (class and number), not those of the model"
-        )
     share = module_share(events)
     if share is not None and share < _LEAST_MODULE_SHARE:
         notes.append(

@@ -17,7 +17,7 @@ from ..metering.recording import Recording
 from .attribution import attributed, module_share
 from .events import Events
 from .result import Accounting
-from .shares import Counter, Shares, Used, counters_of, refuse_apart, spread, swept
+from .shares import Counter, Shares, Used, counters_of, spread, swept
 from .sweep import resolution
 
 if TYPE_CHECKING:
@@ -32,17 +32,10 @@ _ESTIMATED = "nothing could be measured, so joules are estimated from utilizatio
 _NO_COUNTER = "no energy counter was read, so there are seconds but no joules"
 
 
-def one_pass(title: str, events: Events, recording: Recording | None, clock_offset_s: float = 0.0) -> Accounting:
-    """Account the joules that were measured while the profiler ran.
-
-    Raises InputError: recording and events do not overlap in time.
-
-    Args:
-        clock_offset_s: Seconds by which the clock of the events is ahead of that of the recording.
-    """
-    counters = () if recording is None else counters_of(recording, events.origin_ns, clock_offset_s)
+def one_pass(title: str, events: Events, recording: Recording | None) -> Accounting:
+    """Account the joules that were measured while the profiler ran."""
+    counters = () if recording is None else counters_of(recording, events.origin_ns)
     start_s, end_s = events.window_s
-    refuse_apart(counters, (start_s, end_s))
     return _accounting(title, swept(events, counters), events, recording, counters, end_s - start_s, None)
 
 

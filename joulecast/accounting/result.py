@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..energy import EnergyTree, Node, Row, Share, TreeComparison
 from ..energy.comparison import comparison
 from ..energy.node import PHASES
 from ..errors import InputError
-from ..hardware import GPU, find_gpu
-from ..hardware.ncu import read_counters
 from ..metering.gpu_shares import program_share
 from ..metering.recording import Recording
 from ..predictors.networks.energy_rows import DYNAMIC
@@ -21,7 +18,7 @@ from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture
 from ..units import si
 from .events import Events
-from .model_share import MeasuredLevels, Power, measured_levels, model_shares, power_of, tree_by_module
+from .model_share import Power, model_shares, power_of, tree_by_module
 from .sweep import Resolution
 from .text import table_text
 
@@ -50,8 +47,8 @@ class Accounting(Answer):
         overhead: Relative difference of profiled and undisturbed iterations, 0.1 for 10 % longer; None with one pass.
         module_share: Phase -> share of the time of its operators that belongs to a module, 0 to 1.
         notes: Notes on what is unknown or inexact.
-        events: Events of the profile, for plots; None if there are none.
-        recording: Recording of the sensors, for plots; None if there is none.
+        events: Events of the profile; None if there are none.
+        recording: Recording of the sensors; None if there is none.
         idle_power_w: Device -> idle power in watts, for the devices for which it is known.
     """
 
@@ -222,38 +219,6 @@ class Accounting(Answer):
         rows = tuple(replace(row, share=scaled(row.share)) for row in self.rows)
         return replace(self, rows=rows, unattributed=scaled(self.unattributed), notes=(*self.notes, *told))
 
-    def by_memory_level(
-        self,
-        ncu: str | Path,
-        gpu: str | GPU,
-        *,
-        clock_mhz: float | None = None,
-        iterations: float = 1,
-        static_power_w: float | None = None,
-    ) -> MeasuredLevels:
-        """The measured joules by memory level, from the traffic that `ncu --csv` counted for the same program.
-
-        Args:
-            ncu: Path of the file that ncu wrote; see `joulecast.hardware.ncu`.
-            gpu: The GPU that the program ran on.
-            clock_mhz: The graphics clock that the GPU held; None for the GPU's default.
-            iterations: Number of iterations that ran while ncu counted.
-            static_power_w: Power in watts that the GPU draws whether anything runs or not; None for the idle power of
-                the catalogue.
-
-        Raises:
-            InputError: No joules were measured, the file has no counters, or they are of another program.
-            UnknownNameError: There is no such GPU.
-        """
-        self._refuse_without_joules("nothing can be divided by memory level")
-        found = find_gpu(gpu)
-        devices = [device for device in self.total.devices if device.rpartition("/")[2].startswith("gpu")]
-        joules = sum(self.total.on(device).energy_j for device in devices)
-        known_w = [static_power_w] * len(devices) if static_power_w is not None else map(self.idle_power_w.get, devices)
-        clock = float(found.boost_clock_mhz) if clock_mhz is None else clock_mhz
-        watts = sum(found_w or 0.0 for found_w in known_w)
-        return measured_levels(joules, watts * self.duration_s, read_counters(ncu), found, clock, iterations)
-
     def _refuse_without_joules(self, consequence: str) -> None:
         if not self.measured:
             raise InputError(
@@ -302,7 +267,6 @@ class Accounting(Answer):
         return self.tree()._table()
 
     def _picture(self) -> Picture:
-        """The tree as an icicle of joules, or of seconds where there are none."""
         return self.tree()._picture()
 
     def to_dict(self) -> dict[str, Any]:
@@ -320,17 +284,6 @@ class Accounting(Answer):
             "resolution": None if self.resolution is None else self.resolution.to_dict(),
             "tree": self.tree().to_dict(),
         }
-
-    def save(self, path: str | Path) -> Path:
-        """Write pictures and the tree as one HTML file, or each picture as a PNG file into a folder.
-
-        Raises:
-            InputError: The path is neither a folder nor a name that ends in .html.
-            MissingDependencyError: matplotlib is not installed.
-        """
-        from .figures import save
-
-        return save(self, Path(path))
 
     def __str__(self) -> str:
         """One line with joules and seconds."""

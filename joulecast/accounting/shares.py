@@ -11,7 +11,6 @@ import numpy as np
 from ..arrays import FloatArray
 from ..energy import Figure, Row, Share
 from ..energy.node import Source
-from ..errors import InputError
 from ..metering.energy_curve import EnergyCurve
 from ..metering.recording import DeviceInfo, Recording
 from .events import CPU, Events, Place
@@ -77,38 +76,19 @@ def device_of(device: DeviceInfo) -> str:
     return device.name if device.name.startswith("gpu") else CPU
 
 
-def counters_of(recording: Recording, origin_ns: int, offset_s: float = 0.0) -> tuple[Counter, ...]:
+def counters_of(recording: Recording, origin_ns: int) -> tuple[Counter, ...]:
     """The counters of a recording whose energies add up to the machine's, with times on the clock of a trace.
 
     Args:
         origin_ns: Wall-clock time of the trace's second 0, in nanoseconds since 1970.
-        offset_s: Seconds by which the clock of the trace is ahead of the recording's wall clock.
     """
-    shift_s = recording.wall_offset_s - 1e-9 * origin_ns + offset_s
+    shift_s = recording.wall_offset_s - 1e-9 * origin_ns
     found = []
     for device in recording.devices:
         curve = EnergyCurve.of(recording.samples[device.name])
         if device.counted:
             found.append(Counter(device, replace(curve, time_s=curve.time_s + shift_s)))
     return tuple(found)
-
-
-def refuse_apart(counters: Sequence[Counter], window_s: tuple[float, float]) -> None:
-    """Check that every counter was read at some time within the accounted time.
-
-    Raises InputError: a counter was read only before or after it.
-    """
-    for counter in counters:
-        time_s = counter.curve.time_s
-        if len(time_s) and (time_s[0] >= window_s[1] or time_s[-1] <= window_s[0]):
-            raise InputError(
-                "the recording and the trace do not overlap in time",
-                given=f"{counter.device.name} was read from {time_s[0]:.3f} s to {time_s[-1]:.3f} s of a trace that "
-                f"lasts from {window_s[0]:.3f} s to {window_s[1]:.3f} s",
-                allowed="a recording that was made while the trace was taken",
-                hint="choose the recording of this trace; if the clocks of two machines differ, give the difference "
-                "with --clock-offset",
-            )
 
 
 def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, float] | None = None) -> Shares:

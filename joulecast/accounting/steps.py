@@ -255,7 +255,7 @@ def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
             "PyTorch cannot run two profilers at the same time",
             given="a profiler that is running already",
             allowed="no running profiler",
-            hint="stop it first, or export its trace and use `joulecast account --trace`",
+            hint="stop it first",
         )
     activities = [torch.profiler.ProfilerActivity.CPU]
     activities += [torch.profiler.ProfilerActivity.CUDA] if on_gpu else []
@@ -273,7 +273,7 @@ def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
         gpus = {device.index: f"gpu{nvml_index(device)}" for device in devices}
     origin_ns = int(results.trace_start_ns())
     events = (_event(event, origin_ns, gpus) for event in results.events())
-    profile.trace = Trace(tuple(event for event in events if event is not None), origin_ns, "ranges")
+    profile.trace = Trace(tuple(event for event in events if event is not None), origin_ns)
 
 
 def _event(event: Any, origin_ns: int, gpus: Mapping[int, str]) -> TraceEvent | None:

@@ -1,4 +1,4 @@
-"""Writes an energy tree as a table with joules, seconds and power, for the command line and for HTML pages."""
+"""Writes an energy tree as a table with joules, seconds and power."""
 
 from __future__ import annotations
 
@@ -8,20 +8,14 @@ from ..energy import EnergyTree, Node, Share
 from ..energy.tree import joules_text
 from ..units import si
 
-COLUMNS = ("energy", "of energy", "time", "of time", "power")
+_COLUMNS = ("energy", "of energy", "time", "of time", "power")
 """Names of the table's columns, without the name of the part."""
 
 
-def parts_table(
+def _parts(
     tree: EnergyTree, duration_s: float, depth: int = 0, least_share: float = 0.0
 ) -> Iterator[tuple[int, str, list[str]]]:
-    """The rows of the table: level, name and columns of each part, parents first, and the unattributed share last.
-
-    Args:
-        duration_s: Seconds that the whole took, which is 100 % of the time.
-        least_share: Parts with a smaller share are left out, 0 to 1. It is a share of the joules, or of the seconds if
-            there are no joules.
-    """
+    """The rows of the table: level, name and columns of each part, parents first, and the unattributed share last."""
     measured = tree.total.source != "missing"
     whole_j, whole_s = tree.total.energy_j or 1.0, duration_s or 1.0
 
@@ -49,12 +43,18 @@ def parts_table(
 
 
 def table_text(tree: EnergyTree, duration_s: float, depth: int = 0, least_share: float = 0.0) -> str:
-    """The table of parts as text, names indented below their parents; see `parts_table`."""
-    rows = list(parts_table(tree, duration_s, depth, least_share))
-    widths = [max(len(name), *(len(cells[i]) for _, _, cells in rows)) for i, name in enumerate(COLUMNS)]
+    """The table of parts as text, names indented below their parents.
+
+    Args:
+        duration_s: Seconds that the whole took, which is 100 % of the time.
+        least_share: Parts with a smaller share are left out, 0 to 1. It is a share of the joules, or of the seconds if
+            there are no joules.
+    """
+    rows = list(_parts(tree, duration_s, depth, least_share))
+    widths = [max(len(name), *(len(cells[i]) for _, _, cells in rows)) for i, name in enumerate(_COLUMNS)]
 
     def line(cells: Sequence[str], name: str) -> str:
         return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)) + f"  {name}"
 
     lines = [line(cells, "  " * level + name) for level, name, cells in rows]
-    return "\n".join([line(COLUMNS, "part"), *lines])
+    return "\n".join([line(_COLUMNS, "part"), *lines])

@@ -13,7 +13,6 @@ import typer
 
 from .. import __version__
 from ..errors import JoulecastError
-from ..progress import timed
 from .options import TABLES, command, in_option_words
 
 COMMANDS: Mapping[str, str] = TABLES["commands"]
@@ -21,9 +20,6 @@ COMMANDS: Mapping[str, str] = TABLES["commands"]
 
 GROUPS: Mapping[str, str] = TABLES["command_groups"]
 """Group of commands -> its words in `--help`."""
-
-TIMED = ("extract", "sweep", "train", "evaluate", "train-kernels", "datasets", "zoo")
-"""Commands and groups that say on a terminal how long they took, if they took long."""
 
 _EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -94,8 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             words = sys.argv[1:] if arguments is None else list(arguments)
             named = words[0] if words and words[0] in (*COMMANDS, *GROUPS) else None
-            with timed() if named in TIMED else contextlib.nullcontext():
-                application(named)(args=words)
+            application(named)(args=words)
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
     except JoulecastError as error:

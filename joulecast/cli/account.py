@@ -1,4 +1,4 @@
-"""`joulecast account`: measured energy by module, from a model that runs here or from a trace."""
+"""`joulecast account`: measured energy by module, of a model that runs here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from ..errors import InputError
 from ..units import si
-from .options import Asked, model_and_options, module_to_run
+from .options import Asked, module_to_run
 from .printing import Column, listing, table, tell
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ _LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a t
 
 def run(
     asked: Asked,
-    trace: Path | None = None,
-    recording: Path | None = None,
-    clock_offset: float = 0.0,
     gpu: str | None = None,
     static_power: float | None = None,
     depth: int = 3,
@@ -36,11 +33,10 @@ def run(
     own: bool = False,
     repeat: int = 1,
     bars: Path | None = None,
-    graph: Path | None = None,
-    save: Path | None = None,
+    plot: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Run a model or read a trace, and attribute the measured joules to modules and operators."""
+    """Run a model, and attribute the measured joules to modules and operators."""
     if static_power is not None and gpu is None:
         raise InputError(
             "static power is only used to divide joules by a prediction",
@@ -48,14 +44,14 @@ def run(
             allowed="both or neither",
             hint="add --gpu",
         )
-    if bars is not None and (trace is not None or repeat == 1):
+    if bars is not None and repeat == 1:
         raise InputError(
             "bars are drawn of repeated accountings",
             given=f"--bars {bars} without --repeat",
-            hint="add --repeat 5; --save page.html draws one accounting",
+            hint="add --repeat 5; --plot page.html draws one accounting",
         )
     predictor = asked.pop("predictor")
-    accountings = [_accounting(asked, trace, recording, clock_offset) for _ in range(1 if trace else repeat)]
+    accountings = [_accounting(asked) for _ in range(repeat)]
     if own:
         accountings = [each.of_program() for each in accountings]
     accounting, prediction = accountings[-1], None
@@ -63,16 +59,12 @@ def run(
         prediction = _predicted(asked, gpu, predictor)
         if static_power is not None:
             accounting = accounting.by_model(prediction, static_power)
-    if save is not None:
-        accounting.save(save)
-    if graph is not None:
-        from ..accounting.graph import energy_graph
-
-        energy_graph(*module_to_run(asked), accounting).save(graph)
     repeats = ""
     if len(accountings) > 1:
         trees = [each.summarized() if summarized else each.tree() for each in accountings]
         repeats = f"\n{repeats_text(trees, top, bars)}"
+    if plot is not None:
+        (accounting.summarized() if summarized else accounting.tree()).plot(plot)
     tell(accounting, as_json, False, lambda: _text(accounting, depth, summarized, top))
     if as_json:
         return
@@ -82,24 +74,9 @@ def run(
         typer.echo(f"\n{_comparison(accounting, prediction)}")
 
 
-def _accounting(asked: Asked, trace: Path | None, recording: Path | None, clock_offset: float) -> Accounting:
-    from ..accounting.account import account, account_trace
+def _accounting(asked: Asked) -> Accounting:
+    from ..accounting.account import account
 
-    if trace is not None:
-        if asked["model"] is not None:
-            raise InputError(
-                "give either a model or a trace",
-                given=f"--trace and {asked.given['model']}",
-                allowed="a model to run here, or a trace of a run",
-                hint="leave one of them out",
-            )
-        return account_trace(trace, recording, clock_offset_s=clock_offset)
-    if recording is not None:
-        raise InputError(
-            "a recording can only be used with a trace",
-            given=f"--recording {recording} without --trace",
-            hint="a model that runs here is measured while it runs: leave the recording out",
-        )
     how: dict[str, Any] = {
         name: asked[name] for name in ("mode", "device", "optimizer", "sensors", "loop_s", "profiled_iterations")
     }
@@ -110,12 +87,6 @@ def _accounting(asked: Asked, trace: Path | None, recording: Path | None, clock_
 def _predicted(asked: Asked, gpu: str, predictor: str | None) -> Prediction:
     from ..api import predict
 
-    if asked["model"] is None or asked["input_shape"] is None:
-        raise InputError(
-            "a prediction needs the model and its shape",
-            given="--gpu with --trace",
-            hint="give both, such as resnet50 8,3,224,224, or leave out --gpu",
-        )
     model = {name: asked[name] for name in ("model", "input_shape", "mode", "model_options")}
     return predict(**model, gpu=gpu, predictor=predictor)
 
@@ -147,7 +118,7 @@ def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
             Column("power", watts),
         ]
         parts += ["", listing(found.top(top, summarized=summarized), columns)]
-    left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; --save and --json have them all"
+    left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; --json has them all"
     parts += ["", *(f"note: {note}" for note in (left_out, *found.notes))]
     return "\n".join(parts)
 
@@ -192,73 +163,3 @@ def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) 
     if bars_file is not None:
         Picture(bars(drawn, title)).save(bars_file)
     return f"{title}\n\n" + table(["module", "operator", "phase", "energy" if unit == "J" else "time"], rows)
-
-
-def study(asked: Asked, variant: list[str] | None = None, gpu: str | None = None, as_json: bool = False) -> None:
-    """Compare variants of a model: joules by phase, and module by module with the first.
-
-    Repeated layers are added up. Printed are Pearson's correlation (PCC) of the joules of the modules that both have,
-    and the mean of their differences with its sign (MED), positive where the variant needs more.
-    """
-    from ..accounting.account import account
-    from ..accounting.model_share import tree_by_module
-    from ..api import predict
-
-    def tree_of(named: str | None, options: list[str]) -> EnergyTree:
-        model, rest = (None, None) if named is None else model_and_options(named, options)
-        variant = {**asked, "model": model, "model_options": rest}
-        if gpu is not None:
-            job = {name: variant[name] for name in ("model", "input_shape", "mode", "predictor", "model_options")}
-            return predict(**job, gpu=gpu).tree()
-        how = {name: asked[name] for name in ("mode", "device", "sensors", "loop_s")}
-        accounting: Accounting = account(*module_to_run(variant), **how)
-        return accounting.tree()
-
-    model, model_option = asked.given["model"], asked.given["model_option"]
-    found: list[dict[str, Any]] = []
-    first: dict[Any, float] = {}
-    for text in ("", *(variant or ())):
-        words = text.split()
-        named = [word for word in words if "=" not in word]
-        given = [word for word in words if "=" in word]
-        tree = tree_of(named[0] if named else model, ([] if named else list(model_option or ())) + given).summarized()
-        modules = tree_by_module(tree)
-        first = first or modules
-        found.append({"variant": text or str(model), **_compared(first, modules), **_by_phase(tree)})
-    if as_json:
-        typer.echo(json.dumps(found, indent=1))
-        return
-    rows = [
-        [
-            row["variant"],
-            *(si(row[f"{phase}_j"], "J") for phase in ("forward", "backward")),
-            si(row["energy_j"], "J"),
-            str(row["shared_modules"]),
-            "-" if row["pcc"] is None else f"{row['pcc']:.3f}",
-            "-" if row["med_j"] is None else f"{'-' if row['med_j'] < 0 else '+'}{si(abs(row['med_j']), 'J')}",
-        ]
-        for row in found
-    ]
-    header = ["variant", "forward", "backward", "all", "shared modules", "PCC", "MED"]
-    source = f"predicted on {gpu}" if gpu is not None else f"run on {asked['device']}"
-    typer.echo(f"{source}, {asked['mode']}\n\n{table(header, rows, frozenset(range(1, 7)))}")
-
-
-def _by_phase(tree: EnergyTree) -> dict[str, float | None]:
-    """Joules of each phase and of everything; None where they are not known."""
-    if tree.total.source == "missing":
-        return {"forward_j": None, "backward_j": None, "energy_j": None}
-    phases: dict[str | None, float] = {}
-    for node in tree.root.walk():
-        phases[node.phase] = phases.get(node.phase, 0.0) + node.own.energy_j
-    return {"forward_j": phases.get("forward"), "backward_j": phases.get("backward"), "energy_j": tree.total.energy_j}
-
-
-def _compared(first: dict[Any, float], other: dict[Any, float]) -> dict[str, Any]:
-    """Pearson's correlation and the mean signed difference of the joules of shared modules; None without any."""
-    from ..energy.comparison import comparison
-
-    found = comparison(*({(*key, "module", ""): joules for key, joules in each.items()} for each in (first, other)))
-    differences = [gap.difference_j for gap in found.gaps]
-    med = sum(differences) / len(differences) if differences else None
-    return {"shared_modules": len(differences), "pcc": found.pearson, "med_j": med}

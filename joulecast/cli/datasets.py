@@ -54,14 +54,6 @@ def sources() -> None:
         )
 
 
-def convert_clone(source: str, clone: Path, out: Path, any_commit: bool = False) -> None:
-    """Make the tables that `import` reads from a clone of the repository in which they were published."""
-    from ..datasets.converters.convert import convert
-
-    for path, (rows, sha256) in convert(source, clone, out, any_commit=any_commit).items():
-        typer.echo(f"{path}: {rows:,} rows, sha256 of the rows {sha256}")
-
-
 def _slug(gpu: str) -> str:
     """Name of a GPU's folder, whether the catalogue has it or not: "Tesla P100-PCIE-16GB" gives "p100-pcie-16gb"."""
     from ..errors import UnknownNameError

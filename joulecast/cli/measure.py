@@ -47,7 +47,6 @@ def run(
     devices: str | None = None,
     interval: float = 0.1,
     out: Path | None = None,
-    metrics: int | None = None,
     price_per_kwh: float | None = None,
     carbon: str | None = None,
     plot: Path | None = None,
@@ -74,7 +73,7 @@ def run(
     for place in range(1, repeat + 1):
         path = out if out is None or repeat == 1 else out.with_stem(f"{out.stem}-{place}")
         meter = Meter(chosen, interval_s=interval, out=path, title=Path(command[0]).name, command=command)
-        code, metering = measure_command(command, meter, metrics)
+        code, metering = measure_command(command, meter)
         if metering is None:
             continue
         runs.append(metering)

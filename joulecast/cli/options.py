@@ -315,8 +315,8 @@ def module_to_run(asked: Mapping[str, Any]) -> tuple[Any, Any]:
     if model is None:
         raise InputError(
             "there is nothing to account for",
-            given="neither a model nor --trace",
-            hint="give a model and its shape, such as resnet50 8,3,224,224, or --trace FILE",
+            given="no model",
+            hint="give a model and its shape, such as resnet50 8,3,224,224",
         )
     if shapes is None:
         raise InputError("a model needs the shape of its input", given="none", allowed="such as 8,3,224,224")

@@ -25,7 +25,7 @@ from ..predictors.evaluation.any_gpu import (
 )
 from ..predictors.evaluation.one_gpu import SPLITS as CPU_SPLITS
 from ..predictors.evaluation.one_gpu import Trial, Validation, search, validate, validate_cpu
-from ..predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, Score, any_gpu_scores, own_scores, own_tables, report
+from ..predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, any_gpu_scores, own_scores, own_tables, report
 from ..predictors.fitting.fit import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe, XGBoostRecipe
@@ -70,7 +70,7 @@ class RecipeHandler(NamedTuple):
 
     train: Callable[[Sequence[Loaded], Sequence[str], Any, bool], Iterator[Entry]]
     validate: Callable[[Sequence[Loaded], Sequence[str], Any, bool], list[Any]]
-    scores: Callable[[Any], Iterable[Score]]
+    scores: Callable[[Any], Iterable[list[str]]]
     report: Callable[[list[Any], Any, Path, str, str], Path]
 
 
@@ -135,7 +135,7 @@ def tune(
                 found.append(trial)
                 if log is not None:
                     log.trial(trial.settings, trial.metrics, trial.curves)
-            best = min(found, key=lambda trial: trial.loss)
+            best = min(found, key=lambda trial: trial.metrics["loss"])
             if log is not None:
                 log.best(best.settings, best.metrics)
         yield each, mode, best

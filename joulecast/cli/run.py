@@ -37,14 +37,19 @@ def best_run(
 
     Shows the best way of each GPU and number of GPUs; the best comes first. Ways that do not fit are left out.
     """
+    from ..runs.choosing import OBJECTIVES
     from ..runs.choosing import best_run as best_of
 
     choices = best_of(**{**asked, "optimizer": asked["optimizer"] or "adamw"})
-    tell_ways(choices, (pareto, top, as_json, as_csv, plot), _choices)
+    shown = pareto, top, as_json, as_csv, plot
+    tell_ways(choices, shown, lambda runs, top: _choices(runs, top, choices[0], OBJECTIVES[choices.objective]))
 
 
-def _choices(runs: Sequence[Run], top: int) -> str:
-    first = runs[0]
+def _choices(runs: Sequence[Run], top: int, best: Run, aim: str) -> str:
+    def behind(run: Run) -> str | None:
+        chance = None if run is best else best.chance_below(run, aim)
+        return None if chance is None else "> 99 %" if chance > 0.99 else f"{100 * chance:.0f} %"
+
     columns = [
         word("GPUs", "boards"),
         quantity("clock MHz", "clock_mhz", "{:g}".format),
@@ -55,8 +60,9 @@ def _choices(runs: Sequence[Run], top: int) -> str:
         quantity("at the plug", "wall_energy_j", _kwh),
         quantity("cost", "cost", _money),
         quantity("carbon", "carbon_kg", _kilograms),
+        Column("behind the best", behind),
     ]
-    title = f"{titled(first.model, first.input_shape)}, {first.precision}, {first.steps:,} steps"
+    title = f"{titled(best.model, best.input_shape)}, {best.precision}, {best.steps:,} steps"
     return f"{title}\n\n{listing(runs, columns, top)}"
 
 

@@ -16,7 +16,6 @@ from ..system.damage import unreadable
 from .printing import table
 
 if TYPE_CHECKING:
-    from ..predictors.evaluation.report import Score
     from ..predictors.recipes import Recipe
     from .recipes import Entry, Loaded, RecipeHandler, Tracking
 
@@ -50,7 +49,7 @@ def train(
 
     settings = _load_recipes(recipe)
     loaded = _load(dataset)
-    scores: dict[str, list[Score]] = {}
+    scores: dict[str, list[list[str]]] = {}
     with on_cluster(cluster):
         for name, one, handler, part in handled(settings, loaded):
             tracking = None if no_track else (tracking_uri, _command())
@@ -110,7 +109,7 @@ def evaluate(
     settings = _load_recipes(recipe)
     text = "" if remarks is None else _text(remarks)
     loaded = _load(dataset)
-    scores: dict[str, list[Score]] = {}
+    scores: dict[str, list[list[str]]] = {}
     for name, one, handler, part in handled(settings, loaded):
         with on_cluster(cluster):
             validations = handler.validate(part, _asked_modes(mode, training), one, quick)
@@ -167,27 +166,27 @@ def _load(folders: Sequence[Path]) -> list[Loaded]:
     return [Loaded.of(folder, load(folder)) for folder in sorted(set(folders))]
 
 
-def _rows(scores: dict[str, list[Score]]) -> tuple[list[str], list[list[str]]]:
+def _rows(scores: dict[str, list[list[str]]]) -> tuple[list[str], list[list[str]]]:
     """One row per recipe and split; rows of the same split stand together."""
-    from ..predictors.evaluation.report import HEADER, cells
+    from ..predictors.evaluation.report import HEADER
 
-    splits = dict.fromkeys((score.where, score.split) for found in scores.values() for score in found)
+    splits = dict.fromkeys(tuple(score[:2]) for found in scores.values() for score in found)
     rows = [
-        [name, *cells(score)]
+        [name, *score]
         for split in splits
         for name, found in scores.items()
         for score in found
-        if (score.where, score.split) == split
+        if tuple(score[:2]) == split
     ]
     return ["recipe", *HEADER], rows
 
 
-def _table(scores: dict[str, list[Score]]) -> str:
+def _table(scores: dict[str, list[list[str]]]) -> str:
     header, rows = _rows(scores)
     return table(header, rows, frozenset(range(3, len(header))))
 
 
-def _comparison(scores: dict[str, list[Score]]) -> str:
+def _comparison(scores: dict[str, list[list[str]]]) -> str:
     header, rows = _rows(scores)
     lines = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
     head = f"# Recipes side by side\n\nMade by `{_command()}`; do not edit. Absolute relative errors.\n\n"

@@ -25,37 +25,46 @@ _COLOURS = dict(zip(("root", "phase", "module", "operation"), COLOURS, strict=Tr
 
 
 def icicle(root: Node, title: str) -> str:
-    """Draw a node with all below it, at most eight rows deep: each box is as wide as its share of the joules."""
-    placed = list(_placed(root, 0.0, float(_WIDTH), 0))
+    """Draw a node with all below it, at most eight rows deep: each box is as wide as its share of the joules.
+
+    Where no joules are known, it is as wide as its share of the seconds.
+    """
+    known = root.total.source != "missing"
+    placed = list(_placed(root, 0.0, float(_WIDTH), 0, known))
     height = (1 + max(row for _, _, _, row in placed)) * _ROW
-    drawn = [_drawn(*each) for each in placed]
+    drawn = [_drawn(*each, known) for each in placed]
     levels = [level for level in _COLOURS if any(node.level == level for node, *_ in placed)]
     key = [
         f'<rect x="{120 * place}" y="{height + 8}" width="12" height="12" fill="{_COLOURS[level]}"/>'
         f'<text x="{120 * place + 17}" y="{height + 18}" fill="currentColor">{level.replace("root", "model")}</text>'
         for place, level in enumerate(levels)
     ]
-    return drawing(_WIDTH, height + 24, title, [*drawn, *key])
+    return drawing(_WIDTH, height + 24, f"{'Energy' if known else 'Time'} of {title}", [*drawn, *key])
 
 
-def _placed(node: Node, left: float, width: float, row: int) -> Iterator[tuple[Node, float, float, int]]:
+def _size(node: Node, known: bool) -> float:
+    return node.total.energy_j if known else node.total.time_s
+
+
+def _placed(node: Node, left: float, width: float, row: int, known: bool) -> Iterator[tuple[Node, float, float, int]]:
     """The node and those below it, the largest first, with left edge, width in pixels and row of each box."""
     yield node, left, width, row
-    joules = node.total.energy_j
-    if row + 1 == _MOST_ROWS or not joules:
+    size = _size(node, known)
+    if row + 1 == _MOST_ROWS or not size:
         return
-    for child in sorted(node.children, key=lambda child: -child.total.energy_j):
-        wide = width * child.total.energy_j / joules
+    for child in sorted(node.children, key=lambda child: -_size(child, known)):
+        wide = width * _size(child, known) / size
         if wide >= _NARROWEST:
-            yield from _placed(child, left, wide, row + 1)
+            yield from _placed(child, left, wide, row + 1, known)
         left += wide
 
 
-def _drawn(node: Node, left: float, width: float, row: int) -> str:
+def _drawn(node: Node, left: float, width: float, row: int, known: bool) -> str:
     room = int((width - 8) / _LETTER)
     label = node.name if len(node.name) <= room else f"{node.name[: room - 1]}…" if room > 3 else ""
     text = f'<text x="{left + 4:.1f}" y="{row * _ROW + 17}" fill="#fff">{escape(label)}</text>' if label else ""
-    tooltip = f"{node.path or node.name}: {joules_text(node.total)}"
+    size = joules_text(node.total) if known else si(node.total.time_s, "s")
+    tooltip = f"{node.path or node.name}: {size}"
     # White edges separate neighbours. Colours tell phases, modules and operations apart.
     return (
         f'<g><title>{escape(tooltip)}</title><rect x="{left:.1f}" y="{row * _ROW}" width="{width:.1f}" '
@@ -294,8 +303,8 @@ class EnergyTree(Answer):
             ) from error
 
     def _picture(self) -> Picture:
-        """The tree as an icicle: each box is as wide as its share of the joules."""
-        return Picture(icicle(self.root, f"Energy of {self.title}"))
+        """The tree as an icicle."""
+        return Picture(icicle(self.root, self.title))
 
     def _repr_html_(self) -> str:
         rows = [

@@ -21,7 +21,7 @@ from .cache import recall, remember
 from .job import ATTENTION, Job, refuse_optimizer
 from .models.spelling import known_as, known_names
 from .operators import WHITELIST
-from .templates import Request, answer, refusal
+from .templates import Request, answer, refusal, store
 from .traced_models import configured, traced
 
 if TYPE_CHECKING:
@@ -265,24 +265,29 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
 
 def _refuse_without_shape(name: str, has_torch: bool) -> None:
     """Raise the error of a model that is known: an example of its shape; or, without torch, of one that is not."""
-    from .templates.plans import plan_of
-
     if name in (listed := known_names()):
+        model = store.load(name)
+        example = model.example if model is not None else store.usual_shape(_input_of(name), {})
         raise InputError(
             f"{name} needs the shape of its input",
             given="none",
             allowed=_shape_of(name),
-            hint=f"give a shape such as {','.join(map(str, plan_of(name).example))}",
+            hint=f"give a shape such as {','.join(map(str, example))}",
         )
     if not has_torch:
         raise refusal(name, Request(Inputs()), listed)
 
 
+def _input_of(name: str) -> tuple[int | str, ...]:
+    """The shape of the main input of a model that is known by name, with names for its sizes."""
+    from .models.language_models import BY_NAME
+
+    return next(iter((store.load(name) or BY_NAME[name]).inputs.values()))
+
+
 def _shape_of(name: str) -> str:
     """The shape of the input of a model that is known by name, in words."""
-    from .templates.plans import plan_of
-
-    return " x ".join(map(str, next(iter(plan_of(name).inputs.values()))))
+    return " x ".join(map(str, _input_of(name)))
 
 
 def _lacks_torch(model: str) -> MissingDependencyError:

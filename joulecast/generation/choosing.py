@@ -24,6 +24,7 @@ from .models import find_decoder
 from .parallel import Parallel, boards_of, compared, layouts
 from .server import Figures, Server, figures_of
 from .serving import Lengths, Load
+from .towers import Images, find_images
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
@@ -50,6 +51,8 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
     engine, decoder = find_engine(asked["engine"]), find_decoder(asked["model"])
     found = replace(engine, sampling=checked_sampling(None, engine, decoder))
     prompt, output = (Lengths.of(name, asked[name]) for name in ("prompt_tokens", "output_tokens"))
+    images = find_images(asked["model"], decoder, asked["images"])
+    prompt = prompt if images is None else prompt.plus(images.tokens)
     load, batches = checked_load(decoder, 1, prompt, output, checked_batching(None, found)), asked["batches"]
     listed = compared(asked["gpus"], asked["counts"])
     query = _Query(
@@ -61,6 +64,7 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
         None if batches is None else tuple(replace(load, batch=batch) for batch in sorted(set(batches))),
         None if asked["clocks"] is None else tuple(asked["clocks"]),
         profile_among(asked["calibration"], (gpu.name for _, gpu in listed)),
+        images,
     )
     limits = {name: asked[name] for name in LIMITS if asked[name] is not None}
     search: Search[GenerationChoice] = Search()
@@ -97,6 +101,7 @@ class _Query:
     loads: tuple[Load, ...] | None
     clocks: tuple[float, ...] | None
     profile: BoardProfile | None
+    images: Images | None
 
     def figures(
         self, boards: Sequence[GPU], count: int, precision: str, cap_w: float | None, search: Search[GenerationChoice]
@@ -109,6 +114,7 @@ class _Query:
         for gpu, parallel in ways:
             with search.trying(boards_of(count, gpu)):
                 whole = Deployment.of(self.decoder, gpu, self.engine, precisions, parallel, batching, self.one)
+                whole = replace(whole, images=self.images)
                 gpu.running_precision(precisions.products)
                 profile = self.profile and self.profile.of_gpu(gpu.name)
                 server = Server.of(self.model, whole, cap_w, None, profile=profile)

@@ -224,7 +224,7 @@ class Deployment:
             yield "cache_precision='fp8'"
 
     @property
-    def _tower_bytes(self) -> int:
+    def tower_bytes(self) -> int:
         """Bytes of the tower that reads images, in 16 bits."""
         return 0 if self.images is None else math.ceil(2 * self.images.parameters / self.parallel.tensor)
 
@@ -233,7 +233,7 @@ class Deployment:
         sequence_bytes = cached_bytes(self.decoder, load.cached_tokens(self.batching), self.precisions)
         largest = cycle_of(load, self.engine, self.batching).largest.tokens
         return GenerationMemory(
-            weights_bytes=weights_bytes(self.decoder, self.precisions) + self._tower_bytes,
+            weights_bytes=weights_bytes(self.decoder, self.precisions) + self.tower_bytes,
             cache_bytes=round(batch * sequence_bytes),
             activations_bytes=activations_bytes(self.decoder, largest),
             usable_bytes=round(usable_bytes(self.gpu) * self.engine.memory_share),

@@ -23,7 +23,7 @@ from .run_energy import FOUR_BIT_BYTES
 from .server import Server, figures_of
 from .serving import Lengths, Tokens
 from .steps import StepTokens
-from .towers import find_images
+from .towers import IMAGES_NOTE, Images, find_images
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
@@ -99,12 +99,9 @@ def predict_generation(
     """
     prompt, output = Lengths.of("prompt_tokens", prompt_tokens), Lengths.of("output_tokens", output_tokens)
     asked = locals()
-    if images:
-        found = find_images(model, find_decoder(model), images)
-        prompt = replace(prompt, mean=prompt.mean + found.tokens, longest=prompt.longest + found.tokens)
-    server = server_of(asked, batch, prompt, output, batching)
-    if images:
-        server = replace(server, deployment=replace(server.deployment, images=found))
+    found = find_images(model, find_decoder(model), images)
+    prompt = prompt if found is None else prompt.plus(found.tokens)
+    server = server_of(asked, batch, prompt, output, batching, images=found)
     server.deployment.refuse_shortage()
     return answer(server, asked, prompt, output)
 
@@ -159,7 +156,7 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
             *_notes(engine, deployment.precisions.weights),
             *((_TOP_P_NOTE,) if asked["sampling"] is None and engine.sampling == "top_p" else ()),
             *(note for note in deployment.decoder.notes if images is None or note != NO_IMAGES),
-            *(() if images is None else (_IMAGES_NOTE,)),
+            *(() if images is None else (IMAGES_NOTE,)),
             *(note for note in decode.notes if not note.startswith("no interval")),
         ),
     )
@@ -172,11 +169,13 @@ def server_of(
     output: Lengths,
     batching: str | None,
     step_tokens: int | None = None,
+    images: Images | None = None,
 ) -> Server:
     """One GPU of a model as it is asked to be served.
 
     `batching`: "continuous" or "static"; None for the engine's own.
     `step_tokens`: Largest number of tokens in a step; None for the engine's own.
+    `images`: Images of each prompt, whose tokens are among those of the prompt.
     """
     engine, (count, board) = find_engine(asked["engine"]), find_gpus(asked["gpu"])
     decoder, wait_s = find_decoder(asked["model"]), _wait_s(asked["host"])
@@ -199,7 +198,7 @@ def server_of(
     )
     return Server.of(
         asked["model"],
-        deployment,
+        replace(deployment, images=images),
         asked["power_limit_w"],
         asked["predictor"],
         machine,
@@ -226,12 +225,6 @@ def _wait_s(host: object) -> float | None:
 _TOP_P_NOTE = (
     "assumed: tokens are sampled by top-p or top-k, as the model's generation_config says, and vLLM sorts all logits "
     "for it, as up to version 0.13; sampling='temperature' leaves it out"
-)
-
-
-_IMAGES_NOTE = (
-    "assumed: images are read one after the other before the step that reads their prompt, and the host launches that "
-    "in time; to load and resize them is not in it"
 )
 
 

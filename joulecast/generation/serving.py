@@ -71,6 +71,10 @@ class Lengths:
             raise _refused(name, value)
         return cls(float(np.mean(items)), float(np.std(items)), float(max(items)))
 
+    def plus(self, tokens: int) -> Lengths:
+        """Requests that are longer by as many tokens each."""
+        return replace(self, mean=self.mean + tokens, longest=self.longest + tokens)
+
     @property
     def lengthened(self) -> float:
         """Mean length as a token of all requests sees it: E[L^2] / E[L], as longer ones have more tokens."""

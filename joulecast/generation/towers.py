@@ -181,8 +181,14 @@ TOWERS = _towers()
 """Repository of a model that sees -> its tower."""
 
 
-def find_images(model: Any, decoder: Decoder, sizes: Sequence[Sequence[int]]) -> Images:
-    """The images of prompts for a model.
+IMAGES_NOTE = (
+    "assumed: images are read one after the other before the step that reads their prompt, and the host launches that "
+    "in time; to load and resize them is not in it"
+)
+
+
+def find_images(model: Any, decoder: Decoder, sizes: Sequence[Sequence[int]] | None) -> Images | None:
+    """The images of prompts for a model; None without any.
 
     Args:
         model: Name of the model; only names lead to a tower.
@@ -192,6 +198,8 @@ def find_images(model: Any, decoder: Decoder, sizes: Sequence[Sequence[int]]) ->
     Raises:
         InputError: The model has no tower that is known, or no image has this size.
     """
+    if not sizes:
+        return None
     tower = TOWERS.get(spelled_as(model, {name: name for name in TOWERS})) if isinstance(model, str) else None
     if tower is None:
         raise InputError(

@@ -16,7 +16,6 @@ from typing import Any
 
 from ..errors import InputError
 from ..units import si
-from .exporting import MetricsServer, on_port
 from .meter import Meter
 from .recording import LONGEST_NAME
 from .result import Metering
@@ -26,25 +25,14 @@ _SIGNALLED = 128
 """Shells report a command that was ended by signal n with the exit code 128 + n."""
 
 
-def measure_command(
-    command: Sequence[str], meter: Meter, metrics_port: int | None = None
-) -> tuple[int, Metering | None]:
+def measure_command(command: Sequence[str], meter: Meter) -> tuple[int, Metering | None]:
     """Run a command while a meter measures the machine.
 
     Returns the exit code of the command (128 + n if signal n ended it), and the result; None instead of the result if
-    another process of the same job measures this machine. Raises InputError: there is no such command, or the port is
-    in use.
-
-    Args:
-        metrics_port: Port on which Prometheus can read metrics while the command runs; None for no port.
+    another process of the same job measures this machine. Raises InputError: there is no such command.
     """
     with meter:
-        server = None if metrics_port is None else MetricsServer(metrics_port, meter.totals)
-        try:
-            meter.exit_code = _run(command, meter)
-        finally:
-            if server is not None:
-                server.close()
+        meter.exit_code = _run(command, meter)
     return meter.exit_code, meter.result() if meter.measures else None
 
 
@@ -161,7 +149,15 @@ class Listener:
         class Server(socketserver.ThreadingTCPServer):
             daemon_threads, allow_reuse_address = True, True
 
-        self._server = on_port(Server, port, Handler, "commands cannot be received on this port")
+        try:
+            self._server = Server(("127.0.0.1", port), Handler)  # for programs of this machine only
+        except (OSError, OverflowError) as error:
+            raise InputError(
+                "commands cannot be received on this port",
+                given=f"port {port}: {error}",
+                allowed="a free port from 1 to 65535",
+                hint="choose another port",
+            ) from error
         self.port: int = self._server.server_address[1]
         """The port that it listens on."""
 

@@ -85,27 +85,19 @@ def as_large(shapes: Shapes, attributes: Attributes) -> Shape:
 
 def gathered(shapes: Shapes, attributes: Attributes) -> Shape:
     """Each GPU ends up with the tensors of all GPUs, concatenated along the first dimension."""
-    return (_require_group(attributes) * _first(shapes), *shapes[0][1:])
+    return (_require_group(attributes) * shapes[0][0], *shapes[0][1:])
 
 
 def scattered(shapes: Shapes, attributes: Attributes) -> Shape:
     """Each GPU ends up with its part of the sum, split along the first dimension."""
     gpus = _require_group(attributes)
-    if _first(shapes) % gpus:
+    if shapes[0][0] % gpus:
         raise InputError(
             "a tensor does not divide over the GPUs",
             given=f"{shapes[0]} over {gpus} GPUs",
             allowed=f"a first dimension that is a multiple of {gpus}",
         )
-    return (_first(shapes) // gpus, *shapes[0][1:])
-
-
-def _first(shapes: Shapes) -> int:
-    if not shapes[0]:
-        raise InputError(
-            "a collective needs a tensor of at least one dimension", given=shapes[0], allowed="such as [8, 4096]"
-        )
-    return shapes[0][0]
+    return (shapes[0][0] // gpus, *shapes[0][1:])
 
 
 def additions(shapes: Shapes, attributes: Attributes, output: Shape) -> int:

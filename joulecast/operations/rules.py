@@ -71,7 +71,7 @@ def per_input_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]:
 
 def dimension_of(shape: Shape, dim: int) -> int:
     """A dimension as a number from 0; negative dimensions count from the end. Raises InputError: there is none such."""
-    rank = max(len(shape), 1)  # PyTorch treats a tensor without dimensions as a vector of length 1.
+    rank = len(shape)
     if not -rank <= dim < rank:
         raise InputError(
             "the input has no such dimension", given=f"dim={dim} of {shape}", allowed=f"{-rank} to {rank - 1}"
@@ -87,10 +87,6 @@ def same_along_dimension(shapes: Shapes, attributes: Attributes) -> Shape:
 
 def linear_output(shapes: Shapes, attributes: Attributes) -> Shape:
     """The last dimension becomes out_features."""
-    if not shapes[0]:
-        raise InputError(
-            "a linear operation needs an input of at least one dimension", given=shapes[0], allowed="[..., features]"
-        )
     return (*shapes[0][:-1], attributes["out_features"])
 
 
@@ -315,7 +311,7 @@ def topk_output(shapes: Shapes, attributes: Attributes) -> Shape:
     """The input with its dimension `dim` reduced to the k largest elements."""
     x = shapes[0]
     dim = dimension_of(x, attributes["dim"])
-    if x and attributes["k"] > x[dim]:
+    if attributes["k"] > x[dim]:
         raise InputError(
             "there are fewer elements than the k largest",
             given=f"k={attributes['k']} of {x}",
@@ -326,5 +322,4 @@ def topk_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 def row_length(shapes: Shapes, attributes: Attributes) -> int:
     """Number of elements of the input along `dim`."""
-    x = shapes[0]
-    return x[dimension_of(x, attributes["dim"])] if x else 1
+    return shapes[0][dimension_of(shapes[0], attributes["dim"])]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ from .physics.operation_rows import OperationRows
 from .physics.relative import relative_features
 
 _LEAST = 1e-15  # Instead of a division by zero.
-Found = TypeVar("Found")
 
 
 class Known(NamedTuple):
@@ -101,7 +100,7 @@ class ChipPart:
     def covered(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
         """Whether each operation, or another kind that stands in for it, was measured in this mode and precision."""
         n = numbers_of(operations)
-        covered = np.array([group is not None for group in _by_kind(operations, self.group)], dtype=bool)
+        covered = _by_kind(operations, lambda operation: self.group(operation) is not None).astype(bool)
         of_mode: NDArray[np.bool_] = (n.is_training > 0) == (self.mode == "training")
         return covered & of_mode
 
@@ -123,7 +122,7 @@ class ChipPart:
             kinds = (of_kind[kind] for kind in stand_ins(operation) if kind in of_kind)
             return of_group.get(self.group(operation) or "", next(kinds, np.nan))
 
-        return np.array(_by_kind(operations, known_s))
+        return _by_kind(operations, known_s)
 
     def known(self, operations: OperationList) -> Known:
         """What the measurements say of operations, which are whole ones (physics/partial.py)."""
@@ -145,10 +144,10 @@ class ChipPart:
         return rows
 
     def _covered_rows(self, operations: OperationList) -> FloatArray:
-        groups = [group or "" for group in _by_kind(operations, self.group)]
+        groups = _by_kind(operations, lambda operation: self.group(operation) or "").tolist()
         counted, host_s = counted_s(operations, self.gpu), self.baseline.host_s(groups)
         loops, costs = self._by_constants(groups, counted)
-        own = np.array([a == b for a, b in zip(_by_kind(operations, self._own_group), groups, strict=True)], dtype=bool)
+        own = _by_kind(operations, lambda operation: group_of(operation, self.gpu) == self.group(operation))
         if own.any():
             mine, mine_in = OperationList(compress(operations, own)), [*compress(groups, own)]
             learned = self._learned_loops(mine, loops.time_s[own], host_s[own])
@@ -172,9 +171,6 @@ class ChipPart:
         more = (power_w - static_w) * time_s / np.maximum(dynamic_j, _LEAST)
         measured = [digest in self.measured for digest in digests_of(operations)]
         return np.column_stack([np.ones(len(operations)), measured, longer, more, work.columns.T])
-
-    def _own_group(self, operation: Operation) -> str:
-        return group_of(operation, self.gpu)
 
     def _by_constants(self, groups: Sequence[str], counted: FloatArray) -> tuple[Loops, DeviceCosts]:
         """Loops and device costs by the baseline alone."""
@@ -219,9 +215,14 @@ class ChipPart:
         }
 
 
-def _by_kind(operations: Sequence[Operation], value: Callable[[Operation], Found]) -> list[Found]:
+def _by_kind(operations: Sequence[Operation], value: Callable[[Operation], Any]) -> NDArray[Any]:
     """A value for each operation that depends on its kind and precision alone, computed once for each pair."""
+    firsts, places = OperationList.of(operations).derived(_kinds)
+    return np.array([value(operations[first]) for first in firsts.tolist()])[places]
+
+
+def _kinds(operations: OperationList) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Index of the first operation of each kind and precision, and which of these kinds every operation is of."""
     n = numbers_of(operations)
     _, firsts, places = np.unique(n.kind * len(PRECISIONS) + n.precision, return_index=True, return_inverse=True)
-    known = [value(operations[first]) for first in firsts.tolist()]
-    return [known[place] for place in places.tolist()]
+    return firsts, places

@@ -69,11 +69,9 @@ class Regressor(Protocol):
 
     def __call__(self, inputs: NDArray[np.float32], /) -> FloatArray:
         """Map a matrix of shape (operations, inputs) to one value per operation."""
-        ...
 
     def to_files(self, name: str) -> dict[str, bytes]:
         """How it is stored: files whose names begin with `name`, without code, for its form's `from_files`."""
-        ...
 
 
 class SharedModel(Protocol):
@@ -86,7 +84,6 @@ class SharedModel(Protocol):
             operations: Operations in precisions that all these GPUs have. The result is kept for later questions.
             gpus: The GPUs that will be asked for.
         """
-        ...
 
 
 class Shared(Protocol):
@@ -94,40 +91,31 @@ class Shared(Protocol):
 
     def coverage(self, gpu: GPU) -> tuple[str, ...]:
         """What it can predict on a GPU, in words."""
-        ...
 
     def covered(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
         """Whether it can predict each operation on a GPU, shape (operations,)."""
-        ...
 
     def host_s(self, operations: OperationList, mode: str) -> FloatArray:
         """Seconds that launching each operation takes in a loop, shape (operations,)."""
-        ...
 
     def work(self, operations: OperationList, gpu: GPU, capped: bool) -> Work:
         """Work of covered operations at the default clock; `capped` as for `ResidualModel.factors`."""
-        ...
 
     def read_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Least seconds of each operation inside a network, shape (operations,); NaN where none are known."""
-        ...
 
     def spread(self, operations: OperationList, gpu: GPU) -> OperationSpread | None:
         """What is known of errors; None where nothing is."""
-        ...
 
     def in_network(self, predictions: OperationPredictions, which: NDArray[np.bool_], gpu: GPU) -> OperationPredictions:
         """Correct some operations, given by a mask of shape (operations,), by what is known of networks."""
-        ...
 
     def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
         """Warnings about predictions of these operations on a GPU, one sentence each."""
-        ...
 
     @property
     def models(self) -> tuple[SharedModel, ...]:
         """What can be asked for several GPUs at once."""
-        ...
 
 
 class ResidualModel(SharedModel, Protocol):
@@ -136,12 +124,10 @@ class ResidualModel(SharedModel, Protocol):
     @property
     def energy(self) -> EnergyConstants:
         """Energy constants: joules per FLOP and per byte, and watts of a busy multiprocessor."""
-        ...
 
     @property
     def host_s(self) -> Mapping[str, Mapping[str, float]]:
         """Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed."""
-        ...
 
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
@@ -154,11 +140,9 @@ class ResidualModel(SharedModel, Protocol):
             capped: Whether the factors contain the effect of the default power cap in such a loop. Callers that lower
                 the clock for the cap themselves pass False.
         """
-        ...
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """How it is stored: facts as plain lists and dictionaries, with its name under "predictor", and files."""
-        ...
 
 
 def require_mode(operations: Sequence[Operation], mode: str) -> None:

@@ -365,9 +365,14 @@ def contributions(
     Raises:
         MissingDependencyError: xgboost is not installed.
     """
+    what_else = f"{with_extra('train')}; or explain with another predictor"
+    with needing("feature contributions of boosted trees need xgboost", what_else):
+        import xgboost
     found = {}
     for quantity in ("time", "power"):
-        *added, mean = _tree_shap(native[quantity], inputs).tolist()
+        booster = xgboost.Booster()
+        booster.load_model(bytearray(native[quantity]))
+        *added, mean = booster.predict(xgboost.DMatrix(inputs), pred_contribs=True)[0].tolist()
         order = sorted(range(len(added)), key=lambda i: -abs(added[i]))
         entries = [("(mean)", float("nan"), mean)]
         entries += [(INPUT_NAMES[i], float(inputs[0, i]), added[i]) for i in order if added[i]]
@@ -376,14 +381,3 @@ def contributions(
             for name, value, log in entries
         )
     return found
-
-
-def _tree_shap(native: bytes, inputs: Any) -> Any:
-    with needing(
-        "feature contributions of boosted trees need xgboost",
-        f"{with_extra('train')}; or explain with another predictor",
-    ):
-        import xgboost
-    booster = xgboost.Booster()
-    booster.load_model(bytearray(native))
-    return booster.predict(xgboost.DMatrix(inputs), pred_contribs=True)[0]

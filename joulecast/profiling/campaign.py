@@ -278,7 +278,7 @@ def operations_of(campaign: Campaign) -> list[Operation]:
     return list(dict.fromkeys(found))
 
 
-def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTask]:
+def plan(campaign: Campaign, limit: int | None = None, part: tuple[int, int] = (1, 1)) -> list[Task | NetworkTask]:
     """The measurements to make, in random order, so that a drift of the machine does not look like an effect of size.
 
     Clock by clock, everything is measured once before anything is repeated. Whole networks are spread evenly over the
@@ -286,6 +286,7 @@ def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTas
 
     Args:
         limit: Most operations and whole networks to measure, together; None for all. Whole networks are taken first.
+        part: Which of how many equal parts of the plan, of which GPUs of one model measure one each.
     """
     operations = operations_of(campaign)
     networks = [
@@ -306,7 +307,8 @@ def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTas
             once += [replace(network, repeat=repeat, clock_mhz=clock) for network in networks]
             rng.shuffle(once)
             tasks += once
-    return tasks
+    number, parts = part
+    return tasks[number - 1 :: parts]
 
 
 def duration_s(campaign: Campaign, tasks: int) -> float:

@@ -32,15 +32,11 @@ def collect(arguments: Sequence[str], program: str = "joulecast collect") -> str
         options["network"] = shaped
     campaign = load_campaign(a.campaign, options)
     if a.dry_run:
-        return describe(campaign, a.limit)
+        return describe(campaign, a.limit, a.part)
     if a.out is None:
         _parser(program).error("--out is needed: the folder for the journal and the dataset")
-    how = {"limit": a.limit, "resume": a.resume, "power": not a.no_power}
-    if a.cluster is None:
-        return run(campaign, a.out, a.device, **how)
-    from .cluster import run_on_cluster
-
-    return run_on_cluster(campaign, a.out, a.cluster, a.device, **how)
+    how = {"limit": a.limit, "part": a.part, "resume": a.resume, "power": not a.no_power}
+    return run(campaign, a.out, a.device, **how)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
@@ -73,10 +69,17 @@ def _positive(text: str) -> int:
     return value
 
 
+def _part(text: str) -> tuple[int, int]:
+    number, parts = map(int, text.split("/"))
+    if not 1 <= number <= parts:
+        raise argparse.ArgumentTypeError(f"{text} is not between 1/{parts} and {parts}/{parts}")
+    return number, parts
+
+
 def _clock(text: str) -> int | str:
     return text if text == "default" else int(text)
 
 
 _TYPES: Mapping[str, Callable[[str], Any]] = {
-    "path": Path, "positive": _positive, "integer": int, "number": float, "clock": _clock
+    "path": Path, "positive": _positive, "integer": int, "number": float, "clock": _clock, "part": _part
 }  # fmt: skip

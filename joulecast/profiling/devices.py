@@ -22,7 +22,6 @@ from .timing import by_cpu_time, synchronize
 
 _CPU_CACHE_BYTES = 32 * 2**20
 _CPU_MEMORY_BYTES = 2**30
-_LOAD_SIZE = {"cuda": 4096, "cpu": 512}  # Size of the square matrices that load the device while its sensor is probed.
 
 
 def find_device(name: str) -> torch.device:
@@ -51,12 +50,6 @@ def name_of(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return cpu_name()
-
-
-def board_of(device: torch.device) -> str | None:
-    """The identity of a GPU, which no other has; None for a CPU, and where torch does not tell it."""
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None) if device.type == "cuda" else None
-    return None if uuid is None else str(uuid)
 
 
 def sensor_of(device: torch.device, period_s: float = PERIOD_S) -> Sensor:
@@ -124,18 +117,6 @@ def limits_of(device: torch.device) -> dict[str, int]:
         return {"cache_bytes": _CPU_CACHE_BYTES, "memory_bytes": _CPU_MEMORY_BYTES}
     cache: int = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 64 * 2**20)
     return {"cache_bytes": cache, "memory_bytes": torch.cuda.mem_get_info(device)[0]}
-
-
-def load(device: torch.device, seconds: float) -> None:
-    """Keep a device busy with matrix products."""
-    size = _LOAD_SIZE[device.type]
-    a = torch.randn(size, size, device=device)
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        # Only a few products are queued at a time, because queued work would run on beyond the end.
-        for _ in range(4):
-            torch.mm(a, a)
-        synchronize(device)
 
 
 def refuse_broken(device: torch.device, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""One run of `joulecast collect`: plan, probe the machine, measure, and write the dataset."""
+"""One run of `joulecast collect`: plan, measure, and write the dataset."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +32,13 @@ if TYPE_CHECKING:
     from .journal import Journal
 
 JOURNAL = "journal.jsonl"
-_IDLE_S = 3.0
+IDLE_S = 3.0
+"""Seconds in which the power of the idle device is measured."""
 
 
-def describe(campaign: Campaign, limit: int | None = None) -> str:
+def describe(campaign: Campaign, limit: int | None = None, part: tuple[int, int] = (1, 1)) -> str:
     """Describe what a campaign would measure, and estimate how long it takes."""
-    tasks = plan(campaign, limit)
+    tasks = plan(campaign, limit, part)
     kinds: dict[str, int] = {}
     for task in tasks:
         kind = task.operation.kind if isinstance(task, Task) else "whole network"
@@ -55,6 +55,7 @@ def run(
     device: str = "cuda",
     *,
     limit: int | None = None,
+    part: tuple[int, int] = (1, 1),
     resume: bool = False,
     power: bool = True,
 ) -> str:
@@ -69,7 +70,7 @@ def run(
 
     found = devices.find_device(device)
     ready_clocks(campaign, found)
-    tasks = plan(campaign, limit)
+    tasks = plan(campaign, limit, part)
     sensor = devices.sensor_of(found) if power else NoSensor("not asked for")
     second = second_log(found) if campaign.second_log else None
     name = devices.name_of(found)
@@ -79,7 +80,7 @@ def run(
         check_resumed(journal, resume)
         say(f"{len(tasks)} measurements on {name}, power: {sensor.facts()['sensor']}\n")
         try:
-            with termination_as_interrupt(), sensor, second or nullcontext(), _session(journal, found, sensor):
+            with termination_as_interrupt(), sensor, second or nullcontext(), _session(journal, sensor):
                 collection.collect(tasks, campaign, found, journal, sensor, _Progress(tasks), second)
         except KeyboardInterrupt:
             say("\nstopped; go on with --resume")
@@ -141,25 +142,9 @@ def second_log(device: torch.device) -> Sensor:
     return second
 
 
-def sessions(journal: Journal) -> int:
-    """Number of sessions in a journal: each began with the power of an idle device."""
-    return sum("idle" in record and "ended" not in record for record in journal.records)
-
-
-def idle_and_probed(device: torch.device, sensor: Sensor) -> dict[str, Any]:
-    """The power of the idle device, the properties of its sensor, and whether nvidia-smi reads the same power."""
-    from ..metering.estimate import POLLING_S, idle, probe
-    from . import devices
-
-    at_rest, second = idle(sensor, _IDLE_S), devices.second_sensor_of(device)
-    with devices.sensor_of(device, POLLING_S) as quick, second or nullcontext():
-        traits, difference = probe(quick, partial(devices.load, device), second)
-    return {"idle": asdict(at_rest), "sensor": asdict(traits), "nvidia_smi_differs": difference}
-
-
 @contextmanager
-def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator[None]:
-    """Record in the journal the properties of the sensor, and the power of the idle device before and after."""
+def _session(journal: Journal, sensor: Sensor) -> Iterator[None]:
+    """Record in the journal the power of the idle device before and after."""
     from ..metering import NoSensor
     from ..metering.estimate import idle
     from .journal import now
@@ -167,16 +152,16 @@ def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator
     if isinstance(sensor, NoSensor):
         yield
         return
-    say("measuring the idle device and probing its sensor\n")
-    number = sessions(journal)
+    say("measuring the idle device\n")
+    number = sum("idle" in record and "ended" not in record for record in journal.records)
     session = {"key": f"session {number}", "status": "session", "started": now()}
-    journal.append({**session, **idle_and_probed(device, sensor)})
+    journal.append({**session, "idle": asdict(idle(sensor, IDLE_S))})
     stopped: KeyboardInterrupt | None = None
     try:
         yield
     except KeyboardInterrupt as interrupt:
         stopped = interrupt
-    after = idle(sensor, _IDLE_S)
+    after = idle(sensor, IDLE_S)
     journal.append({**session, "key": f"session {number} ended", "ended": now(), "idle": asdict(after)})
     if stopped is not None:
         raise stopped

@@ -57,22 +57,16 @@ def _head(journal: Journal, measured: Sequence[Record]) -> str:
 
 
 def _sessions(journal: Journal) -> str:
-    """Properties of the sensor, and power of the idle device at the start and end of every session."""
+    """Power of the idle device at the start and end of every session."""
     rows = []
     for record in journal.records:
         if record["status"] == "session":
-            idle, traits = record["idle"], record.get("sensor", {})
-            cells = [str(record.get("ended", record["started"]))]
-            cells += [_watts(idle["power_w"]), _number(idle["temperature_c"], "{:.0f}")]
-            cells += [
-                _number(traits.get(name), "{:.3f}") for name in ("power_update_s", "counter_update_s", "averaging_s")
-            ]
-            cells.append(_number(record.get("nvidia_smi_differs"), "{:+.1%}"))
-            rows.append("| " + " | ".join(cells) + " |")
+            idle = record["idle"]
+            cells = [record.get("ended", record["started"]), _watts(idle["power_w"])]
+            rows.append(f"| {' | '.join([*map(str, cells), _number(idle['temperature_c'], '{:.0f}')])} |")
     if not rows:
         return ""
-    header = "| when | idle power | degrees | power update (s) | counter update (s) | averaging (s) | nvidia-smi |"
-    return "\n".join(["## The idle device and its sensor", "", header, "| --- " * 7 + "|", *rows])
+    return "\n".join(["## The idle device", "", "| when | power | degrees |", "| --- " * 3 + "|", *rows])
 
 
 def _faults(journal: Journal, measured: Sequence[Record]) -> str:

@@ -110,6 +110,7 @@ def generate(
     batch: int = 1,
     prompt_tokens: int = 512,
     output_tokens: int = 512,
+    images: list[list[int]] | None = None,
     precision: str = "bf16",
     engine: str = "vllm",
 ) -> dict[str, Any]:
@@ -121,6 +122,7 @@ def generate(
         batch: Sequences in flight.
         prompt_tokens: Tokens of a prompt.
         output_tokens: Tokens of its output.
+        images: Height and width in pixels of each image of a prompt, such as [[768, 1024]], for a model that sees.
         precision: Of weights: "bf16", "fp16", "fp8" or others that the GPU has.
         engine: Engine that serves the model, such as "vllm"; the error for an unknown name lists all.
     """

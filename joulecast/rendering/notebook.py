@@ -5,7 +5,6 @@ They contain no scripts, style sheets or external resources, so that notebooks s
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -201,17 +200,10 @@ class Line:
     joined: bool = True
 
 
-def lines_over(
-    lines: Sequence[Line],
-    x: tuple[str, str],
-    y: tuple[str, str],
-    title: str,
-    bands: Sequence[tuple[str, float, float]] = (),
-) -> str:
+def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], title: str) -> str:
     """Lines over one axis, from zero up, as SVG. Dots that differ much have logarithmic axes.
 
     The lines, at least one, are not empty; `x` and `y` are the titles of the axes, and the units of their values.
-    `bands` are stretches of the axis behind the lines: their names, which have a colour each, first and last value.
     """
     left, top, width, height = 88, 8, 380, 170
     (x_name, x_unit), (y_name, y_unit) = x, y
@@ -229,17 +221,7 @@ def lines_over(
         share = share_of(across, least_x, most_x)
         return left + width * share, top + height * (1 - share_of(up, least_y, most_y))
 
-    names = list(dict.fromkeys(name for name, _, _ in bands))
-    colours = dict(zip(names, itertools.cycle(_COLOURS), strict=False))
     drawn = []
-    for name, first, last in bands:
-        begin, end = at(first, least_y)[0], at(last, least_y)[0]
-        drawn.append(
-            f'<rect x="{begin:.1f}" y="{top}" width="{end - begin:.2f}" height="{height}" fill="{colours[name]}" '
-            'opacity=".35"/>'
-        )
-    for i, (name, colour) in enumerate(colours.items(), len(lines)):
-        drawn += _key(left + width + 16, top + 18 * i, colour, name)
     for value in (least_y, math.sqrt(least_y * most_y) if spread else most_y / 2, most_y):
         _, below = at(least_x, value)
         drawn += [
@@ -272,7 +254,7 @@ def lines_over(
             *(f'<circle cx="{across:.1f}" cy="{down:.1f}" r="{radius}" fill="{colour}"/>' for across, down in dots),
             *_key(left + width + 16, top + 18 * i, colour, line.name),
         ]
-    return drawing(left + width + 200, max(top + height + 24, top + 18 * (len(lines) + len(names))), title, drawn)
+    return drawing(left + width + 200, max(top + height + 24, top + 18 * len(lines)), title, drawn)
 
 
 def _key(left: int, top: int, colour: str, name: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,36 +14,6 @@ from ..errors import needing, with_extra
 
 INK, FAINT, ACCENT, OTHER = "#222222", "#999999", "#1b6ca8", "#d1793b"
 STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "figure.dpi": 120}
-
-CHART_STYLE = {
-    **STYLE,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": "#eceef0",
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "text.color": INK,
-    "font.family": "sans-serif",
-    "savefig.dpi": 160,
-    # Text is stored as text, not as outlines: files are smaller, and programs can read it.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "joulecast",
-}
-
-
-def svg_of(figure: Any) -> str:
-    """A figure of matplotlib as SVG that names no address at all but its own namespace."""
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
-    # The document type and the metadata contain addresses that some viewers fetch.
-    drawn = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", "", text.getvalue(), flags=re.DOTALL)
-    drawn = drawn.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
-    return drawn.strip() + "\n"
 
 
 def pyplot() -> Any:
@@ -89,17 +58,6 @@ def html_page(title: str, parts: Iterable[str]) -> str:
         + "\n".join(part for part in parts if part)
         + "\n</body>\n</html>\n"
     )
-
-
-def figure(svg: str, label: str) -> str:
-    """A picture of matplotlib, with what it shows for those who cannot see it."""
-    drawn = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")
-    return f'<figure role="img" aria-label="{escape(label)}">{drawn}</figure>'
-
-
-def quiet(notes: Iterable[str]) -> str:
-    """Notes, each a paragraph in grey."""
-    return "\n".join(f'<p class="quiet">{escape(note)}</p>' for note in notes)
 
 
 # Our own SVG pictures as PNG, drawn by matplotlib: rectangles, circles, lines and texts are all that they contain.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any
 
 from ..generation.intervals import Listed, normal_quantile
@@ -213,6 +214,29 @@ class Run(Answer):
             ends.append((time_s, joules, wall, self._cost(time_s, wall), self._carbon_kg(time_s, wall)))
         found: list[Any] = [None if None in each else each for each in zip(*ends, strict=True)]
         return RunInterval(level, *found)
+
+    def chance_below(self, other: Run, quantity: str = "time_s") -> float | None:
+        """Probability that a quantity of this run is below that of another one; None where an interval is not known.
+
+        The errors of both are taken as normal in the logarithm, and independent: the same network's on another GPU tell
+        little of them. Of 8 steps in half precision that NVIDIA published for both A100 and V100, all pairs of errors
+        are within 1.6 times the deviation that follows (benchmarks/training).
+
+        Args:
+            other: Another way to train.
+            quantity: time_s, energy_j, wall_energy_j, cost or carbon_kg.
+
+        Raises:
+            AttributeError: There is no such quantity.
+        """
+        level = 0.9
+        intervals = [run.interval(level) if run.supports(level) else None for run in (self, other)]
+        ends = [getattr(interval, quantity) for interval in intervals if interval]
+        if len(ends) < len(intervals) or None in ends:
+            return None
+        halves = [math.log(high / low) / 2 for low, high in ends]
+        apart = math.log(getattr(other, quantity) / getattr(self, quantity))
+        return NormalDist().cdf(apart * normal_quantile(level) / math.hypot(*halves))
 
     def supports(self, level: float) -> bool:
         """Whether enough errors are known for an interval of this level."""

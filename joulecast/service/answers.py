@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -18,11 +17,10 @@ from ..generation.choosing import BATCHES, CLOCKS
 from ..generation.engines import ENGINES
 from ..generation.models import find_decoder
 from ..generation.parallel import compared, layouts, split_count
-from ..hardware import GPU, gpu_name_notes, gpus
+from ..hardware import gpu_name_notes, gpus
 from ..predictors.board.profile import find_profile
 from ..predictors.networks.composition import Execution
 from ..predictors.networks.many import NetworkPredictions
-from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
 from ..progress import paced
 from ..queries import Choices, Question
@@ -36,30 +34,22 @@ from ..runs.choosing import RunChoices
 from ..runs.choosing import best_of as best_run_of
 from ..runs.parallel import ParallelTraining, training_of
 from ..runs.predict import run_of
-from ..system.caches import BoundedCache
 from ..traffic import rates
-from .caches import network_bytes
 from .networks import FileQuery, Networks, entry_of
 from .problems import too_large
 from .settings import Settings
 from .validation import arguments_of, checked_gpu, checked_host, checked_predictor, plain_clock
 
 _MOST_REQUESTS = 1_000_000  # A minute of one core. In a closed loop, each may be longer than a second, and counts more.
-_QUICK_OPERATIONS = 300
-_PREPARED = 3  # memory of a network that is prepared for a GPU, relative to that of the network itself
-_OF_A_CLOCK = {"clock_mhz", "composition", "strict", "tree"}
 _MOST_WAYS = 200  # Each takes a second or two.
 
 
 class Answers:
-    """Answers questions, and caches what does not depend on the clock."""
+    """Answers questions with the library, which keeps what does not depend on the clock."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.networks = Networks(settings)
-        self.prepared: BoundedCache[bytes, PreparedNetwork] = BoundedCache(settings.cached_predictions_bytes)
-        self.generation = ""
-        """State of the zoo. When it changes, cached results of earlier predictors are no longer used."""
 
     def tracing(self, tracer: IsolatedExtraction) -> Answers:
         """A copy that shares the caches and traces models in another process, instead of raising TracingNeededError."""
@@ -77,40 +67,15 @@ class Answers:
 
     def predict(self, question: Any) -> joulecast.Prediction:
         """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-        gpu = checked_gpu(question.gpu)
-        gpu.checked_clock_mhz(plain_clock(question.clock_mhz))
-        return self._at_clock(self._prepared(question, gpu), question)
-
-    def predict_at_once(self, question: Any) -> joulecast.Prediction | None:
-        """Answer as `predict` does if that takes about a millisecond, as for a small cached network; None otherwise."""
-        prepared = self.prepared.get(self._key(question))
-        if prepared is None or len(prepared.network) > _QUICK_OPERATIONS:
-            return None
-        return self._at_clock(prepared, question)
-
-    def _at_clock(self, network: PreparedNetwork, question: Any) -> joulecast.Prediction:
-        """Predict a prepared network at the clock of a question."""
-        clock = plain_clock(question.clock_mhz)
-        prediction = network.at(clock, composition=question.composition, strict=question.strict)
+        gpu, clock = checked_gpu(question.gpu), plain_clock(question.clock_mhz)
+        gpu.checked_clock_mhz(clock)
+        gpu.checked_power_limit_w(question.power_limit_w)
+        network = self.networks.of(question, question.precision)
+        predictor = checked_predictor(question.predictor, gpu, network.mode)
+        prepared = prepare(network, gpu, question.power_limit_w, predictor, _execution(question))
+        prediction = prepared.at(clock, composition=question.composition, strict=question.strict)
         warnings = gpu_name_notes(question.gpu)
         return replace(prediction, notes=(*warnings, *prediction.notes)) if warnings else prediction
-
-    def _key(self, question: Any) -> bytes:
-        # Stored only if the predictors are still those of the start: others must not be mixed in.
-        text = self.generation + question.model_dump_json(exclude=_OF_A_CLOCK)
-        return hashlib.sha256(text.encode()).digest()
-
-    def _prepared(self, question: Any, gpu: GPU) -> PreparedNetwork:
-        """The network of a question, prepared for its GPU; from the cache where the same was asked for before."""
-        key = self._key(question)
-        prepared = self.prepared.get(key)
-        if prepared is None:
-            gpu.checked_power_limit_w(question.power_limit_w)
-            network = self.networks.of(question, question.precision)
-            predictor = checked_predictor(question.predictor, gpu, network.mode)
-            prepared = prepare(network, gpu, question.power_limit_w, predictor, _execution(question))
-            self.prepared.put(key, prepared, _PREPARED * network_bytes(network))
-        return prepared
 
     def predict_operations(self, question: Any) -> OperationPredictions:
         """Predict single operations, each running alone in a loop."""

@@ -28,6 +28,7 @@ from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..predictors.batches import load_threads
 from ..predictors.board.profile import profiles_in
+from ..system.caches import RESULTS
 from ..zoo import find_predictor
 from . import listings, routes
 from .answers import Answers
@@ -40,7 +41,7 @@ from .schemas import SCHEMAS
 from .settings import Settings
 from .workers import Workers
 
-_ROUTERS = (routes.predictions, routes.asked, listings.listed, listings.system, listings.usual)
+_ROUTERS = (routes.asked, listings.listed, listings.system, listings.usual)
 _TIDY_SECONDS, _TIDY_BYTES = 3.0, 32_000_000
 _AT_ONCE = 16  # questions of all clients that are computed; each may take a hundred megabytes
 _COLLECTING = 10_000, 5, 1_000  # so that the young have at most 60,000 objects, 0.1 s; all are scanned when it is idle
@@ -73,6 +74,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.calibrations = profiles_in(settings.calibrations) if settings.calibrations else {}
     state.answers = Answers(settings)
     state.cache = AnswerCache(settings.cached_answers_bytes)
+    state.results = RESULTS
     state.workers = Workers(settings.threads, max(settings.threads, _AT_ONCE), settings.max_waiting)
     # Models without a template are traced one at a time in a separate process, so that nobody else waits for them.
     state.tracers = Workers(1, 1, settings.max_tracing)
@@ -108,9 +110,8 @@ _GAUGES = {
     "answer_bytes": ("cache.finished.size", "Memory of cached answers"),
     "cached_networks": ("answers.networks.cached.count", "Cached networks"),
     "network_bytes": ("answers.networks.cached.size", "Memory of cached networks, estimated"),
-    "known_networks": ("answers.prepared.count", "Networks prepared for a GPU, which answer other clocks quickly"),
-    "known_bytes": ("answers.prepared.size", "Memory of prepared networks, estimated"),
-    "known_hits_total": ("answers.prepared.hits", "Predictions of cached networks"),
+    "known_bytes": ("results.size", "Memory of what the library keeps, so that other clocks are answered quickly"),
+    "known_hits_total": ("results.hits", "Results that the library had kept"),
     "reloads_total": ("reloads", "Changes of predictors that were noticed"),
 }
 """Name of a gauge -> where the application's state has its value, and its description."""
@@ -213,7 +214,7 @@ def _reloaded(app: FastAPI, now: str, damage: str | None) -> None:
 
 
 def _renew(app: FastAPI, now: str) -> None:
-    app.state.cache.generation = app.state.answers.generation = now
+    app.state.cache.generation = now
 
 
 async def _warm(app: FastAPI) -> None:

@@ -65,13 +65,6 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 class CachedRoute(APIRoute):
     """A route whose answers depend only on the request and the zoo."""
 
-    async def answered(self, handler: Handler, request: Request, question: BaseModel | None) -> Response:
-        """Compute an answer that is not in the cache.
-
-        The question is None where the request has no body, or none in JSON.
-        """
-        return await handler(request)
-
     def get_route_handler(self) -> Handler:
         """The route's handler, behind the cache."""
         handler = super().get_route_handler()
@@ -84,11 +77,7 @@ class CachedRoute(APIRoute):
             key = cache.key(request, body)
             response = cache.finished.get(key)
             if response is None:
-                question = None
-                if model is not None:
-                    request = parsed = await read(request, body, model)
-                    question = parsed.question
-                response = await self.answered(handler, request, question)
+                response = await handler(request if model is None else await read(request, body, model))
                 if response.status_code != 200:
                     return response
                 response.headers["ETag"] = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'

@@ -22,7 +22,6 @@ from .. import __version__
 from ..errors import RefusalError, unknown_name
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.templates import store
-from ..extraction.templates.plans import usual_shape
 from ..generation.engines import ENGINES
 from ..generation.images.pipelines import PIPELINES
 from ..hardware import GPU
@@ -71,16 +70,11 @@ def _model(name: str) -> dict[str, Any] | None:
     if model is None:
         return None
     title, shape = next(iter(model.inputs.items()))
-    setting = model.settings.get("inference") or next(iter(model.settings.values()))
-    low_high = {
-        size: (min(regime.ranges[i][0] for regime in setting.regimes), max(r.ranges[i][1] for r in setting.regimes))
-        for i, size in enumerate(model.size_names)
-    }
     family = "image" if len(shape) == 4 else "tokens" if len(shape) == 2 else "features"
     return {
         "name": name,
         "family": family,
-        "input_shape": list(usual_shape(shape, low_high)),
+        "input_shape": list(model.example),
         "input_names": [title] if title else [],
     }
 

@@ -6,7 +6,6 @@ import functools
 from typing import Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from ..generation.choices import GenerationChoices
@@ -15,9 +14,8 @@ from ..predictors.networks.prediction import Prediction
 from . import questions
 from .answering import FormatQuery, answering, ask
 from .answers import Answers
-from .caches import CachedRoute, Handler
+from .caches import CachedRoute
 from .networks import FileQuery
-from .rendering import media_type_of, rendered
 
 
 def _to_dict(answer: Any, question: Any) -> dict[str, Any]:
@@ -30,22 +28,6 @@ def _to_dict(answer: Any, question: Any) -> dict[str, Any]:
     return plain
 
 
-class _PredictRoute(CachedRoute):
-    """Answers cached networks directly, because FastAPI and a thread would double the time."""
-
-    async def answered(self, handler: Handler, request: Request, question: BaseModel | None) -> Response:
-        """See `CachedRoute.answered`."""
-        if not isinstance(question, questions.PredictQuestion) or question.tree or request.scope["query_string"]:
-            return await handler(request)
-        prediction = request.app.state.answers.predict_at_once(question)
-        if prediction is None:
-            return await handler(request)
-        media_type = media_type_of(request.headers.get("accept", ""))
-        content = rendered(prediction, media_type, Prediction.to_dict)
-        return Response(content, media_type=media_type)
-
-
-predictions = APIRouter(prefix="/v1", route_class=_PredictRoute)
 asked = APIRouter(prefix="/v1", route_class=CachedRoute)
 
 
@@ -61,7 +43,7 @@ def _add(path: questions.Asked) -> None:
 
     post.__name__, post.__doc__ = path.name, answers.__doc__
     post.__annotations__["question"] = path.question
-    (predictions if path.name == "predict" else asked).post(f"/{path.name}", **options)(post)
+    asked.post(f"/{path.name}", **options)(post)
 
 
 for _each in questions.PATHS.values():

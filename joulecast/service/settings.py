@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InputError
 
-_LEAST = {"port": 0, "cached_answers_bytes": 0, "cached_networks_bytes": 0, "cached_predictions_bytes": 0}
+_LEAST = {"port": 0, "cached_answers_bytes": 0, "cached_networks_bytes": 0}
 _LAST_PORT = 65535
 
 
@@ -57,9 +57,6 @@ class Settings:
     threads: int = _setting(2, "Most requests of one client that are computed at once; of all clients, 16.")
     cached_answers_bytes: int = _setting(64_000_000, "Memory for finished answers.")
     cached_networks_bytes: int = _setting(32_000_000, "Memory for networks that were requested by name.")
-    cached_predictions_bytes: int = _setting(
-        64_000_000, "Memory for networks prepared for a GPU: everything that does not depend on the clock."
-    )
     calibrations: str = _setting(
         "", "Folder with files of `joulecast calibrate`. Requests name them, without .json, as their calibration."
     )

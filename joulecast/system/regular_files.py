@@ -6,12 +6,10 @@ small file may unpack to any size, and a sparse one may be larger than the disk,
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import os
 import stat
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -80,26 +78,6 @@ def read_regular(
     if len(data) > most_bytes:
         raise too_large(what, path, f"up to {most_bytes:,} bytes", error_class=error_class)
     return data
-
-
-def pieces(path: Path, most_bytes: int, what: str) -> Iterator[bytes]:
-    """The content of a regular file in pieces of at most 1 MB, unpacked if it is compressed with gzip.
-
-    Raises InputError: the file cannot be read or unpacked, or is larger than `most_bytes` after unpacking.
-    """
-    read_bytes = 0
-    with open_regular(path, what) as file:
-        try:
-            start = file.read(len(_GZIP))
-            file.seek(0)
-            content = gzip.GzipFile(fileobj=file) if start == _GZIP else file
-            while piece := content.read(_PIECE_BYTES):
-                read_bytes += len(piece)
-                if read_bytes > most_bytes:
-                    raise too_large(what, path, f"up to {most_bytes:,} bytes, unpacked")
-                yield piece
-        except (OSError, EOFError, zlib.error) as error:
-            raise unreadable(f"{what} cannot be read", path, error) from error
 
 
 def lines(path: Path, most_bytes: int, most_line_bytes: int, what: str) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ def best_generation(
     *,
     prompt_tokens: Tokens,
     output_tokens: Tokens,
+    images: Sequence[Sequence[int]] | None = None,
     objective: str = "energy",
     gpus: str | GPU | Iterable[str | GPU] | None = None,
     counts: Iterable[int] = (1,),
@@ -71,6 +72,7 @@ def best_generation(
         prompt_tokens: Tokens of each prompt: an int, a pair (mean, standard deviation), or an array with the length of
             each request.
         output_tokens: Tokens that the model generates for each prompt, in the same forms.
+        images: Height and width in pixels of each image of a prompt; see `predict_generation`.
         objective: energy, time, cost or carbon, each per output token, or gpus; the lowest value is best. Without a
             rate but with a total power, ways are ordered by the requests per second that it allows.
         gpus: Names, aliases or files of GPUs, or "2x H100 SXM"; None for the whole catalogue.

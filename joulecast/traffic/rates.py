@@ -17,6 +17,7 @@ from ..generation.choosing import told_of
 from ..generation.models import find_decoder
 from ..generation.parallel import Parallel, boards_of, compared, layouts
 from ..generation.serving import Lengths
+from ..generation.towers import find_images
 from ..hardware import GPU
 from ..predictors.board.profile import BoardProfile, profile_among
 from ..progress import paced
@@ -63,7 +64,9 @@ class _Question:
     @classmethod
     def of(cls, asked: Mapping[str, Any], context: float, tariff: Tariff, profile: BoardProfile | None) -> _Question:
         seeds = np.random.SeedSequence(asked["seed"]).spawn(3)
-        prompts = Drawn("prompt_tokens", asked["prompt_tokens"], seeds[0])
+        images = find_images(asked["model"], find_decoder(asked["model"]), asked["images"])
+        more = 0 if images is None else images.tokens
+        prompts = Drawn("prompt_tokens", asked["prompt_tokens"], seeds[0], more)
         outputs = Drawn("output_tokens", asked["output_tokens"], seeds[1])
         once = at_rate(1.0, asked["burstiness"], float(_REQUESTS), prompts, outputs, context, seeds[2])
         return cls(asked, (prompts.lengths, outputs.lengths), once, tariff, profile)

@@ -85,16 +85,20 @@ class Drawn:
     published lengths have. Of an array, each length is as likely as any other.
     """
 
-    def __init__(self, name: str, value: Any, seed: np.random.SeedSequence) -> None:
-        """Lengths as users give them; see `Lengths.of`."""
-        self.lengths = Lengths.of(name, value)
+    def __init__(self, name: str, value: Any, seed: np.random.SeedSequence, more: int = 0) -> None:
+        """Lengths as users give them (see `Lengths.of`), and as many tokens more of each."""
+        self._lengths, self._more = Lengths.of(name, value), more
+        self.lengths = self._lengths.plus(more)
         is_pair = not isinstance(value, np.ndarray) and isinstance(value, Sequence) and len(value) == 2
         self._among = None if isinstance(value, int) or is_pair else np.ravel(np.asarray(value, dtype=float))
         self._random = np.random.default_rng(seed)
 
     def take(self, count: int) -> FloatArray:
         """The next lengths, shape (count,)."""
-        mean, deviation = self.lengths.mean, self.lengths.deviation
+        return self._more + self._drawn(count)
+
+    def _drawn(self, count: int) -> FloatArray:
+        mean, deviation = self._lengths.mean, self._lengths.deviation
         if self._among is not None:
             return np.round(self._random.choice(self._among, count))
         if not deviation:

@@ -14,9 +14,11 @@ from ..errors import InputError
 from ..generation.deployment import CACHED_IN, STATE_BYTES, activations_bytes, cached_bytes, weights_bytes
 from ..generation.generate import server_of
 from ..generation.intervals import HOST_S, SlowHost, factors
+from ..generation.models import find_decoder
 from ..generation.server import Server
 from ..generation.serving import Lengths
 from ..generation.steps import StepTokens
+from ..generation.towers import find_images
 from ..predictors.networks.memory import usable_bytes
 from ..progress import PACE
 from ..units import si
@@ -94,7 +96,8 @@ class Served:
         `concurrency`: Requests at a time on all GPUs; None for any number.
         """
         means = Lengths(prompt.mean, 0.0, prompt.mean), Lengths(output.mean, 0.0, output.mean)
-        server = server_of(asked, 1, *means, "continuous", asked["max_step_tokens"])
+        images = find_images(asked["model"], find_decoder(asked["model"]), asked["images"])
+        server = server_of(asked, 1, *means, "continuous", asked["max_step_tokens"], images)
         served = server.deployment
         sequences = asked["max_sequences"]
         if concurrency is not None:
@@ -294,7 +297,7 @@ def cache_of(server: Server, sequences: int, drafting: Server | None = None) -> 
     most = served.engine.step_tokens
     largest = StepTokens(sequences, 1, 1, most - sequences, sampled=sequences)
     usable = usable_bytes(served.gpu) * served.engine.memory_share
-    free = usable - weights_bytes(decoder, served.precisions) - activations_bytes(decoder, largest)
+    free = usable - weights_bytes(decoder, served.precisions) - activations_bytes(decoder, largest) - served.tower_bytes
     by_window: dict[float, float] = defaultdict(float)
     for each in (decoder,) if drafting is None else (decoder, drafting.deployment.decoder):
         if each.state_elements:

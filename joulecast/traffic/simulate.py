@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from ..errors import InputError, unknown_name
 from ..generation.engines import ENGINES, find_engine
 from ..generation.models import find_decoder
 from ..generation.serving import Lengths, Tokens
+from ..generation.towers import IMAGES_NOTE, find_images
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..predictors.board.profile import Calibrated
@@ -35,6 +37,7 @@ def simulate_serving(
     requests: float | str | Path | Any = None,
     prompt_tokens: Tokens | None = None,
     output_tokens: Tokens | None = None,
+    images: Sequence[Sequence[int]] | None = None,
     duration_s: float | None = None,
     seed: int = 0,
     level: float | None = None,
@@ -79,6 +82,8 @@ def simulate_serving(
         prompt_tokens: Tokens of prompts: an int, a pair (mean, standard deviation) of a log-normal distribution, or an
             array to draw from. None with a trace.
         output_tokens: Tokens of outputs, in the same forms.
+        images: Height and width in pixels of each image of a prompt, whose tokens are added to those of each prompt, of
+            a trace as well; see `predict_generation`.
         duration_s: Seconds in which requests arrive, and over which rates and energies are taken. None for a whole
             trace up to the end of its last request.
         seed: Seed of arrivals and lengths.
@@ -135,11 +140,13 @@ def simulate_serving(
     asked = dict(locals())
     _check(asked)
     decoder = find_decoder(model)
+    looked_at = find_images(model, decoder, images)
+    seen = 0 if looked_at is None else looked_at.tokens  # Tokens that images add to each prompt
     context = math.inf if decoder.context is None else float(decoder.context)
     for_prompts, for_outputs, for_arrivals, for_prefixes = np.random.SeedSequence(seed).spawn(4)
     trace: Trace | None = None
     if isinstance(requests, Real) or requests is None:
-        prompts = Drawn("prompt_tokens", prompt_tokens, for_prompts)
+        prompts = Drawn("prompt_tokens", prompt_tokens, for_prompts, seen)
         outputs = Drawn("output_tokens", output_tokens, for_outputs)
         lengths = prompts.lengths, outputs.lengths
         if requests is not None:
@@ -148,12 +155,13 @@ def simulate_serving(
             trace = trace if prefixes is None else trace.sharing(prefixes, for_prefixes)
     else:
         trace = read_trace(requests).until(duration_s)
+        trace = replace(trace, prompt=trace.prompt + seen)
         lengths = Lengths.of("prompt_tokens", trace.prompt), Lengths.of("output_tokens", trace.output)
         _refuse_too_long(trace, context, decoder.name)
 
     def endlessly() -> Iterator[tuple[int, int]]:
-        again = Drawn("prompt_tokens", prompt_tokens, for_prompts), Drawn("output_tokens", output_tokens, for_outputs)
-        return endless(*again, context)
+        again = Drawn("prompt_tokens", prompt_tokens, for_prompts, seen)
+        return endless(again, Drawn("output_tokens", output_tokens, for_outputs), context)
 
     made = Served.of(asked, *lengths, concurrency=concurrency)
     served = made.server.deployment
@@ -184,7 +192,7 @@ def simulate_serving(
             concurrency=concurrency,
             warmup_s=warmup_s,
             duration_s=duration_s,
-            notes=() if trace is None else trace.notes,
+            notes=(*(() if trace is None else trace.notes), *((IMAGES_NOTE,) if seen else ())),
         )
 
     found = replayed(made, reader)

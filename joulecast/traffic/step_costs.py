@@ -21,6 +21,7 @@ import numpy as np
 from ..arrays import FloatArray
 from ..generation.decoder import Attention, LatentAttention, Logits, Part, Recurrence
 from ..generation.server import Server
+from ..generation.serving import Steps
 from ..generation.steps import StepTokens, step_network
 from ..operations.entry import Entry
 from ..operations.network import Network
@@ -111,6 +112,7 @@ class PredictedSteps:
     launching_s: float  # Least seconds of a step that reads prompts
     boards: int  # Boards that do the same at the same time
     cap_w: float  # Power cap of a board
+    images: Cost = (0.0, 0.0)  # Of reading the images of a prompt
     drafts: int = 0  # Tokens that are drafted for each sequence and verified in each step
     draft: PredictedSteps | None = None  # Steps of the model that drafts them; None where drafting costs nothing
 
@@ -130,6 +132,8 @@ class PredictedSteps:
         """
         served, gpu = server.deployment, server.gpu
         engine, cap_w = served.engine, gpu.checked_power_limit_w(server.power_limit_w)
+        looking = [] if served.images is None else [Steps(StepTokens(images=True), served.parallel.tensor)]
+        looked = server.cost(looking, [clock_mhz])
         clocks = [clock_mhz]
         while clocks[-1] > gpu.min_clock_mhz:
             clocks.append(max(clocks[-1] * _LOWER, float(gpu.min_clock_mhz)))
@@ -213,6 +217,7 @@ class PredictedSteps:
             launching_s=engine.scan_s * served.decoder.scans,
             boards=served.parallel.tensor,
             cap_w=cap_w,
+            images=(float(looked.time_s[0]) / served.parallel.tensor, float(looked.energy_j[0])),
             drafts=drafts,
             draft=draft,
         )
@@ -239,7 +244,10 @@ class PredictedSteps:
         )
         waiting_s = self._waiting_s(sequences + prompts)
         computed = sequences + more + tokens
-        return self._step(computed, sampled + more, sequences, context, sequences, places, waiting_s)
+        time_s, energy_j = self._step(computed, sampled + more, sequences, context, sequences, places, waiting_s)
+        # Images of a prompt count in the step that reads its end. Of prompts that others read, one token is left.
+        looking = sampled - sequences if tokens > prompts else 0
+        return time_s + looking * self.images[0], energy_j + looking * self.images[1]
 
     def _waiting_s(self, sequences: int) -> float:
         return self.waiting_s[0] + self.waiting_s[1] * sequences

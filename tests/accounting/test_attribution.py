@@ -39,7 +39,7 @@ FORWARD = (
 
 
 def test_an_operator_belongs_to_the_innermost_module_and_has_its_parts():
-    assert seconds(attributed(Trace(FORWARD, names_modules="ranges"))) == {
+    assert seconds(attributed(Trace(FORWARD))) == {
         ("a", "forward", "aten::linear"): 2,
         ("b", "forward", "aten::relu"): 2,
         ("", "forward", "aten::add"): 1,
@@ -90,7 +90,7 @@ def test_steps_of_an_optimizer_belong_to_the_model_and_losses_to_no_module():
         event("optimizer", "SGD.step", 12, 15),
         event("operator", "aten::add_", 13, 14),
     )
-    events = attributed(Trace(trace, names_modules="ranges"))
+    events = attributed(Trace(trace))
     assert seconds(events)[None, "forward", "aten::mse_loss"] == 2
     assert seconds(events)["", "optimizer", "aten::add_"] == 1
     # 5 seconds of operators in modules, 2 of the loss
@@ -123,15 +123,9 @@ def test_a_kernel_that_no_operator_launches_belongs_to_the_module_around_its_lau
 
 def test_a_fused_kernel_is_noted():
     trace = (event("module", "", 0, 10), event("operator", "Torch-Compiled Region: 0/0", 1, 9))
-    events = attributed(Trace(trace, names_modules="ranges"))
+    events = attributed(Trace(trace))
     assert seconds(events) == {("", "forward", "Torch-Compiled Region: 0/0"): 8}
     assert any("fused kernels of torch.compile" in note for note in events.notes)
-
-
-def test_a_trace_without_modules_is_noted():
-    events = attributed(Trace((event("operator", "aten::relu", 0, 1),)))
-    assert module_share(events) == 0
-    assert any("does not say which module runs" in note for note in events.notes)
 
 
 def iteration(start_s, *names):

@@ -45,12 +45,6 @@ def test_attention_takes_two_fifths_of_the_forward(modules):
     assert share == pytest.approx(FORWARD_ATTENTION, abs=0.025)
 
 
-def test_attention_takes_less_than_the_rest_of_a_layer_in_both_phases(modules):
-    for phase in ("forward", "backward"):
-        attention = joules(modules, phase, ".attention.")
-        assert attention < joules(modules, phase, "encoder.") - attention
-
-
 def test_attention_takes_as_much_of_the_backward_and_not_what_was_accounted(modules):
     """The 48.2 % are not reached: each backward is predicted at about twice its forward, in attention as elsewhere.
 

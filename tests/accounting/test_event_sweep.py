@@ -51,13 +51,6 @@ def test_events_share_ten_watts_equally(events, joules, idle_j):
     assert found.time_s == pytest.approx(np.array(joules) / 10, abs=EXACT)
 
 
-def test_an_event_that_ended_is_not_charged_for_the_next_slice():
-    """SMARAGDINE's code does so; power that rises after the end shows it."""
-    found = swept([(0, 5)], curve_of((0, 0), (5, 5), (10, 1005)))
-    assert found.energy_j[0] == pytest.approx([5], abs=EXACT)
-    assert found.idle_j[0] == pytest.approx(1000, abs=EXACT)
-
-
 def test_before_the_first_and_after_the_last_reading_power_is_unknown_and_not_zero():
     found = swept([(0, 4), (8, 10)], curve_of((1, 0), (9, 80)))
     assert found.energy_j[0] == pytest.approx([30, 10], abs=EXACT)

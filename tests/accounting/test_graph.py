@@ -6,12 +6,14 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import joulecast
+from conftest import benchmark
 from joulecast.energy import EnergyTree, Figure, Row, Share
 from joulecast.errors import InputError
 
 torch = pytest.importorskip("torch")
 
-from joulecast.accounting.graph import INPUT, energy_graph  # noqa: E402
+with benchmark("energy_graph") as module:
+    INPUT, energy_graph = module.INPUT, module.energy_graph
 
 
 class Residual(torch.nn.Module):
@@ -67,6 +69,10 @@ def test_it_is_written_as_graphml_json_and_svg(graph, tmp_path):
     assert len([each for each in drawn if each.tag.endswith("path")]) == 4
     with pytest.raises(InputError, match=r"\.graphml"):
         graph.save(tmp_path / "graph.txt")
+    name = "a\"'&]]><img src=x>"  # whatever modules are called
+    hostile = module.EnergyGraph(name, (module.GraphNode(name, 1), module.GraphNode("b", 1)), ())
+    for text in (hostile.to_graphml(), hostile.to_svg()):
+        assert "img" not in {each.tag for each in ET.fromstring(text).iter()}  # noqa: S314
 
 
 def test_a_prediction_gives_the_joules_as_well():

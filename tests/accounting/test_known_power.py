@@ -1,7 +1,5 @@
 """Accounting of simulated power with known joules per module, through sensors that lag and step; reliability."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -16,7 +14,7 @@ from joulecast.metering.samples import Samples
 
 pytest.importorskip("torch")
 with benchmark("reliability") as reliability:
-    from reliability import Experiment, correlations, known_power, known_summary, largest_error, sampled, summary
+    from reliability import Experiment, known_power, known_summary, largest_error, summary
 
 LARGE, WITHIN = 0.05, 0.02
 STATIC_W = 30.0
@@ -115,22 +113,6 @@ def test_what_the_sensor_does_not_resolve_needs_a_model():
     assert by_model.energy_j == pytest.approx(joules)
 
 
-def test_simulated_power_adds_up():
-    events = Events.of([(0, 2, Place("a", "forward", "conv"), "cpu"), (1, 3, Place("b", "forward", "add"), "cpu")])
-    known = known_power(events, power_w=WATTS.__getitem__, static_w=STATIC_W)
-    # 180 W and 20 W for 2 s each. Each pays the 30 W of the idle GPU for a second alone and for half of one together.
-    assert known.energy_j == pytest.approx([360 + 45, 40 + 45])
-    assert known.counter.curve.energy_j[-1] == pytest.approx(known.energy_j.sum())
-
-
-def test_a_sampled_counter_keeps_its_total_and_forgets_what_is_between():
-    events = schedule(scale_s=0.1, iterations=3)
-    exact = known_power(events, power_w=WATTS.__getitem__).counter
-    coarse = sampled(exact, 0.25)
-    assert coarse.curve.energy_j[-1] == pytest.approx(exact.curve.energy_j[-1])
-    assert len(coarse.curve.time_s) == 2 + math.floor((exact.curve.time_s[-1]) / 0.25)
-
-
 def experiment(seed, scale_s=0.05):
     events = schedule(scale_s, 8, seed)
     known = known_power(events, power_w=WATTS.__getitem__, static_w=STATIC_W)
@@ -158,16 +140,3 @@ def test_a_report_has_every_pair_once(tmp_path):
     pytest.importorskip("matplotlib")
     reliability.draw(runs, tmp_path / "e.svg")
     assert "equal runs" in (tmp_path / "e.svg").read_text()
-
-
-def test_a_shorter_run_has_the_joules_of_its_part():
-    run = experiment(0)
-    whole, half = sum(summary(run, 0.001).values()), sum(summary(run, 0.001, 0.5).values())
-    assert half == pytest.approx(whole / 2, rel=0.05)
-
-
-def test_correlations_are_pearsons():
-    one, two = {("f", "a"): 1.0, ("f", "b"): 2.0, ("f", "c"): 4.0}, {("f", "a"): 2.0, ("f", "b"): 1.0, ("f", "c"): 7.0}
-    expected = np.corrcoef([1, 2, 4], [2, 1, 7])[0, 1]
-    assert correlations([one, two])[0, 1] == pytest.approx(expected)
-    assert np.isnan(correlations([one, {("f", "a"): 1.0, ("f", "b"): 1.0, ("f", "c"): 1.0}])[0, 1])

@@ -1,6 +1,5 @@
 """End to end: a model runs while a real sampler reads simulated counters."""
 
-import json
 import threading
 
 import pytest
@@ -9,7 +8,6 @@ from simulated_counters import simulate_zones
 torch = pytest.importorskip("torch")
 
 import joulecast  # noqa: E402
-from joulecast.accounting.steps import named_modules  # noqa: E402
 
 PACKAGE_W, MEMORY_W = 50.0, 8.0
 ERROR = 0.01
@@ -53,40 +51,3 @@ def test_steps_of_the_user_take_the_joules_of_their_seconds(counters):
     found = running.result()
     assert found.energy_j == pytest.approx(PACKAGE_W * found.duration_s, rel=ERROR)
     assert found.unattributed.energy_j > 0.4 * PACKAGE_W * 0.4  # most of 20 pauses of 20 ms
-
-
-def test_a_trace_with_its_recording_on_the_command_line(counters, tmp_path, call):
-    trained, activities = model(), [torch.profiler.ProfilerActivity.CPU]
-    with (
-        joulecast.measure(("cpu",), interval_s=0.02, out=tmp_path / "run.jsonl"),
-        named_modules(trained),
-        torch.profiler.profile(activities=activities) as profile,
-    ):
-        for _ in range(5):
-            trained(torch.randn(512, 256)).sum().backward()
-            threading.Event().wait(0.05)
-    profile.export_chrome_trace(str(tmp_path / "trace.json"))
-    given = "account", "--trace", tmp_path / "trace.json", "--recording", tmp_path / "run.jsonl"
-    code, out, _ = call(*given, "--json")
-    assert code == 0
-    report = json.loads(out)
-    assert report["energy_j"] == pytest.approx(PACKAGE_W * report["duration_s"], rel=ERROR)
-    code, _, error = call(*given, "--clock-offset", "3600")
-    assert code == 2
-    assert "do not overlap in time" in error
-
-
-def test_an_evaluation_on_counters_has_measured_power(counters):
-    from conftest import benchmark
-
-    with (
-        benchmark("reliability") as reliability,
-        reliability.steps_of(model(), (512, 256), "training", None, None) as s,
-    ):
-        runs = [reliability.experiment(s, 3, ("cpu",)) for _ in range(2)]
-        cost = reliability.overhead(s, 2, ("cpu",))
-        printed = "\n".join(reliability.report("model", runs, cost))
-    assert all(run.known_j is None for run in runs)
-    assert len(cost.energy) == len(cost.time) == 2
-    assert "measured power" in printed
-    assert "largest error" not in printed

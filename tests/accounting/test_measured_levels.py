@@ -1,10 +1,11 @@
 """Measured joules by memory level, by hand."""
 
+import json
 import math
 
 import pytest
 
-from joulecast.accounting.model_share import measured_levels
+from conftest import benchmark
 from joulecast.accounting.result import Accounting
 from joulecast.energy import Figure, Row, Share
 from joulecast.errors import InputError
@@ -12,6 +13,8 @@ from joulecast.hardware import find_gpu
 from joulecast.hardware.ncu import Counters, KernelCounters, metrics
 
 A100 = "A100 SXM 80GB"
+with benchmark("measured_levels") as module:
+    measured_levels = module.measured_levels
 
 
 def counters(**traffic_bytes):
@@ -31,12 +34,6 @@ def test_levels_are_accesses_times_their_energy():
     assert half.energy_j["dram"] == pytest.approx(2.09)
 
 
-def test_static_joules_are_no_more_than_were_measured():
-    found = measured_levels(10.0, 12.0, counters(dram=0.0), find_gpu(A100), 1410.0)
-    assert found.energy_j["static"] == 10.0
-    assert math.fsum(found.energy_j.values()) == 10.0
-
-
 def test_counters_of_other_work_are_refused():
     with pytest.raises(InputError, match="more energy than was measured"):
         measured_levels(1.0, 0.5, counters(dram=320e9), find_gpu(A100), 1410.0)
@@ -44,18 +41,17 @@ def test_counters_of_other_work_are_refused():
         measured_levels(0.0, 0.0, counters(dram=1.0), find_gpu(A100), 1410.0)
 
 
-def test_an_accounting_is_divided_by_a_file(tmp_path):
+def test_what_the_command_printed_is_divided_by_a_file(tmp_path, monkeypatch, capsys):
     header = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
     lines = [f'"0","kernel","{name}","{"byte" if "bytes" in name else "sector"}","1,000"' for name in metrics()]
-    path = tmp_path / "counters.csv"
-    path.write_text("\n".join([header, *lines]))
+    (tmp_path / "counters.csv").write_text("\n".join([header, *lines]))
     share = Share({"gpu0": Figure(0.01, "measured")}, {("gpu0", "board"): Figure(2.0, "measured")})
     host = Share({"cpu0": Figure(0.01, "measured")}, {("cpu0", "package"): Figure(5.0, "measured")})
-    rows = (Row("", share, "aten::mm"), Row("", host, "aten::mm"))
-    accounting = Accounting("a model", rows, Share(), 0.01, 2, 10, idle_power_w={"gpu0": 50.0})
-    found = accounting.by_memory_level(path, A100)
-    assert found.energy_j["static"] == pytest.approx(0.5)
-    assert math.fsum(found.energy_j.values()) == 2.0  # the CPU's joules are not the GPU's
-    assert found.energy_j["l1"] == pytest.approx(1000 * 107e-12)
-    with pytest.raises(InputError, match="no joules were measured"):
-        Accounting("a model", (Row("", Share(), "aten::mm"),), Share(), 0.01, 2, 10).by_memory_level(path, A100)
+    accounting = Accounting("a model", (Row("", share, "mm"), Row("", host, "mm")), Share(), 0.01, 2, 10)
+    (tmp_path / "account.json").write_text(json.dumps(accounting.to_dict()))
+    files = [str(tmp_path / "account.json"), str(tmp_path / "counters.csv")]
+    monkeypatch.setattr("sys.argv", ["measured_levels.py", *files, A100, "--static-power", "50"])
+    module.main()
+    printed = capsys.readouterr().out.split()
+    assert printed[:3] == ["2", "J", "measured"]  # the CPU's joules are not the GPU's
+    assert printed[printed.index("static") + 1 : printed.index("static") + 3] == ["500", "mJ"]

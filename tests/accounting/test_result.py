@@ -127,10 +127,6 @@ def test_predicted_and_accounted_modules_side_by_side():
     assert found.pearson == pytest.approx(np.corrcoef(xs, ys)[0, 1], rel=1e-6)
 
 
-def test_an_accounting_agrees_with_itself():
-    assert accounting().compare(accounting(power_w=75.0)).pearson == pytest.approx(1)
-
-
 def test_the_model_share_gives_dynamic_joules_by_prediction_and_static_ones_by_time():
     # 50 W for 10 s, of which 1 s is idle: 500 J. 20 W static: 20 J a second, 200 J in all; 300 J are dynamic.
     # Predicted dynamic: head 30 + 60, layer.0 10: 100 J over 2 + 4 + 1 s, so 100/7 W in the mean for what has none,
@@ -184,18 +180,6 @@ def test_shares_of_joules_and_of_seconds_are_not_the_same():
     tree = EnergyTree.of("model", [Row("a", share(1.0, 1.0)), Row("b", share(1.0, 3.0))])
     first = next(line for line in table_text(tree, 2.0).splitlines() if line.endswith(" a"))
     assert first.split() == ["1", "J", "25.0", "%", "1", "s", "50.0", "%", "1", "W", "a"]
-
-
-def test_pictures(tmp_path):
-    pytest.importorskip("matplotlib")
-    accounting().save(tmp_path)
-    assert {path.name for path in tmp_path.glob("*.png")} == {"stages.png", "modules.png", "top.png", "power.png"}
-    page = accounting().save(tmp_path / "page.html").read_text()
-    assert page.count("<figure") == 4
-    assert "http" not in page
-    assert "layer.*" in page
-    with pytest.raises(InputError, match=r"\.html"):
-        accounting().save(tmp_path / "page.pdf")
 
 
 def test_jupyter_shows_a_table():

@@ -1,7 +1,5 @@
 """Real models on the CPU: whose modules get the time of operators, in forward and backward."""
 
-import json
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,8 +7,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from joulecast.accounting.account import Account, account, account_trace  # noqa: E402
-from joulecast.accounting.steps import named_modules  # noqa: E402
+from joulecast.accounting.account import Account, account  # noqa: E402
 from joulecast.errors import ExtractionError, InputError, UnknownNameError  # noqa: E402
 
 QUICK = {"loop_s": 0.01, "profiled_iterations": 2, "sensors": ()}
@@ -296,69 +293,3 @@ def test_bad_input_is_one_clear_error(given, error, words):
 def test_a_model_without_gradients_cannot_be_accounted_in_training():
     with pytest.raises(InputError, match="requires a gradient"):
         account(nn.Linear(4, 4).requires_grad_(False), (2, 4), mode="training", **QUICK)
-
-
-@pytest.fixture
-def step():
-    model = nn.Sequential(nn.Linear(16, 16), nn.Sequential(nn.ReLU(), nn.Linear(16, 4)))
-    return model, lambda: model(torch.randn(4, 16)).sum().backward()
-
-
-def exported(path, step, *, named, **options):
-    model, run = step
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], **options) as profile:
-        if named:
-            with named_modules(model):
-                run()
-        else:
-            run()
-    profile.export_chrome_trace(str(path))
-    return account_trace(path)
-
-
-def test_an_exported_trace_gives_what_the_profile_gave(tmp_path, step):
-    found = exported(tmp_path / "trace.json", step, named=True)
-    assert {"0", "1.0", "1.1"} <= {row.path for row in found.rows if row.phase == "backward"}
-    assert found.iterations == 1
-
-
-def test_a_packed_trace_without_modules_has_operators_and_says_so(tmp_path, step):
-    found = exported(tmp_path / "trace.json.gz", step, named=False)
-    assert {row.path for row in found.rows} == {"(no module)"}
-    assert any("does not say which module" in note for note in found.notes)
-
-
-def test_python_frames_of_the_profiler_name_modules_too(tmp_path, step):
-    found = exported(tmp_path / "trace.json", step, named=False, with_stack=True)
-    assert any(row.path.endswith("Linear_1") and row.phase == "backward" for row in found.rows)
-    assert any("Python frames" in note for note in found.notes)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "no JSON",
-        "[]",
-        '{"traceEvents": 3}',
-        '{"traceEvents": []}',
-        '{"traceEvents": [{"ph": "X", "ts": "x"}]}',
-        '{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1, "cat": "cpu_op", "args": 3}]}',
-        "[" * 100_000,
-    ],
-)
-def test_other_files_are_refused_as_traces(tmp_path, content):
-    (tmp_path / "trace.json").write_text(content)
-    with pytest.raises(InputError, match="not a trace of torch"):
-        account_trace(tmp_path / "trace.json")
-
-
-def test_a_trace_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
-        account_trace(tmp_path / "none.json")
-
-
-def test_an_accounting_is_json(trained):
-    _, found = trained("LSTM")
-    as_json = json.loads(json.dumps(found.to_dict()))
-    assert as_json["energy_j"] is None or as_json["energy_j"] > 0
-    assert as_json["passes"] == 2

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from conftest import benchmark
+
 pytest.importorskip("torch")
 
 NET = """
@@ -40,19 +42,17 @@ def test_a_model_without_a_counter_has_seconds_and_says_why(printed, net):
     assert {row["path"] for row in report["tree"]["rows"]} == {"", "first", "last"}
 
 
-def test_a_study_compares_variants_with_the_first(printed):
+def test_a_study_compares_variants_with_the_first():
     """Half of the layers of BERT need half of the joules in the encoder, in modules that are all shared."""
-    asked = ("account", "study", "bert_base", "8,128", "--gpu", "A30", "--training", "--variant", "num_hidden_layers=6")
-    out = printed(*asked, "--json")
-    whole, half = json.loads(out)
+    with benchmark("variants") as script:
+        whole, half = script.study("bert_base", (8, 128), ["num_hidden_layers=6"], "training", "A30")
     assert whole["pcc"] == pytest.approx(1)
     assert whole["med_j"] == 0
     assert half["forward_j"] == pytest.approx(whole["forward_j"] / 2, rel=0.05)
     assert half["shared_modules"] == whole["shared_modules"]
     assert half["med_j"] * half["shared_modules"] == pytest.approx(half["energy_j"] - whole["energy_j"], rel=1e-6)
-    assert "num_hidden_layers=6" in printed(*asked)
 
 
 def test_a_model_by_name_runs_with_random_weights(printed, tmp_path):
-    printed("account", "squeezenet1_1", "1,3,64,64", *QUICK, "--summarized", "--save", tmp_path / "page.html")
+    printed("account", "squeezenet1_1", "1,3,64,64", *QUICK, "--summarized", "--plot", tmp_path / "page.html")
     assert "features" in (tmp_path / "page.html").read_text()

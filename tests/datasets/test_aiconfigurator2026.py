@@ -6,17 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 from joulecast import Operation
-from joulecast.cli import application
 from joulecast.datasets import load, save
 from joulecast.datasets.importers import aiconfigurator_tables
 from joulecast.datasets.importers.aiconfigurator2026 import import_aiconfigurator2026
 from joulecast.datasets.importers.reading import thinned
 from joulecast.errors import DatasetError
-from joulecast.hardware import find_gpu
-from joulecast.predictors.measured.rows import measured_loops
 
 H200, H100 = "NVIDIA H200", "NVIDIA H100 80GB HBM3"
 NAN = float("nan")
@@ -151,19 +147,6 @@ def test_what_the_data_sheet_does_not_allow_is_left_out(tmp_path):
     assert any("1 rows left out: times that the data sheet" in limit for limit in dataset.card.limits)
 
 
-def test_least_times_by_hand():
-    h100 = find_gpu("H100 SXM")
-    product = Operation("linear", [(8192, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")
-    assert aiconfigurator_tables.least_time_s(product, h100) == pytest.approx(
-        2 * 8192**3 / (989.4e12 * 1980 / 1830) / 1.03
-    )
-    # Decoding reads 2 x 64 x 8 x 8192 x 128 keys and values, of which 50 MiB may have stayed in L2.
-    cache = [(64, 8, 8192, 128)] * 2
-    step = Operation("attention", [(64, 32, 1, 128), *cache], precision="bf16")
-    moved = 2 * (2 * 64 * 8 * 8192 * 128 + 2 * 64 * 32 * 128) - 52_428_800
-    assert aiconfigurator_tables.least_time_s(step, h100) == pytest.approx(moved / 3352e9 / 1.03)
-
-
 def test_stacks_whose_large_rows_beat_the_data_sheet_are_unusable(tmp_path):
     # 4.3 GB of keys and values take 1.28 ms at 3.35 TB/s.
     long = {"batch": 64, "heads": 32, "kv_heads": 32, "head_size": 128}
@@ -186,11 +169,6 @@ def test_power_of_short_calls_and_below_that_of_neighbours_is_not_used(tmp_path)
     assert by_line[9].sustained is True
     assert by_line[10].sustained is False
     assert dataset.card.power_limit_w == 700.0
-
-
-def test_times_without_launches_are_no_loops(tmp_path):
-    (dataset,) = imported(tmp_path, [linear(2048, 100.0, gpu=H200, stack="vllm 0.22.0", power_w=600.0)])
-    assert measured_loops(dataset, "inference") == []
 
 
 def test_thinning_is_even_and_repeats_itself():
@@ -217,27 +195,6 @@ def test_rows_of_a_table(tmp_path):
 def test_unknown_words_are_refused_with_their_rows(tmp_path, changes):
     with pytest.raises(DatasetError, match="row 2"):
         imported(tmp_path, [linear(1, 5.0), {**linear(2, 5.0), **changes}])
-
-
-def test_damaged_and_missing_tables_are_refused(tmp_path):
-    with pytest.raises(DatasetError, match="cannot be read"):
-        import_aiconfigurator2026(tmp_path)
-    (tmp_path / "linear.parquet").write_bytes(b"PAR1 no more")
-    with pytest.raises(DatasetError, match="cannot be read"):
-        import_aiconfigurator2026(tmp_path)
-    rows = [{name: value for name, value in linear(1, 5.0).items() if name != "k"}]
-    with pytest.raises(DatasetError, match="add k"):
-        imported(tmp_path, rows)
-
-
-def test_the_command_line_takes_rows(tmp_path):
-    pq.write_table(
-        pa.Table.from_pylist([linear(64 + m, 15.0 + m / 10) for m in range(20)]), tmp_path / "linear.parquet"
-    )
-    out = tmp_path / "out"
-    arguments = ["datasets", "import", "aiconfigurator2026", str(tmp_path), "--out", str(out), "--rows", "5"]
-    assert "5 measurements" in CliRunner().invoke(application(), arguments).output
-    assert len(load(out / "h100-sxm").measurements) == 5
 
 
 def test_the_real_tables(aiconfigurator2026):

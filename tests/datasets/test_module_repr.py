@@ -42,12 +42,6 @@ def test_modules_of_rows(module):
     assert operation.parameters == sum(p.numel() for p in module.parameters())
 
 
-def test_precision_and_mode():
-    assert operation_from_repr("ReLU()", IMAGE, precision="default").precision == "fp32"
-    conv = operation_from_repr("Conv2d(8, 6, kernel_size=(3, 3), stride=(1, 1))", IMAGE, mode="training")
-    assert (conv.precision, conv.mode) == ("tf32", "training")
-
-
 @pytest.mark.parametrize(
     ("text", "shape", "error"),
     [

@@ -57,17 +57,6 @@ def test_a_sample_of_models_is_covered_or_says_what_is_not(corpus, library, name
     check(corpus.result_of(corpus.Case(library, name, mode)))
 
 
-def test_the_report(corpus):
-    names = ("alexnet", "ssdlite320_mobilenet_v3_large")
-    results = [corpus.result_of(corpus.Case("torchvision", name, "inference")) for name in names]
-    results.append(corpus.Result(corpus.Case("torchvision", "refused", "inference"), None, "it cannot be"))
-    report = "\n".join(corpus.table(results))
-    assert "| torchvision | inference | 3 | 2 | 1 | 100.00% |" in report
-    assert "| torchvision.nms | 1 |" in report
-    assert "equal PyTorch's counter for 1 of 1 models" in report
-    assert "torchvision/refused | inference | it cannot be" in report
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("library", ["torchvision", "timm", "transformers"])

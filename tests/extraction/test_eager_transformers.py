@@ -5,8 +5,6 @@ from collections import Counter
 import pytest
 
 import joulecast
-from joulecast.errors import UnknownNameError
-from joulecast.extraction.models.plain_transformers import EAGER_TRANSFORMERS, build
 
 # A layer has 12 x hidden^2 weights, 2 FLOPs each and token; scores and their product with the values are 2 x 2 x
 # sequence x hidden per token. GPT-2 small: 12 layers of 768. BERT-large: 24 of 1024, and a pooler. ViT-L/16: 24 of 1024
@@ -44,9 +42,3 @@ def test_scores_are_masked_in_each_layer(name):
         if entry.operation.kind == "add" and entry.operation.output_shape[-2:] == (64, 64)
     }
     assert masks == (12 if name.startswith("gpt2") else 24)
-
-
-def test_they_are_listed_and_others_are_refused():
-    assert set(EAGER_TRANSFORMERS) == {"gpt2_eager", "bert_large_eager", "vit_large_eager"}
-    with pytest.raises(UnknownNameError, match="eager attention"):
-        build("t5_eager")

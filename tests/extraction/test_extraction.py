@@ -122,15 +122,6 @@ def test_whitelist_and_what_it_drops():
     assert dropped["relu"].module_paths[0] == "relu"
 
 
-@pytest.mark.parametrize(
-    ("precision", "conv", "linear"), [("default", "tf32", "fp32"), ("fp32", "fp32", "fp32"), ("bf16", "bf16", "bf16")]
-)
-def test_precisions(precision, conv, linear):
-    network = trace(build("resnet18"), (1, 3, 64, 64), precision=precision)
-    found = {entry.operation.kind: entry.operation.precision for entry in network}
-    assert (found["conv2d"], found["linear"]) == (conv, linear)
-
-
 def test_the_module_is_left_as_it_was():
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5))
     module[1].eval()

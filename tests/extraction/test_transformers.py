@@ -1,7 +1,6 @@
 """Transformers: by name, from a configuration, as modules; prefill, decoding, several inputs."""
 
 import json
-import sys
 import tomllib
 from pathlib import Path
 
@@ -11,13 +10,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import joulecast
 from joulecast import Operation
-from joulecast.errors import ExtractionError, InputError, MissingDependencyError, UnknownNameError
-from joulecast.extraction.job import Job
+from joulecast.errors import InputError, MissingDependencyError, UnknownNameError
 from joulecast.extraction.models.language_models import BY_NAME, LANGUAGE_MODELS
 from joulecast.extraction.models.torchvision_models import import_torchvision
-from joulecast.extraction.sources import network_of_file
 from joulecast.generation.models import known_decoder
-from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
 from joulecast.predictors.networks.memory import memory_need
 
@@ -212,11 +208,6 @@ def test_a_missing_library_is_named(monkeypatch):
         joulecast.extract("gpt2_xl", (1, 5))
 
 
-def test_nothing_is_imported_for_others():
-    assert "transformers" in sys.modules
-    assert not transformers_models.is_transformer(torch.nn.ReLU())
-
-
 def test_weights_of_experts_take_memory(tmp_path):
     config = transformers.MixtralConfig()
     config.save_pretrained(tmp_path)
@@ -242,20 +233,3 @@ def test_experts_that_are_operands_of_products_take_memory(mode):
     network = joulecast.extract(Experts(), (32, 16), mode=mode)
     held = 4 * (16 * 64 + 8 * 64 * 128)
     assert memory_need(network).weights_bytes == held * (1 if mode == "inference" else 2)
-
-
-def test_a_configuration_asks_no_hub(monkeypatch, tmp_path):
-    """If a configuration names a backbone, transformers would download it from the hub with the user's token."""
-    asked = []
-
-    def refuse(*host, **_):
-        asked.append(host)
-        raise OSError("no network in tests")
-
-    monkeypatch.setattr("socket.getaddrinfo", refuse)
-    content = {"model_type": "upernet", "backbone": "openmmlab/upernet-convnext-tiny", "use_pretrained_backbone": True}
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(content))
-    with pytest.raises((ExtractionError, InputError)):
-        network_of_file(Job(path, Inputs.of((1, 3, 64, 64))))
-    assert asked == []

@@ -108,6 +108,25 @@ def test_requests_wait_for_the_images_of_all(output):
     assert any("images" in note for note in plain.notes)
 
 
+@pytest.mark.parametrize("gpu", ["H100 SXM", "2x H100 SXM"])
+def test_simulations_and_choices_read_images_as_predictions_do(gpu):
+    asked = {"prompt_tokens": 200, "output_tokens": 200, "images": [(768, 1024)]}
+    one = joulecast.predict_generation(SEEING, gpu, batch=16, **asked)
+    traffic = joulecast.simulate_serving(SEEING, gpu, concurrency=16, duration_s=60, warmup_s=20, **asked)
+    assert traffic.tokens_per_s == pytest.approx(one.tokens_per_s, rel=0.03)
+    assert traffic.energy_per_token_j == pytest.approx(one.energy_per_token_j, rel=0.03)
+    assert any("images" in note for note in traffic.notes)
+    ways = joulecast.best_generation(SEEING, gpus=[gpu], batches=(16,), clocks=(1980,), **asked)
+    (way,) = (way for way in ways.rows if way.tensor_parallel == one.gpus)
+    assert way.energy_per_token_j == pytest.approx(one.energy_per_token_j)
+    # A request alone: its images, then the step that reads its prompt, then steps that decode.
+    alone = joulecast.simulate_serving(SEEING, gpu, requests=0.2, burstiness=0, duration_s=20, **asked)
+    text = {**asked, "prompt_tokens": 200 + one.image_tokens, "images": None}
+    plain = joulecast.simulate_serving(SEEING, gpu, requests=0.2, burstiness=0, duration_s=20, **text)
+    assert alone.ttft_s(0.5) == pytest.approx(plain.ttft_s(0.5) + one.reading_images.time_s)
+    assert alone.tpot_s(0.5) == pytest.approx(plain.tpot_s(0.5))
+
+
 @pytest.mark.parametrize(
     ("model", "size", "what"),
     [

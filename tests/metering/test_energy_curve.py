@@ -1,7 +1,6 @@
 """Joules between two moments, by hand; test_accuracy.py has loads. Time without readings never counts as zero."""
 
 import numpy as np
-import pytest
 
 from joulecast.metering.energy_curve import EnergyCurve
 from joulecast.metering.samples import Samples
@@ -12,16 +11,6 @@ def test_power_readings_are_held_until_the_next_one():
     joules, known = EnergyCurve.of(samples).between(np.array([0.0, 0.5]), np.array([3.0, 2.5]))
     assert joules.tolist() == [60.0, 40.0]  # 10 + 20 + 30, and 5 + 20 + 15
     assert known.all()
-
-
-def test_a_counter_that_starts_again_is_bridged_by_power_readings():
-    time_s = np.arange(0.0, 1.1, 0.1)
-    counter = np.array([100, 110, 120, 130, 140, 2, 12, 22, 32, 42, 52], dtype=float)  # 100 W, reset near 0.5 s
-    with_power = Samples.of(time_s, energy_j=counter, power_w=np.full(11, 100.0))
-    joules, known = EnergyCurve.of(with_power).between(0.0, 1.0)
-    assert (joules, known) == (pytest.approx(100.0), True)
-    joules, known = EnergyCurve.of(Samples.of(time_s, energy_j=counter)).between(0.0, 1.0)
-    assert (joules, known) == (pytest.approx(90.0), False)  # A tenth of a second is unknown, and the result says so.
 
 
 def test_time_without_readings_is_unknown():

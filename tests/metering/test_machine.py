@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -11,13 +10,12 @@ import numpy as np
 import pytest
 
 from conftest import benchmark
-from joulecast.errors import SensorError, UnknownNameError
+from joulecast.errors import SensorError
 from joulecast.metering import amd
 from joulecast.metering.counting_programs import check
 from joulecast.metering.counting_programs import open_reader as open_counting
 from joulecast.metering.estimated_power import module_w, modules_gb
 from joulecast.metering.estimated_power import open_memory_reader as open_reader
-from joulecast.metering.exporting import exposition
 from joulecast.metering.gpu_shares import ProcessTree
 from joulecast.metering.machine import find_machine
 from joulecast.metering.meter import job_and_rank
@@ -148,12 +146,6 @@ def test_perf_where_powercap_shows_nothing(tmp_path):
     perf.chmod(perf.stat().st_mode | stat.S_IXUSR)
     found = measured(PATH=f"{tmp_path}:{os.environ['PATH']}", JOULECAST_POWERCAP=tmp_path / "none")
     assert by_name(found)["cpu"]["mean_w"] == about(35)
-
-
-def test_unknown_devices_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("JOULECAST_POWERCAP", str(tmp_path))
-    with pytest.raises(UnknownNameError, match="unknown device"):
-        find_machine(("gpu9",))
 
 
 def test_counters_that_may_not_be_read_say_how_to_allow_it(tmp_path, monkeypatch):
@@ -352,22 +344,3 @@ def test_differences_from_zeus_by_hand():
     )
     both = Metering("run", (Recording("host", "now", 0.0, 2.0, cpus, {cpu.name: samples for cpu in cpus}),))
     assert differences(both, {"cpu": 190.0, "gpu": 0.0}, "perf") == ["cpu: 200.00 J here, 190.00 J by perf, -5.0 %"]
-
-
-@pytest.mark.slow
-def test_codecarbon_estimates_beside_us(tmp_path):
-    """CodeCarbon from pip's index, in a folder of its own. Where nothing can be read, both estimate."""
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path), "codecarbon"], check=True)
-    busy = "import time; end = time.monotonic() + 6\nwhile time.monotonic() < end: pass"
-    found = ran(second_opinions.__file__, "codecarbon", "--", sys.executable, "-c", busy, PYTHONPATH=tmp_path)
-    (line,) = [line for line in found.stdout.splitlines() if "by codecarbon" in line and line.startswith("cpu: ")]
-    sys.stdout.write(line)  # pytest -s shows it
-    ours_j, theirs_j = (float(word) for word in line.replace(":", "").split() if re.fullmatch(r"[\d.]+", word))
-    assert 0.02 < theirs_j / ours_j < 50
-
-
-def test_prometheus_reads_joules_and_watts():
-    text = exposition({"gpu0": {"energy_j": 12.5, "power_w": 100.0}, "cpu0": {"energy_j": 3.0, "power_w": None}})
-    assert 'joulecast_energy_joules_total{device="gpu0"} 12.5' in text
-    assert 'joulecast_power_watts{device="gpu0"} 100.0' in text
-    assert 'joulecast_power_watts{device="cpu0"}' not in text

@@ -19,9 +19,3 @@ def test_windows_without_counters_have_time_and_unknown_energy() -> None:
     assert tree.unattributed.time_s == pytest.approx(4.0)
     assert {train.own.source, step.own.source, tree.total.source} == {"missing"}
     assert "0 J" not in str(tree)
-
-
-def test_a_program_without_windows_and_counters_has_its_time() -> None:
-    tree = metering().tree()
-    assert tree.total.time_s == pytest.approx(10.0)
-    assert tree.total.source == "missing"

@@ -33,24 +33,6 @@ def test_costs_of_every_kind(kind, case, mode):
         assert np.broadcast_to(counted, 3).tolist() == [by_hand] * 3
 
 
-def test_each_keeps_its_own_sizes():
-    """Two linear layers of different sizes, each by its own arithmetic, in the order of the operations."""
-    linear = [Operation("linear", [(2, 3)], {"out_features": 4}), Operation("linear", [(6, 5)], {"out_features": 7})]
-    alike = together(linear)
-    assert alike.flops.tolist() == [2 * 2 * 3 * 4, 2 * 6 * 5 * 7]
-    assert alike.bytes_read.tolist() == [4 * (6 + 12 + 4), 4 * (30 + 35 + 7)]
-    assert alike.bytes_written.tolist() == [4 * 8, 4 * 42]
-
-
-def test_a_broadcast_input_concerns_its_own_operation_only():
-    one, other = (
-        Operation("mul", [(2, 3), (2, 3)], mode="training"),
-        Operation("mul", [(2, 3), (1, 3)], mode="training"),
-    )
-    # Gradients of both inputs and the output; where an input is broadcast, its gradient is first written in full.
-    assert together([one, other]).bytes_written.tolist() == [4 * (12 + 6), 4 * (9 + 6 + 6)]
-
-
 def test_groups_differ_in_sizes_alone():
     """Twenty sizes of each; two in TF32 are too few for a group."""
     conv = {"out_channels": 8, "kernel_size": 3, "padding": 1}

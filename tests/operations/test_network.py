@@ -111,12 +111,9 @@ def test_diff():
         f"~ 2 -> 5 x {RELU}",
         f"+ 1 x {wide}",
     ]
-    assert diff
-    assert json.loads(diff.to_json()) == diff.to_dict()
-    shown = diff._repr_html_()
-    assert shown.count("<tr>") == 1 + len(diff.added) + len(diff.removed) + len(diff.changed)
+    assert diff._repr_html_().count("<tr>") == 4
     assert not before.diff(before)
-    assert json.loads(json.dumps(diff.to_dict()))["changed"][0]["counts"] == [2, 5]
+    assert json.loads(diff.to_json())["changed"][0]["counts"] == [2, 5]
 
 
 def test_what_is_derived_does_not_travel_along():

@@ -4,8 +4,6 @@ import json
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -110,24 +108,6 @@ def test_flops_agree_with_the_flop_counter(kind, shapes, attributes, module, mod
         assert operation.flops == counted
 
 
-def test_bytes_of_a_convolution_by_hand():
-    # 2 x 6 x 17 x 15 in, 2 x 8 x 15 x 13 out, 8 x 6 x 3 x 3 weights and 8 biases, 4 bytes each
-    operation = Operation("conv2d", [IMAGE], {"out_channels": 8, "kernel_size": 3})
-    assert operation.bytes_read == 4 * (3060 + 440)
-    assert operation.bytes_written == 4 * 3120
-    half = operation.replace(precision="bf16")
-    assert half.bytes_read == operation.bytes_read // 2
-
-
-def test_gradient_of_a_broadcast_factor_takes_more_passes():
-    image, scale = (2, 6, 4, 4), (2, 6, 1, 1)
-    plain = Operation("mul", [image, image], mode="training")
-    broadcast = Operation("mul", [image, scale], mode="training")
-    n, m = 192, 12
-    assert plain.bytes_written == 4 * (2 * n + n)
-    assert broadcast.bytes_written == 4 * (n + m + 2 * n)
-
-
 @pytest.mark.parametrize(("kind", "shapes", "attributes", "module"), CASES, ids=IDS)
 def test_json_round_trip(kind, shapes, attributes, module):
     operation = Operation(kind, shapes, attributes, precision="bf16", mode="training")
@@ -172,18 +152,6 @@ def test_noise_is_an_identity_in_inference():
     assert Operation("stochastic_depth", [(8, 8)], {"p": 0.0}, mode="training").is_identity
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
-@given(st.integers(1, 64), st.integers(1, 64), st.integers(2, 40), st.integers(1, 4))
-def test_a_larger_batch_is_more_work(batch, channels, side, factor):
-    def conv(n):
-        return Operation("conv2d", [(n, channels, side, side)], {"out_channels": 8, "kernel_size": 2})
-
-    small, large = conv(batch), conv(batch * factor)
-    assert large.flops == factor * small.flops
-    assert large.bytes_read >= small.bytes_read
-    assert large.bytes_written == factor * small.bytes_written
-
-
 def test_real_precision():
     assert [real_precision(kind, "default") for kind in ("conv2d", "linear", "relu")] == ["tf32", "fp32", "fp32"]
     assert [real_precision(kind, "tf32") for kind in ("linear", "relu")] == ["tf32", "fp32"]
@@ -221,37 +189,7 @@ def test_impossible_operations_are_refused(arguments, error, says):
         Operation(*arguments)
 
 
-# Values that users and files may give instead of a number, a flag or a size.
-HOSTILE = [
-    *(-1_000_000_000, -2, -1, 0, 2**31, 10**400, 0.5, -5.0, 1e308, float("nan"), float("inf"), True, None),
-    *("", "same", "x" * 1000, [], [0], [-1, 3], [None], [[3]], {}, b"3", 1j),
-]
-
-
-@pytest.mark.parametrize(("kind", "shapes", "attributes", "module"), CASES, ids=IDS)
-def test_hostile_attributes_are_refused_or_cost_something_finite(kind, shapes, attributes, module):
-    for name, attribute in KINDS[kind].attributes.items():
-        accepted = 0
-        for value in HOSTILE:
-            try:
-                operation = Operation(kind, shapes, {**attributes, name: value}, mode="training")
-            except InputError:
-                continue
-            accepted += 1
-            assert attribute.values.holds(operation.attributes[name]), (name, value)
-            for amount in (operation.flops, operation.bytes_read, operation.bytes_written, operation.parameters):
-                assert 0 <= amount < 1e30, (name, value)
-        assert accepted < len(HOSTILE) / 2, name
-
-
 @pytest.mark.parametrize("value", [None, [], {"kind": "relu"}, {"kind": "relu", "input_shapes": [[1]], "extra": 1}])
 def test_json_that_is_no_operation_is_refused(value):
     with pytest.raises(InputError):
         Operation.from_dict(value)
-
-
-def test_every_row_has_shapes_flops_and_traffic():
-    for kind, row in KINDS.items():
-        assert row.backward_flops >= 0, kind
-        assert min(*row.reads, *row.writes, *row.training_reads, *row.training_writes) >= 0, kind
-        assert sum(row.training_writes) >= sum(row.writes), kind

@@ -5,11 +5,10 @@ import copy
 import numpy as np
 import pytest
 
-from joulecast import Operation, extract
+from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.fp32_kernels import counted_s
-from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.operation_numbers import numbers_of
 from joulecast.predictors.physics.relative import relative_features
 
@@ -61,20 +60,6 @@ def test_a_list_shared_by_gpus_gives_each_its_own_results(describe):
             found[:] = np.nan
 
 
-def test_least_times_of_a_list_are_those_of_its_operations():
-    gpu = find_gpu("T4")
-    some = [OPERATIONS[1], OPERATIONS[2]]
-    np.testing.assert_array_equal(
-        LeastTimes.of(OperationList(some), gpu, 585.0).time_s, LeastTimes.of(some, gpu, 585.0).time_s
-    )
-
-
 def test_cached_values_cannot_be_changed():
     with pytest.raises(ValueError, match="read-only"):
         numbers_of(OperationList(OPERATIONS)).flops[0] = 1.0
-
-
-def test_a_network_has_one_list_of_its_operations():
-    network = extract("resnet18", (1, 3, 64, 64))
-    assert network.operations is network.operations
-    assert list(network.operations) == [entry.operation for entry in network]

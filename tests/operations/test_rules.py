@@ -4,7 +4,6 @@ import pytest
 
 from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
-from joulecast.operations.rules import experts_parameters, linear_output
 
 BROADCAST = "sizes that are equal or 1 in each dimension, counted from the last"
 QKV = ("query, key and value do not fit", "[..., L, E], [..., S, E], [..., S, D]")
@@ -70,20 +69,6 @@ def test_what_just_fits_has_its_output(kind, shapes, attributes, output):
     assert Operation(kind, shapes, attributes).output_shape == output
 
 
-def test_a_linear_layer_needs_a_dimension():
-    with pytest.raises(InputError) as caught:
-        linear_output([()], {"out_features": 3})
-    assert caught.value.what == "a linear operation needs an input of at least one dimension"
-    assert (caught.value.given, caught.value.allowed) == ((), "[..., features]")
-
-
 @pytest.mark.parametrize(("affine", "parameters"), [(True, 2 * 6), (False, 0)])
 def test_batch_norm_has_two_parameters_for_each_channel_if_any(affine, parameters):
     assert Operation("batch_norm", [(2, 6, 8, 5)], {"affine": affine}).parameters == parameters
-
-
-@pytest.mark.parametrize(("bias", "parameters"), [(False, 3 * 5 * 8), (True, 3 * (5 * 8 + 5))])
-def test_parameters_of_experts(bias, parameters):
-    """Three experts, each of 8 x 5 weights, and 5 biases."""
-    attributes = {"num_experts": 3, "out_features": 5, "bias": bias}
-    assert experts_parameters(((2, 4, 8),), attributes) == parameters

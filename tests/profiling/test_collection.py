@@ -139,6 +139,15 @@ def test_the_plan_is_unique_shuffled_and_seeded(campaign):
     assert [task.operation for task in again[:11]] != [task.operation for task in tasks]
 
 
+def test_parts_of_a_plan_have_every_measurement_once():
+    settings = load_campaign(None, {"network": [{"model": "alexnet", "input_shapes": [[1, 3, 64, 64]]}], "repeats": 2})
+    whole = [task.key for task in plan(settings)]
+    parts = [[task.key for task in plan(settings, None, (number, 3))] for number in (1, 2, 3)]
+    assert sorted(key for part in parts for key in part) == sorted(whole)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert len(plan(settings, 6, (2, 3))) == 4  # of six operations, each twice
+
+
 @pytest.mark.parametrize(("limit", "networks", "operations"), [(1, 1, 0), (2, 2, 0), (5, 2, 3)])
 def test_a_limit_counts_operations_and_whole_networks_together(limit, networks, operations):
     settings = Campaign(

@@ -29,10 +29,17 @@ def test_every_kind_is_timed_with_and_without_the_host(kind, mode):
     assert 0 < timing.device_time_s < 1.1 * timing.time_s
 
 
+def busy(seconds):
+    a, end_s = torch.randn(4096, 4096, device=CUDA), time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        torch.mm(a, a)
+        torch.cuda.synchronize()
+
+
 def test_power_rises_under_load():
     with devices.sensor_of(CUDA) as sensor:
         found = []
-        for run in (time.sleep, lambda seconds: devices.load(CUDA, seconds)):
+        for run in (time.sleep, busy):
             start_s = time.monotonic()
             run(4.0)
             end_s = time.monotonic()

@@ -11,27 +11,16 @@ from joulecast.datasets import load
 SCRIPT = """
 import os, sys, time
 
-def power(watts):
-    with open(os.environ["FAKE_NVML_SCHEDULE"], "a") as file:
-        file.write(f"{time.monotonic()} {watts}\\n")
-
-def load(device, seconds):
-    power(230)
-    time.sleep(seconds)  # work of this duration, whose power is read
-    power(80)
-
 # (the sampler, a spawned process that imports this file, too, needs none of it)
 if __name__ == "__main__":
     from joulecast.profiling import collection, command, devices, session, summary
-    from joulecast.metering import estimate as probing
     from joulecast.metering.sampler import nvidia_smi_sensor
     from joulecast.metering.sampler import nvml_sensor
 
-    probing._STEPS, session._IDLE_S = 1, 2.0
-    if os.environ["PROBING"] == "quick":  # for tests that do not look at what is found about the sensor, nor at plots
+    session.IDLE_S = 0.5
+    if "--plain" in sys.argv:  # for tests that do not look at plots
+        sys.argv.remove("--plain")
         summary.write_summary = lambda journal, folder: folder
-        probing._IDLE_S = probing._LOAD_S = session._IDLE_S = 0.1
-    devices.load = load
     devices.sensor_of = lambda device, period_s=0.01: nvml_sensor(0, period_s)
     devices.second_sensor_of = lambda device: nvidia_smi_sensor(0)
     devices.clocks_of = session.clocks_of = lambda device: devices.Clocks(0)
@@ -61,8 +50,6 @@ def session(on_driver, tmp_path):
 
     def run(*options, **settings):
         settings = {
-            "PROBING": "quick",
-            "FAKE_NVML_SCHEDULE": tmp_path / "schedule",
             "FAKE_NVML_AVERAGING_MS": 50,  # a measurement takes several times as long
             **settings,
         }
@@ -76,7 +63,7 @@ def records(tmp_path):
 
 
 def test_a_campaign_over_two_clocks(session, tmp_path):
-    result = session("--seconds", "0.15", PROBING="thorough", FAKE_NVML_AVERAGING_MS=1000)
+    result = session("--seconds", "0.15")
     assert "4 measurements, 0 failed" in result.stdout, result.stderr
     out = tmp_path / "out"
     default, locked = load(out / "default-clock"), load(out / "900-mhz")
@@ -86,14 +73,8 @@ def test_a_campaign_over_two_clocks(session, tmp_path):
     assert (tmp_path / "clock").read_text() == "0"
     assert locked.card.idle_power_w is not None
 
-    # A busy machine reads the sensor late; test_probing.py and test_estimate.py have the exact figures.
     first, last = (record for record in records(tmp_path) if record["status"] == "session")
-    assert first["idle"]["power_w"] == pytest.approx(50, rel=0.1)
-    assert first["sensor"]["averaging_s"] == pytest.approx(1.0, abs=0.2)
-    assert first["sensor"]["power_update_s"] == pytest.approx(0.02, abs=0.015)
-    assert first["sensor"]["counter_update_s"] == pytest.approx(0.05, abs=0.025)
-    assert abs(first["nvidia_smi_differs"]) < 0.02
-    assert last["idle"]["power_w"] == pytest.approx(80, rel=0.1)
+    assert first["idle"]["power_w"] == pytest.approx(last["idle"]["power_w"], rel=0.1)
     for m in default.measurements:
         error_j = ((m.power_w * m.time_std_s) ** 2 + (m.time_s * m.power_std_w) ** 2) ** 0.5
         assert m.energy_std_j == pytest.approx(error_j)
@@ -106,17 +87,17 @@ def test_a_campaign_over_two_clocks(session, tmp_path):
 
 
 def test_terminated_it_stops_cleanly_and_resumes(session, tmp_path):
-    result = session("interrupt")
+    result = session("--plain", "interrupt")
     assert "stopped; go on with --resume" in result.stderr
     assert "2 measurements, 0 failed" in result.stdout
     assert [r["status"] for r in records(tmp_path)] == ["session", "ok", "ok", "session"]
-    assert "4 measurements, 0 failed" in session("--resume").stdout
+    assert "4 measurements, 0 failed" in session("--plain", "--resume").stdout
     done = [record["key"] for record in records(tmp_path)]
     assert len(done) == len(set(done)) == 8
     assert (tmp_path / "clock").read_text() == "0"
 
 
 def test_a_gpu_that_disappears_loses_nothing(session, tmp_path):
-    result = session("lose", FAKE_NVML_LOST_FILE=tmp_path / "lost")
+    result = session("--plain", "lose", FAKE_NVML_LOST_FILE=tmp_path / "lost")
     assert "the power sensor was lost" in result.stderr
     assert [r["status"] for r in records(tmp_path)] == ["session", "ok", "ok"]

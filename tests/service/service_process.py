@@ -21,7 +21,7 @@ from joulecast.zoo.places.sources import push
 TOKEN = "a-token-for-the-tests"  # noqa: S105  # which is no secret
 NARROW = ["--max-body-bytes", "20000", "--max-batch", "3", "--max-operations", "40", "--body-seconds", "1"]
 NARROW += ["--max-choices", "50", "--cors-origin", "https://example.org", "--no-extraction"]
-NARROW += ["--cached-predictions-bytes", "200000", "--cached-answers-bytes", "200000"]
+NARROW += ["--cached-answers-bytes", "200000"]
 
 
 @dataclass

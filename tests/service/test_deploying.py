@@ -63,29 +63,6 @@ def test_kubernetes_limits_the_service(kubernetes):
     assert {"/var/cache/joulecast", "/tmp"} <= set(mounted.values())  # noqa: S108  (of the container)
 
 
-def test_the_parts_of_kubernetes_find_each_other(kubernetes):
-    deployment = kubernetes["Deployment"]
-    labels = deployment["spec"]["template"]["metadata"]["labels"]
-    assert deployment["spec"]["selector"]["matchLabels"] == labels
-    assert kubernetes["Service"]["spec"]["selector"] == labels
-    assert kubernetes["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
-    scaler = kubernetes["HorizontalPodAutoscaler"]["spec"]
-    assert scaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
-    assert scaler["minReplicas"] >= 2  # so that one can be replaced while the other answers
-    assert [each["resource"]["name"] for each in scaler["metrics"]] == ["cpu"]
-    assert "replicas" not in deployment["spec"]  # which would undo what the autoscaler has set
-    (port,) = kubernetes["Service"]["spec"]["ports"]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert port["targetPort"] in {each["name"] for each in container["ports"]}
-
-
-def test_health_is_asked_where_the_service_answers(kubernetes):
-    (container,) = kubernetes["Deployment"]["spec"]["template"]["spec"]["containers"]
-    asked = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "readinessProbe", "livenessProbe")}
-    # A pod whose predictors are damaged gets no requests, but killing it would not restore them.
-    assert (asked["readinessProbe"], asked["livenessProbe"]) == ("/v1/ready", "/v1/health")
-
-
 NAME = re.compile(r"\b(?:joulecast|process)_[a-z_]+")
 
 

@@ -5,7 +5,6 @@ from browser import AXE, Page
 
 import joulecast
 from joulecast.hardware import find_gpu
-from joulecast.predictors.networks.composition import EXECUTIONS
 from joulecast.units import si
 from service_process import TOKEN
 
@@ -101,19 +100,6 @@ def test_modules_open_by_the_keyboard(page):
     assert costs[0].bound_by in rows[0]
 
 
-def test_a_graph_on_a_faster_host(page):
-    for execution, host in (("graph", "reference"), ("eager", "h100-server")):
-        page.open(f"#model=resnet18&shape=1+x+3+x+224+x+224&gpus=A30&execution={execution}")
-        page.choose("#host", host)
-        prediction = joulecast.predict("resnet18", (1, 3, 224, 224), "A30", execution=execution, host=host)
-        assert page.texts(".card .value")[0] == si(prediction.time_s, "s")
-    options = [e.get_attribute("value") for e in page.driver.find_elements("css selector", "#execution option")]
-    assert options == list(EXECUTIONS)
-    assert 'host="h100-server"' in page.text("#calls")
-    assert "host=h100-server" in page.js("return location.hash")
-    assert page.complaints() == []
-
-
 def test_training_is_drawn_by_phase_and_an_optimizer_steps_in_training_only(page):
     about = "resnet18", (8, 3, 224, 224), "A30"
     page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30&mode=training&optimizer=adamw")
@@ -182,32 +168,6 @@ def test_a_phone_shows_the_answer_before_the_form(page):
         assert page.js("const f = document.querySelector('.fields'); return f.scrollHeight - f.clientHeight") <= 0
     finally:
         page.resize(None)
-
-
-def test_invalid_lists_of_operations_are_reported(page):
-    page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30")
-    page.js("document.querySelector('[name=subject][value=operations]').click()")
-    page.wait()
-    assert "linear" in page.text("#costs")
-    for pasted in ("", "[", "null", "{}", "[]"):
-        page.choose("#operations", pasted)
-        assert "operations" in page.text("#problem strong")
-        assert "joulecast extract" in page.text("#problem")
-    page.choose("#operations", '{"operations": [{"kind": "relu", "input_shapes": [[4]]}], "name": "tiny"}')
-    assert page.text("#headline").startswith("tiny")
-    assert not page.find("#problem").is_displayed()
-    assert page.complaints() == []
-
-
-def test_the_calls_hold_all_that_was_asked(page):
-    page.open("#model=llama3_8b&shape=8+x+1&cache=2048&precision=bf16&gpus=H100+SXM")
-    asked = {"precision": "bf16", "cache_length": 2048}
-    prediction = joulecast.predict("llama3_8b", (8, 1), "H100 SXM", **asked)
-    assert page.texts(".card .value")[2] == si(prediction.energy_j, "J")
-    calls = page.text("#calls")
-    assert 'joulecast.predict("llama3_8b", (8, 1), "H100 SXM", precision="bf16", cache_length=2048)' in calls
-    assert "joulecast predict llama3_8b 8,1 --gpu 'H100 SXM' --precision bf16 --cache-length 2048" in calls
-    assert page.complaints() == []
 
 
 def test_the_address_keeps_the_view(page):

@@ -27,13 +27,6 @@ def add(page, name):
     return page.wait().text("#gpu-help")
 
 
-def test_a_gpu_that_cannot_run_the_job_is_listed_with_its_reason(page):
-    page.open(f"{RESNET}&precision=bf16&gpus=A30,T4")
-    assert page.texts(".card h3") == ["A30"]
-    assert page.text("#missing").startswith("Left out: T4: ")
-    assert "bf16" in page.text("#missing")
-
-
 def test_names_that_the_catalogue_does_not_list_are_answered(page):
     page.open(f"{RESNET}&gpus=A30")
     assert add(page, "H100") == "H100 was taken for H100 SXM."
@@ -121,171 +114,98 @@ def test_a_network_is_read_from_a_file(page, tmp_path):
     assert page.complaints() == []
 
 
-def test_nothing_is_answered_for_the_list_before_while_a_file_is_read(page, tmp_path):
-    joulecast.extract("alexnet", (4, 3, 224, 224)).save(tmp_path / "network.json")
-    page.open("#view=operations&gpus=A30")
-    before = page.text("#headline")
-    page.js(
-        "const read = Blob.prototype.text, ask = window.fetch; window.asked = 0;"
-        "Blob.prototype.text = function () { return new Promise((go) => { window.go = () => go(read.call(this)); }); };"
-        "window.fetch = (...all) => { window.asked += 1; return ask(...all); };"
-    )
-    page.find("#file").send_keys(str(tmp_path / "network.json"))
-    page.until(lambda: page.text("#file-help") == "Reading network.json")
-    page.find("#question .primary").click()
-    page.choose("#precision", "fp16")
-    assert (page.js("return window.asked"), page.text("#headline")) == (0, before)
-    page.js("window.go()")
-    page.until(lambda: page.text("#headline").startswith("alexnet"))
-    page.wait()
-    assert page.complaints() == []
-
-
 LOAD = {"prompt_tokens": 300, "output_tokens": 200}
+SERVED = {"requests": 4, "duration_s": 20, "max_sequences": 16, "tensor_parallel": 1, "router": "least_loaded"}
+TRAINED = {"samples": 5e4, "epochs": 2, "precision": "bf16", "carbon": "DE"}
 
 
-def test_generation_is_that_of_the_library(page):
-    page.open("#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=H100+SXM,T4,L40S&pace=40")
-    assert page.texts("#generation-cards h3") == ["H100 SXM", "L40S"]
-    assert page.text("#generation-missing").startswith("Left out: T4: ")
-    for place, gpu in enumerate(("H100 SXM", "L40S")):
-        found = joulecast.predict_generation("llama3_1_8b", gpu, batch=16, **LOAD)
-        names = {
-            "time_per_output_token_s": "s",
-            "time_to_first_token_s": "s",
-            "power_w": "W",
-            "energy_per_token_j": "J",
-        }
-        shown = page.texts(f"#generation-cards .card:nth-child({place + 1}) .value")
-        assert shown == [si(getattr(found, name), unit) for name, unit in names.items()]
+def generated(gpu):
+    found = joulecast.predict_generation("llama3_1_8b", gpu, batch=16, **LOAD)
+    seconds = [si(value, "s") for value in (found.time_per_output_token_s, found.time_to_first_token_s)]
+    return [*seconds, si(found.power_w, "W"), si(found.energy_per_token_j, "J")]
+
+
+def drawn(gpu):
+    found = joulecast.predict_image("sd3_5_medium", gpu, batch=2, steps=20)
+    return [si(found.time_per_image_s, "s"), si(found.power_w, "W"), si(found.energy_per_image_j, "J")]
+
+
+def trained(gpus):
+    found = joulecast.predict_run("bert_base", (32, 128), gpus, **TRAINED)
+    return [duration(found.time_s), *(f"{joules / 3.6e6:.3g} kWh" for joules in (found.energy_j, found.wall_energy_j))]
+
+
+def served(gpus):
+    found = joulecast.simulate_serving("qwen3_0_6b", gpus, level=0.9, **SERVED, **LOAD)
+    seconds = [si(value, "s") for value in (found.ttft_s(0.99), found.tpot_s(0.99))]
+    return [*seconds, si(found.power_w, "W"), si(found.energy_per_token_j, "J")]
+
+
+VIEWS = {
+    "generation": (
+        "llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=H100+SXM,T4,L40S&pace=40",
+        generated,
+        ["H100 SXM", "L40S"],
+        "Left out: T4: ",
+        ['joulecast.predict_generation("llama3_1_8b", "H100 SXM", batch=16', "--max-time-per-token 0.04"],
+        ("#output", "this is no number of tokens"),
+    ),
+    "images": (
+        "pipeline=sd3_5_medium&copies=2&steps=20&gpus=H100+SXM,P4,L40S",
+        drawn,
+        ["H100 SXM", "L40S"],
+        "Left out: P4: ",
+        ["joulecast image sd3_5_medium --gpu 'H100 SXM' --batch 2 --steps 20"],
+        ("#steps", "this is no number of steps"),
+    ),
+    "runs": (
+        "model=bert_base&shape=32+x+128&samples=50000&epochs=2&together=8&objective=carbon&price=DE&gpus=A30,L4",
+        trained,
+        ["8x A30", "8x L4"],
+        "",
+        ["joulecast run bert_base 32,128 --gpu '8x A30' --samples 50000 --epochs 2 --precision bf16 --carbon DE"],
+        ("#samples", "this is no number of samples"),
+    ),
+    "traffic": (
+        "llm=qwen3_0_6b&prompt=300&output=200&batch=16&rate=4&seconds=20&boards=2&gpus=L4&wait=200",
+        served,
+        ["2x L4"],
+        "",
+        ["joulecast simulate qwen3_0_6b '2x L4' --rate 4 --prompt 300 --output 200", "--p99-first-token 0.2"],
+        ("#rate", "this is no rate"),
+    ),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_is_that_of_the_library(page, view):
+    address, shown, gpus, left_out, calls, (field, problem) = VIEWS[view]
+    page.open(f"#view={view}&{address}")
+    assert page.texts(f"#{view}-cards h3") == [gpu.replace("x ", " \u00d7 ") for gpu in gpus]
+    for place, gpu in enumerate(gpus, 1):
+        assert page.texts(f"#{view}-cards .card:nth-child({place}) .value") == shown(gpu)
+    if left_out:
+        assert page.text(f"#{view}-missing").startswith(left_out)
+    assert all(call in page.text(f"#{view}-calls") for call in calls)
+    page.choose(field, "many")
+    assert page.text("#problem").startswith(problem)
+    # That a GPU lacks memory or a precision is a refusal, which the browser lists.
+    assert all("422" in line for line in page.complaints())
+
+
+def test_the_best_ways_are_those_of_the_library(page):
+    page.open("#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=H100+SXM&pace=40")
     ways = joulecast.best_generation("llama3_1_8b", max_time_per_output_token_s=0.04, **LOAD)
-    row = page.text("#ways tbody tr").split()
-    assert row[0] == "1"
-    for text in (si(ways[0].energy_per_token_j, "J"), si(ways[0].time_per_output_token_s, "s"), str(ways[0].batch)):
-        assert text in page.text("#ways tbody tr")
-    front = ways.pareto()
+    assert si(ways[0].energy_per_token_j, "J") in page.text("#ways tbody tr")
     label = page.find("#serving").get_attribute("aria-label")
-    for end in (front[0], front[-1]):
+    for end in (ways.pareto()[0], ways.pareto()[-1]):
         assert f"batch {end.batch} at {end.clock_mhz:g} MHz: {si(end.time_per_output_token_s, 's')}" in label
-    calls = page.text("#generation-calls")
-    assert 'joulecast.predict_generation("llama3_1_8b", "H100 SXM", batch=16, prompt_tokens=300' in calls
-    assert "--max-time-per-token 0.04" in calls
-    # That a GPU lacks memory is a refusal, which the browser lists.
-    assert all("422" in line for line in page.complaints())
-
-
-def test_images_are_those_of_the_library(page):
-    page.open("#view=images&pipeline=sd3_5_medium&copies=2&steps=20&gpus=H100+SXM,P4,L40S")
-    assert page.texts("#images-cards h3") == ["H100 SXM", "L40S"]
-    assert page.text("#images-missing").startswith("Left out: P4: ")
-    columns = page.texts("#parts tr:last-child td")
-    for place, gpu in enumerate(("H100 SXM", "L40S")):
-        found = joulecast.predict_image("sd3_5_medium", gpu, batch=2, steps=20)
-        shown = page.texts(f"#images-cards .card:nth-child({place + 1}) .value")
-        assert shown == [si(found.time_per_image_s, "s"), si(found.power_w, "W"), si(found.energy_per_image_j, "J")]
-        energy_j = 2 * found.energy_per_image_j
-        assert columns[2 * place : 2 * place + 2] == [si(found.time_per_batch_s, "s"), si(energy_j, "J")]
-        row = page.texts("#parts tr:nth-child(2) td")[2 * place]
-        assert row == si(20 * found.denoise.time_s, "s")
-    calls = page.text("#images-calls")
-    assert 'joulecast.predict_image("sd3_5_medium", "H100 SXM", batch=2, steps=20)' in calls
-    assert "joulecast image sd3_5_medium --gpu 'H100 SXM' --batch 2 --steps 20" in calls
-    assert "steps=20" in page.js("return location.hash")
-    page.choose("#steps", "many")
-    assert page.text("#problem").startswith("this is no number of steps")
-    # That a GPU lacks bf16 is a refusal, which the browser lists.
-    assert all("422" in line for line in page.complaints())
-
-
-def test_runs_are_those_of_the_library(page):
-    page.open(
-        "#view=runs&model=bert_base&shape=32+x+128&samples=50000&epochs=2&together=8&objective=carbon&price=DE&gpus=A30,L4"
-    )
-    assert page.texts("#runs-cards h3") == ["8 \u00d7 A30", "8 \u00d7 L4"]
-    asked = {"samples": 5e4, "epochs": 2, "precision": "bf16", "carbon": "DE"}
-    for place, gpu in enumerate(("A30", "L4")):
-        found = joulecast.predict_run("bert_base", (32, 128), f"8x {gpu}", **asked)
-        shown = page.texts(f"#runs-cards .card:nth-child({place + 1}) .value")
-        assert shown[0] == duration(found.time_s)
-        assert [float(text.removesuffix(" kWh")) for text in shown[1:]] == [
-            float(f"{joules / 3.6e6:.3g}") for joules in (found.energy_j, found.wall_energy_j)
-        ]
-        assert si(1000 * found.carbon_kg, "g") in page.text(f"#runs-cards .card:nth-child({place + 1}) .facts")
-        assert page.texts("#phases tbody th") == [part.name for part in found.parts]
-        assert page.texts("#phases tr:nth-child(2) td")[2 * place] == duration(found.parts[1].time_s)
-    calls = page.text("#runs-calls")
-    assert (
-        "joulecast run bert_base 32,128 --gpu '8x A30' --samples 50000 --epochs 2 --precision bf16 --carbon DE" in calls
-    )
-    assert "together=8" in page.js("return location.hash")
+    page.open(f"#view=runs&{VIEWS['runs'][0]}")
     page.find("#where-run-find").click()
     page.until(lambda: page.texts("#where-run tbody tr"))
-    options = {name: asked[name] for name in ("samples", "epochs", "precision", "carbon")}
-    best = joulecast.best_run("bert_base", (32, 128), gpus=["A30", "L4"], counts=[1, 8], objective="carbon", **options)
+    best = joulecast.best_run("bert_base", (32, 128), gpus=["A30", "L4"], counts=[1, 8], objective="carbon", **TRAINED)
     assert len(page.texts("#where-run tbody tr")) == len(best)
     assert duration(best[0].time_s) in page.text("#where-run tbody tr")
-    page.choose("#samples", "many")
-    assert page.text("#problem").startswith("this is no number of samples")
-    assert page.complaints() == []
-
-
-def test_traffic_is_that_of_the_library(page):
-    page.open("#view=traffic&llm=qwen3_0_6b&prompt=200&output=50&batch=16&rate=4&seconds=20&boards=2&gpus=L4&wait=200")
-    assert page.texts("#traffic-cards h3") == ["2 \u00d7 L4"]
-    lengths = {"prompt_tokens": 200, "output_tokens": 50}
-    served = {"requests": 4, "duration_s": 20, "max_sequences": 16, "tensor_parallel": 1, "router": "least_loaded"}
-    found = joulecast.simulate_serving("qwen3_0_6b", "2x L4", level=0.9, **served, **lengths)
-    assert page.texts("#traffic-cards .value") == [
-        *(si(value, "s") for value in (found.ttft_s(0.99), found.tpot_s(0.99))),
-        *(si(found.power_w, "W"), si(found.energy_per_token_j, "J")),
-    ]
-    low, high = found.intervals["tpot_s p99"]
-    assert f"90 %: {si(low, 's')} to {si(high, 's')}" in page.text("#traffic-cards")
-    assert page.texts("#latencies tbody tr:last-child td") == [si(found.latency_s(at), "s") for at in (0.5, 0.9, 0.99)]
-    assert page.js("return document.querySelectorAll('#traffic .plot canvas').length") == 4
-    page.find("#traffic-power").send_keys("\ue014")  # arrow right
-    assert page.text("#traffic-power-readout").startswith("At 0 s: L4 ")
-    page.find("#enough-find").click()
-    page.until(lambda: page.texts("#enough tbody tr"))
-    best = joulecast.best_generation("qwen3_0_6b", gpus=["L4"], batches=[16], rate_per_s=4, p99_ttft_s=0.2, **lengths)
-    assert si(best[0].energy_per_token_j, "J") in page.text("#enough tbody tr")
-    calls = page.text("#traffic-calls")
-    assert "joulecast simulate qwen3_0_6b '2x L4' --rate 4 --prompt 200 --output 50 --duration 20" in calls
-    assert "--p99-first-token 0.2" in calls
-    page.choose("#rate", "often")
-    assert page.text("#problem").startswith("this is no rate")
-    assert page.complaints() == []
-
-
-def test_generation_over_several_gpus(page):
-    page.open("#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=8&share=2&weights=fp8&gpus=H100+SXM")
-    assert page.texts("#generation-cards h3") == ["2 \u00d7 H100 SXM"]
-    asked = {"batch": 8, "tensor_parallel": 2, "precision": "fp8"}
-    found = joulecast.predict_generation("llama3_1_8b", "2x H100 SXM", **asked, **LOAD)
-    assert page.texts("#generation-cards .value")[3] == si(found.energy_per_token_j, "J")
-    assert "share=2" in page.js("return location.hash")
-    page.choose("#output", "none")
-    assert page.text("#problem").startswith("this is no number of tokens")
-    assert page.complaints() == []
-
-
-def test_a_gpu_that_cannot_serve_a_model_is_reported(page):
-    page.open("#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=T4&pace=40")
-    with pytest.raises(joulecast.JoulecastError) as caught:
-        joulecast.predict_generation("llama3_1_8b", "T4", batch=16, **LOAD)
-    # The others are still there to choose from.
-    assert page.text("#generation-missing") == f"Left out: T4: {caught.value.what}"
-    assert page.texts("#generation-cards h3") == []
-    assert page.texts("#ways tbody th")
-    # One that does not fit leaves the others their colours, and calls are about one that does.
-    page.open("#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=T4,A30")
-    assert page.texts("#generation-cards h3") == ["A30"]
-    series = (
-        "return [...document.querySelectorAll(arguments[0])].map((each) => each.style.getPropertyValue('--series'))"
-    )
-    assert page.js(series, "#generation-cards .card") == page.js(series, "#chosen li")[1:]
-    assert '"llama3_1_8b", "A30"' in page.text("#generation-calls")
-    page.complaints()
 
 
 def test_published_runs_stand_beside_predictions(page, service):

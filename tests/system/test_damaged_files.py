@@ -6,7 +6,7 @@ import pytest
 
 from conftest import benchmark
 
-QUICK = ["network", "recipe", "campaign", "gpu", "recording", "trace", "counters", "host", "dataset"]
+QUICK = ["network", "recipe", "campaign", "gpu", "recording", "counters", "host", "dataset"]
 QUICK += ["nicolai2025", "miopen2024"]
 
 

@@ -1,6 +1,5 @@
 """Servers as teams run them: PostgreSQL, a login, migration, backup and restore, kills. Run by `pytest -m slow`."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -8,21 +7,19 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from mlflow_servers import address_of, mlflow_server
-from processes import free_port, started
+from processes import free_port
 from simulated_measurements import simulated_dataset, simulated_operations
 
 from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.errors import TrackingError
 from joulecast.predictors.model.shared import chip_alone
-from joulecast.zoo.entries.files import StoredEntry
-from joulecast.zoo.mlflow.registry import ENTRY_SHA256, promote, register, registry_folder
+from joulecast.zoo.mlflow.registry import ENTRY_SHA256, promote, register
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]
@@ -86,30 +83,6 @@ def train_command(tmp_path, name, uri, seed):
     recipe.write_text(f'predictor = "forest"\ntrees = 6\nfolds = 3\nseed = {seed}\n')
     options = ["--dataset", data, "--recipe", recipe, "--zoo", tmp_path / f"zoo-{name}", "--tracking-uri", uri]
     return [sys.executable, "-m", "joulecast", "train", *map(str, options), "--register"]
-
-
-def test_two_trainings_at_once_into_one_sqlite_store(tmp_path):
-    import mlflow
-
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    one, other = (train_command(tmp_path, name, uri, seed) for seed, name in enumerate(("one", "other")))
-    with started(one, **pipes) as first, started(other, **pipes) as second:
-        for each in (first, second):
-            out, err = each.communicate(timeout=600)
-            assert each.returncode == 0, err
-            assert f"models:/{MODEL}/" in out
-    client = mlflow.MlflowClient(uri)
-    experiment = client.get_experiment_by_name("joulecast")
-    runs = client.search_runs([experiment.experiment_id])
-    assert [run.info.status for run in runs] == ["FINISHED"] * 2
-    assert {run.data.params["seed"] for run in runs} == {"0", "1"}
-    versions = client.search_model_versions(f"name = '{MODEL}'")
-    assert {str(version.version) for version in versions} == {"1", "2"}
-    assert {alias: str(version) for alias, version in client.get_registered_model(MODEL).aliases.items()} == {
-        "champion": "1",
-        "challenger": "2",
-    }
 
 
 def test_postgresql_from_training_to_prediction_and_back_from_a_backup(tmp_path, postgresql, small, call):
@@ -189,57 +162,3 @@ def test_a_login(tmp_path, small_entry, monkeypatch):
     finally:
         os.killpg(server.pid, signal.SIGKILL)
         server.wait()
-
-
-CLIENT = """
-import sys, mlflow
-from joulecast.zoo.mlflow import registry
-from joulecast.cli import main
-print("begins", flush=True)
-sys.exit(main(["zoo", "push", sys.argv[1], "models:/", "--tracking-uri", sys.argv[2]]))
-"""
-
-
-def test_a_server_killed_while_registering(tmp_path, monkeypatch):
-    """Nothing is lost or half registered, and the same command completes the registration."""
-    import mlflow
-
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    folder = tmp_path / "server"
-    folder.mkdir()
-    with mlflow_server(folder) as address:
-        first = train_small(tmp_path / "first").save(tmp_path / "zoo-first")
-        register(first, address)
-        began = time.monotonic()
-        register(train_small(tmp_path / "second", replace(SMALL_RECIPE, seed=1)).save(tmp_path / "zoo-second"), address)
-        whole_s = time.monotonic() - began
-    killed = 0
-    for number in range(4):
-        entry = train_small(tmp_path / f"n{number}", replace(SMALL_RECIPE, seed=2 + number)).save(
-            tmp_path / f"z{number}"
-        )
-        with contextlib.ExitStack() as client_ends:
-            with mlflow_server(folder) as address:
-                command = [sys.executable, "-c", CLIENT, str(entry), address]
-                pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
-                client = client_ends.enter_context(started(command, **pipes))
-                client.stdout.readline()
-                # The moment of the kill: from about the first request to about the last.
-                time.sleep((number + 0.5) * whole_s / 4)
-                running = client.poll() is None
-            # The server is gone; the client ends with an error, or had just finished.
-            said = client.communicate(timeout=600)[1].decode()
-        assert client.returncode == 0 or ("MLflow" in said and "next:" in said and "Traceback" not in said), said
-        killed += running and client.returncode != 0
-        with mlflow_server(folder) as address:
-            api = mlflow.MlflowClient(address)
-            assert api.get_model_version_by_alias(MODEL, "champion").version == "1"
-            assert StoredEntry.of(registry_folder(CHAMPION, address)).sha256 == StoredEntry.of(first).sha256
-            for version in api.search_model_versions(f"name = '{MODEL}'"):
-                folder_of = registry_folder(f"models:/{MODEL}/{version.version}", address)
-                assert StoredEntry.of(folder_of).sha256 == version.tags[ENTRY_SHA256]
-            completed = register(entry, address)
-            assert api.get_model_version_by_alias(MODEL, "challenger").version == completed.version
-            digests = [v.tags[ENTRY_SHA256] for v in api.search_model_versions(f"name = '{MODEL}'")]
-            assert len(digests) == len(set(digests)) == 3 + number
-    assert killed >= 1, "no registration was hit: choose other times"

@@ -91,5 +91,5 @@ def test_a_server_that_is_down_is_one_error(small, small_entry, monkeypatch):
 
 def test_a_folder_that_cannot_be_written_to_is_one_error(small, small_entry, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(TrackingError, match="cannot be written to"):
+    with pytest.raises(TrackingError, match="rejected this request"):
         track(small, SMALL_RECIPE, small_entry, f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}", command="x")

@@ -21,6 +21,16 @@ class Architecture:
     sizes: Mapping[str, Any] = field(default_factory=dict)
     context: int = 131072
 
+    @property
+    def inputs(self) -> Mapping[str, tuple[int | str, ...]]:
+        """Shape of each input by its name: constants and names of sizes."""
+        if self.class_name.startswith(("ViT", "CLIPVision")):
+            return {"pixel_values": ("batch", 3, 224, 224)}
+        if self.class_name == "WhisperEncoder":
+            return {"input_features": ("batch", self.sizes.get("num_mel_bins", 80), 3000)}
+        both = self.class_name.startswith(("T5", "Bart"))
+        return dict.fromkeys(("input_ids", "decoder_input_ids") if both else ("input_ids",), ("batch", "tokens"))
+
 
 _USUAL = (
     *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"),

@@ -9,8 +9,8 @@ import difflib
 import functools
 import json
 import lzma
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,6 +99,17 @@ class ModelTemplates(NamedTuple):
         names = (n for shape in self.inputs.values() for n in shape if isinstance(n, str))
         return tuple(dict.fromkeys(names))
 
+    @property
+    def example(self) -> tuple[int, ...]:
+        """A usual shape of the main input, at which the model runs."""
+        regimes = (self.settings.get("inference") or next(iter(self.settings.values()))).regimes
+        columns = zip(*(regime.ranges for regime in regimes), strict=True)
+        limits = {
+            size: (min(low for low, _ in column), max(high for _, high in column))
+            for size, column in zip(self.size_names, columns, strict=False)
+        }
+        return usual_shape(next(iter(self.inputs.values())), limits)
+
     def setting(self, mode: str, precision: str, *, cached: bool) -> Setting | None:
         """The setting of a mode and precision; None if there is none."""
         key = f"{mode} cached" if cached else mode
@@ -116,6 +127,17 @@ class ModelTemplates(NamedTuple):
             if (here := library_version(name)) not in ("none", made_with):
                 return f"{name} {made_with}, and {here} is installed"
         return None
+
+
+def usual_shape(shape: Sequence[int | str], limits: Mapping[str, Range]) -> tuple[int, ...]:
+    """An example for a shape with names for sizes, each with its least and its largest value, if it has any."""
+    usual = {"batch": 32 if len(shape) == 4 else 8, "height": 224, "width": 224, "tokens": 128}
+
+    def within(name: str) -> int:
+        low, high = limits.get(name, (1, usual[name]))
+        return min(max(usual[name], low), high)
+
+    return tuple(n if isinstance(n, int) else within(n) for n in shape)
 
 
 def names() -> list[str]:
@@ -148,14 +170,6 @@ def load(name: str) -> ModelTemplates | None:
         operators=tuple(value.pop("operators")),
         **value,
     )
-
-
-def save(name: str, model: ModelTemplates) -> None:
-    """Write the templates of a model. Equal templates give equal bytes."""
-    FOLDER.mkdir(exist_ok=True)
-    text = json.dumps({"format": FORMAT_VERSION, **model._asdict()}, separators=(",", ":"), default=astuple)
-    file_of(name).write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
-    load.cache_clear()
 
 
 OPTIMIZER_PATH = "(optimizer)"

@@ -23,7 +23,7 @@ from ...operations.network import Network
 from ..contract import Curves, Networks, ResidualModel
 from ..fitting.fit import fit_operations, network_learner, quicker
 from ..intervals.conformal import thinned
-from ..measured.rows import DeviceRow, device_rows
+from ..measured.rows import DeviceRow, with_hidden
 from ..measured.splits import fold_of
 from ..model.fit_operations import inputs_and_targets
 from ..model.learned import OneModel
@@ -160,8 +160,13 @@ def cross_validate(
     log_ratio = np.full(len(rows), np.nan)
     for held, (found, _) in judged:
         log_ratio[held] = found
-    tested = ~np.isnan(log_ratio)
+    tested = ~np.isnan(log_ratio) & _shown(rows)
     return _by_kind([*compress(rows, tested)], log_ratio[tested]), judged[0][1][1]
+
+
+def _shown(rows: Sequence[DeviceRow]) -> NDArray[np.bool_]:
+    """Whether the kernel of each row was seen: what was not seen is learned from, and judges nothing."""
+    return np.array([not row.hidden for row in rows])
 
 
 def _fold(rows: Sequence[DeviceRow], recipe: Recipe, first: NDArray[np.bool_], held: Held) -> tuple[FloatArray, Curves]:
@@ -170,7 +175,9 @@ def _fold(rows: Sequence[DeviceRow], recipe: Recipe, first: NDArray[np.bool_], h
     learned = fit_operations((), others, recipe)
     curves: Curves = {}
     if np.array_equal(held, first) and isinstance(learned, LearnedOperations) and isinstance(learned.time, FittedTrees):
-        curves = {"time/held_out_error": learned.time.error_by_trees(*inputs_and_targets(mine))}
+        curves = {
+            "time/held_out_error": learned.time.error_by_trees(*inputs_and_targets([*compress(mine, _shown(mine))]))
+        }
     return log_ratios(learned, mine), curves
 
 
@@ -190,7 +197,7 @@ def validate_any_gpu(
     """
     if quick:
         recipe = quicker(recipe)
-    rows = [row for dataset in datasets for row in device_rows(dataset)]
+    rows = [row for dataset in datasets for row in with_hidden(dataset)]
     with_networks = {gpu.chip for gpu, _, _ in networks}
     chips = [row.gpu.chip for row in rows] + [gpu.chip for gpu, _, _ in networks]
     column = [chip if not quick or chip in with_networks else None for chip in chips]
@@ -202,7 +209,7 @@ def validate_any_gpu(
     ratios = np.full((3, len(rows)), np.nan)  # of time, power and energy
     for held, (of_rows, _) in judged:
         ratios[:, held[: len(rows)]] = of_rows
-    times, powers = ~np.isnan(ratios[0]), ~np.isnan(ratios[1])
+    times, powers = ~np.isnan(ratios[0]) & _shown(rows), ~np.isnan(ratios[1])
     tested, powered = ([*compress(rows, known)] for known in (times, powers))
     several = len({row.gpu.chip for row in powered}) > 1
     return AnyGpuValidation(

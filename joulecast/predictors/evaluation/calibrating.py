@@ -1,10 +1,14 @@
-"""Makes the calibrations of intervals/calibration.py from errors on operations and networks that were left out."""
+"""Makes the calibrations of intervals/calibration.py from errors on what was left out, and measures what they cover.
+
+Coverage is the share of held-out cases, not used to make the intervals, that lie within them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +22,14 @@ from ..intervals.calibration import (
     SCALED_POWER,
     STAND_IN,
     Calibration,
+    Cases,
     Closeness,
     ErrorGroup,
     PowerUnits,
 )
-from ..intervals.conformal import thinned
+from ..intervals.conformal import conformal_error, conformal_rank, thinned, within_range
 from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration
+from ..measured.splits import fold_of
 from .errors import NetworkError, OperationErrors
 
 MOST_ERRORS = 99
@@ -45,8 +51,7 @@ _CORRELATIONS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 _FLOORS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15)
 
 
-@dataclass(frozen=True)
-class _Pool:
+class _Pool(NamedTuple):
     """Errors on measurements as arrays of the same length, with the properties that decide their group.
 
     Args:
@@ -65,18 +70,13 @@ class _Pool:
     distances: FloatArray
 
     def where(self, chosen: NDArray[np.bool_]) -> _Pool:
-        return _Pool(
-            {quantity: values[chosen] for quantity, values in self.errors.items()},
-            {quantity: values[chosen] for quantity, values in self.weights.items()},
-            self.shared[chosen],
-            self.families[chosen],
-            self.host_bound[chosen],
-            self.distances[chosen],
-        )
+        errors, weights = ({name: values[chosen] for name, values in each.items()} for each in self[:2])
+        columns: list[Any] = [column[chosen] for column in self[2:]]
+        return _Pool(errors, weights, *columns)
 
     def as_shared(self) -> _Pool:
         """A copy with the weights for groups of several kinds."""
-        return replace(self, weights={quantity: each * self.shared for quantity, each in self.weights.items()})
+        return self._replace(weights={quantity: each * self.shared for quantity, each in self.weights.items()})
 
 
 def _pool(every: Sequence[OperationErrors], seen: int, units: PowerUnits | None) -> _Pool:
@@ -143,7 +143,6 @@ def calibrate(
     pool = _pool([*left_out, *([_usable(seen)] if seen else [])], len(left_out), units)
     if pool.weights["time"].sum() < LEAST_ERRORS:
         return None
-    bounds = np.where(pool.host_bound, "host", "GPU")
     unseen = pool.families != MEASURED
     stands_in = np.char.startswith(pool.families, STAND_IN)
     groups: dict[str, tuple[ErrorGroup, ...]] = {}
@@ -152,18 +151,16 @@ def calibrate(
         most = 1 if family == MEASURED or family.startswith(STAND_IN) else _MOST_BINS
         groups |= _by_bound(family, pool.families == family, pool, most)
     groups |= _by_bound(STAND_IN, stands_in, pool.as_shared(), 1)
-    for bound in ("host", "GPU"):
-        groups[bound] = _bins(
-            pool.as_shared().where(unseen & (bounds == bound)), most=1, most_errors=_MOST_ERRORS_OF_ALL
-        )
-    groups[""] = _bins(pool.as_shared().where(unseen), most=1, most_errors=_MOST_ERRORS_OF_ALL)
+    shared = pool.as_shared()
+    for name, mine in (("host", pool.host_bound), ("GPU", ~pool.host_bound), ("", True)):
+        groups[name] = _bins(shared.where(unseen & mine), most=1, most_errors=_MOST_ERRORS_OF_ALL)
     return Calibration(closeness, {name: bins for name, bins in groups.items() if bins}, units)
 
 
 def _by_bound(name: str, mine: NDArray[np.bool_], pool: _Pool, most: int) -> dict[str, tuple[ErrorGroup, ...]]:
     """Groups of the operations that the host bounds and of those that the GPU bounds; if one is too small, of both."""
-    bounds = np.where(pool.host_bound, "host", "GPU")
-    found = {f"{name} {bound}": _bins(pool.where(mine & (bounds == bound)), most) for bound in ("host", "GPU")}
+    sides = {"host": pool.host_bound, "GPU": ~pool.host_bound}
+    found = {f"{name} {bound}": _bins(pool.where(mine & side), most) for bound, side in sides.items()}
     if not all(found.values()):
         found[name] = _bins(pool.where(mine), most)
     return found
@@ -275,3 +272,123 @@ def log_error(error: NetworkError, composition: str, quantity: str) -> float:
     prefix = "" if composition == "overlap" else "sum_"
     time, energy = (np.log1p(error.error(f"{prefix}{name}")) for name in ("time", "energy"))
     return float({"time": time, "energy": energy, "power": energy - time, "edp": energy + time}[quantity])
+
+
+LEVEL = 0.9
+"""Level of the intervals whose coverage is reported."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Coverage of the intervals of one group of cases.
+
+    Args:
+        split: How the cases were left out of the predictor's training.
+        group: What the counted cases have in common.
+        within: Quantity -> share within the interval. All measurements of an operation count as one case.
+        width: Quantity -> median half width, as a factor minus 1.
+        unique: Quantity -> number of operations or networks behind that share.
+    """
+
+    split: str
+    group: str
+    cases: int
+    within: Mapping[str, float]
+    width: Mapping[str, float]
+    unique: Mapping[str, int]
+
+
+def chance_range(count: int, level: float, share: float = 0.95) -> tuple[float, float]:
+    """The range of shares that correct intervals cover of `count` cases with probability `share` (binomial)."""
+    ks = np.arange(count + 1)
+    log_of = np.cumsum(np.log(np.maximum(ks, 1)))
+    logs = log_of[count] - log_of - log_of[::-1] + ks * np.log(level) + (count - ks) * np.log1p(-level)
+    below = np.cumsum(np.exp(logs))
+    low, high = np.searchsorted(below, [(1 - share) / 2, (1 + share) / 2])
+    return float(low) / count, float(min(high, count)) / count
+
+
+def operation_coverage(
+    errors: Mapping[str, OperationErrors],
+    level: float,
+    seed: int,
+    folds: int = 5,
+    power_range_w: tuple[float, float] = (0.0, np.inf),
+) -> list[Coverage]:
+    """Calibrate on some operations, and count how many of the others lie within their intervals.
+
+    An operation lies in the same fold in all splits. Intervals of power are clipped to the range in watts.
+    """
+    fold = fold_of({o for part in errors.values() for o in part.operations}, folds, seed)
+    places = {split: np.array([fold[o] for o in part.operations]) for split, part in errors.items()}
+    widths = {split: {q: np.full(len(part.operations), np.nan) for q in QUANTITIES} for split, part in errors.items()}
+    for held in range(folds):
+        others = [part.where(places[split] != held) for split, part in errors.items()]
+        calibration = calibrate(Closeness({}), others, None)
+        if calibration is None:
+            return []
+        for split, part in errors.items():
+            mine = places[split] == held
+            some = part.where(mine)
+            cases = Cases(some.operations, some.host_bound, np.zeros_like(some.host_bound), some.distances)
+            for quantity in QUANTITIES:
+                widths[split][quantity][mine] = calibration.log_errors(quantity, level, cases, some.predicted_power_w)
+    found = []
+    for split, part in errors.items():
+        usable = part.reference & ~np.isnan(part.predicted_time_s)
+        families = np.array([operation.row.family for operation in part.operations])
+        groups = {"all": usable, "host-bound": usable & part.host_bound, "GPU-bound": usable & ~part.host_bound}
+        groups |= {f"family {family}": usable & (families == family) for family in sorted(set(families.tolist()))}
+        for group, chosen in groups.items():
+            if chosen.sum() >= LEAST_ERRORS:
+                halves = {quantity: half[chosen] for quantity, half in widths[split].items()}
+                found.append(_coverage(split, group, part.where(chosen), halves, power_range_w))
+    return found
+
+
+def _coverage(
+    split: str, group: str, part: OperationErrors, widths: Mapping[str, FloatArray], power_range_w: tuple[float, float]
+) -> Coverage:
+    within, width, unique = {}, {}, {}
+    for quantity, half in widths.items():
+        error = part.log_errors(quantity)
+        inside = np.abs(error) <= half
+        if quantity == "power":
+            value = part.predicted_power_w
+            low, high = within_range(value / np.exp(half), value, value * np.exp(half), power_range_w)
+            inside = (low <= part.power_w) & (part.power_w <= high)
+        weights = weights_of(part.operations, error)
+        unique[quantity] = round(float(weights.sum()))
+        within[quantity] = float(np.sum(inside * weights) / weights.sum()) if unique[quantity] else float("nan")
+        width[quantity] = float(np.expm1(np.median(half)))
+    return Coverage(split, group, len(part.operations), within, width, unique)
+
+
+def network_coverage(
+    calibration: Calibration, splits: Mapping[str, Sequence[NetworkError]], level: float
+) -> list[Coverage]:
+    """Make intervals for the networks of each name from the errors on the others, and count what they cover."""
+    names = {e.measurement.network for errors in splits.values() for e in errors}
+    halves: dict[str, list[tuple[NetworkError, dict[str, float]]]] = {split: [] for split in splits}
+    for name in sorted(names):
+        others = [[e for e in errors if e.measurement.network != name] for errors in splits.values()]
+        made = fit_networks(calibration, others, "")
+        count = 0 if made is None else len(made.scores["overlap"]["time"])
+        if made is None or conformal_rank(level, count) > count:
+            continue
+        widest = {q: conformal_error(made.scores["overlap"][q], level, "networks") for q in NETWORK_QUANTITIES}
+        for split, errors in splits.items():
+            for e in errors:
+                if e.measurement.network == name:
+                    unit = made.difficulty(calibration, e.parts)
+                    halves[split].append((e, {q: unit[q] * widest[q] for q in NETWORK_QUANTITIES}))
+    found = []
+    for split, cases in halves.items():
+        if cases:
+            within, width = {}, {}
+            for q in NETWORK_QUANTITIES:
+                within[q] = float(np.mean([abs(log_error(e, "overlap", q)) <= half[q] for e, half in cases]))
+                width[q] = float(np.expm1(np.median([half[q] for _, half in cases])))
+            unique = dict.fromkeys(NETWORK_QUANTITIES, len(cases))
+            found.append(Coverage(f"networks left out by {split}", "all", len(cases), within, width, unique))
+    return found

@@ -255,30 +255,18 @@ def coverage(validation: Validation) -> dict[str, dict[str, float]]:
     for part in sorted({each.part for each in validation.times}):
         for basis in BASES:
             mine = [each for each in validation.times if (each.part, each.basis) == (part, basis)]
-            pairs = _by_size(mine) if basis == "measured" else _by_gpu(mine)
-            inside = [np.abs(tested) <= _width(known) for known, tested in pairs if _enough(known) and len(tested)]
-            if inside:
+            if basis == "measured":
+                pairs = [([e.log_errors[e.first] for e in mine], [e.log_errors[~e.first] for e in mine])]
+            else:
+                pairs = [([o.log_errors for o in mine if o.gpu != e.gpu], [e.log_errors]) for e in mine]
+            inside = [_inside(*map(np.concatenate, pair)) for pair in pairs if all(pair)]
+            if any(map(len, inside)):
                 found.setdefault(part, {})[basis] = float(np.concatenate(inside).mean())
     return found
 
 
-def _by_size(errors: Sequence[PartErrors]) -> Iterator[tuple[FloatArray, FloatArray]]:
-    known = [each.log_errors[each.first] for each in errors]
-    tested = [each.log_errors[~each.first] for each in errors]
-    if errors:
-        yield np.concatenate(known), np.concatenate(tested)
-
-
-def _by_gpu(errors: Sequence[PartErrors]) -> Iterator[tuple[FloatArray, FloatArray]]:
-    for one in errors:
-        others = [each.log_errors for each in errors if each.gpu != one.gpu]
-        if others:
-            yield np.concatenate(others), one.log_errors
-
-
-def _enough(errors: FloatArray) -> bool:
-    return conformal_rank(_LEVEL, len(errors)) <= len(errors)
-
-
-def _width(errors: FloatArray) -> float:
-    return conformal_error(np.sort(np.abs(errors)), _LEVEL, "operations that were left out")
+def _inside(known: FloatArray, tested: FloatArray) -> NDArray[np.bool_]:
+    """Whether errors lie within the interval that others make; none if these are too few for one."""
+    if conformal_rank(_LEVEL, len(known)) > len(known):
+        return _NONE
+    return np.abs(tested) <= conformal_error(np.sort(np.abs(known)), _LEVEL, "operations that were left out")

@@ -29,8 +29,7 @@ from ..intervals.conformal import power_range_w
 from ..intervals.network_calibration import NetworkCalibration
 from ..measured.splits import fold_of, only_in
 from ..recipes import Recipe, XGBoostRecipe
-from .calibrating import calibrate, fit_networks
-from .coverage import Coverage, network_coverage, operation_coverage
+from .calibrating import Coverage, calibrate, fit_networks, network_coverage, operation_coverage
 from .errors import NetworkError, OperationErrors, network_summary
 from .left_out import (
     TEXTS,
@@ -207,7 +206,8 @@ class Trial:
     """Settings that were tried, and their errors on operations that were held out.
 
     Args:
-        metrics: Median and mean absolute errors of time and power, and "loss", which a search minimizes.
+        metrics: Median and mean absolute errors of time and power, and "loss", which a search minimizes: the sum of the
+            mean absolute log errors of time and power.
         curves: Learning curves of the first fold, as `curves_of` gives them.
     """
 
@@ -215,11 +215,6 @@ class Trial:
     settings: Mapping[str, Any]
     metrics: Mapping[str, float]
     curves: Curves = field(default_factory=dict)
-
-    @property
-    def loss(self) -> float:
-        """The value that a search minimizes: the sum of the mean absolute log errors of time and power."""
-        return self.metrics["loss"]
 
 
 def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> Iterator[Trial]:

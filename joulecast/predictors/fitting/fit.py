@@ -24,10 +24,10 @@ from ..measured.rows import (
     DeviceRow,
     MeasuredLoop,
     as_arrays,
-    device_rows,
     fit_baseline,
     measured_loops,
     transferred_loops,
+    with_hidden,
 )
 from ..model.learned import OneModel
 from ..model.operations import LearnedOperations
@@ -77,7 +77,7 @@ def fit_on_all(
         DatasetError: There are too few device times.
         MissingDependencyError: A library that this recipe trains with is not installed.
     """
-    rows = [row for dataset in datasets for row in device_rows(dataset)]
+    rows = [row for dataset in datasets for row in with_hidden(dataset)]
     learned = fit_operations(datasets, rows, recipe)
     return network_learner(learned, rows, recipe, kernels)(networks)
 

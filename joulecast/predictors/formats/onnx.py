@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from threading import Lock
 from types import ModuleType
 from typing import Any
@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from ...errors import ZooError
 from ...system.damage import first_line
 
-# Fields of GraphProto.
-NODE, INPUT, OUTPUT = 1, 11, 12
-
+_IR_VERSION = 10
 _INT, _TENSOR, _INTS = 2, 4, 7  # AttributeProto.type
 _TYPES = {np.dtype("<f4"): 1, np.dtype("u1"): 2, np.dtype("<i8"): 7}  # TensorProto.data_type
 _VARINT, _BYTES = 0, 2  # wire types of Protocol Buffers
@@ -69,55 +67,48 @@ def import_onnxruntime() -> ModuleType:
         return found
 
 
-def whole(name: str, value: int) -> bytes:
-    """An attribute with an integer that is not negative."""
-    return _attribute(name, _INT, _number_field(3, value))
+def model(
+    operator: str, attributes: Mapping[str, int | NDArray[Any]], taken: tuple[str, int], given: tuple[str, int]
+) -> bytes:
+    """A model of one operator of ai.onnx.ml, from rows of numbers in single precision to other rows.
 
-
-def integers(name: str, values: NDArray[np.int64]) -> bytes:
-    """An attribute with integers that are not negative."""
-    return _attribute(name, _INTS, _bytes_field(8, packed_integers(values)))
-
-
-def array(name: str, values: NDArray[Any]) -> bytes:
-    """An attribute with a tensor."""
-    return _attribute(name, _TENSOR, _bytes_field(5, _tensor(values)))
-
-
-def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], *attributes: bytes, domain: str = "") -> bytes:
-    """A node of a graph."""
-    return _bytes_field(
-        NODE,
-        *(_bytes_field(1, name.encode()) for name in inputs),
-        *(_bytes_field(2, name.encode()) for name in outputs),
-        _bytes_field(4, operator.encode()),
-        *attributes,
-        _bytes_field(7, domain.encode()),
+    Args:
+        operator: Its name.
+        attributes: Name -> an integer or an array; integers are not negative.
+        taken: Name of the input, and how many numbers a row has.
+        given: Name of the output, and how many numbers a row has.
+    """
+    node = _bytes_field(
+        1,
+        _text_field(1, taken[0]),
+        _text_field(2, given[0]),
+        _text_field(4, operator),
+        *(_attribute(name, value) for name, value in attributes.items()),
+        _text_field(7, "ai.onnx.ml"),
     )
-
-
-def value(field: int, name: str, dtype: type[np.generic], shape: Sequence[str | int]) -> bytes:
-    """An input or output of a graph; sizes that are free have a name."""
-    sizes = (
-        _bytes_field(1, _number_field(1, size) if isinstance(size, int) else _bytes_field(2, size.encode()))
-        for size in shape
-    )
-    tensor = _bytes_field(1, _number_field(1, _TYPES[np.dtype(dtype)]), _bytes_field(2, *sizes))
-    return _bytes_field(field, _bytes_field(1, name.encode()), _bytes_field(2, tensor))
-
-
-def model(graph: Sequence[bytes], *, ir_version: int, **operator_sets: int) -> bytes:
-    """A model: its graph, and the versions of the operators; `ml` for those of ai.onnx.ml, `default` for the others."""
-    domains = {"default": "", "ml": "ai.onnx.ml"}
+    ends = _rows(11, *taken), _rows(12, *given), _text_field(2, "joulecast")
     versions = (
-        _bytes_field(8, _bytes_field(1, domains[name].encode()), _number_field(2, number))
-        for name, number in operator_sets.items()
+        _bytes_field(8, _text_field(1, domain), _number_field(2, version))
+        for domain, version in (("ai.onnx.ml", 5), ("", 21))
     )
-    return b"".join([_number_field(1, ir_version), _bytes_field(7, *graph, _bytes_field(2, b"joulecast")), *versions])
+    return b"".join([_number_field(1, _IR_VERSION), _bytes_field(7, node, *ends), *versions])
 
 
-def _attribute(name: str, kind: int, part: bytes) -> bytes:
-    return _bytes_field(5, _bytes_field(1, name.encode()), part, _number_field(20, kind))
+def _rows(field: int, name: str, columns: int) -> bytes:
+    """An input or output of a graph: any number of rows."""
+    sizes = _bytes_field(1, _text_field(2, "rows")), _bytes_field(1, _number_field(1, columns))
+    tensor = _bytes_field(1, _number_field(1, _TYPES[np.dtype(np.float32)]), _bytes_field(2, *sizes))
+    return _bytes_field(field, _text_field(1, name), _bytes_field(2, tensor))
+
+
+def _attribute(name: str, value: int | NDArray[Any]) -> bytes:
+    if isinstance(value, int):
+        kind, part = _INT, _number_field(3, value)
+    elif value.dtype == np.int64:
+        kind, part = _INTS, _bytes_field(8, packed_integers(value))
+    else:
+        kind, part = _TENSOR, _bytes_field(5, _tensor(value))
+    return _bytes_field(5, _text_field(1, name), part, _number_field(20, kind))
 
 
 def _tensor(values: NDArray[Any]) -> bytes:
@@ -144,6 +135,10 @@ def _bytes_field(number: int, *parts: bytes) -> bytes:
     """A field with bytes, a text or a message, put together from its parts."""
     data = b"".join(parts)
     return _varint(number << 3 | _BYTES) + _varint(len(data)) + data
+
+
+def _text_field(number: int, text: str) -> bytes:
+    return _bytes_field(number, text.encode())
 
 
 def packed_integers(values: NDArray[np.int64]) -> bytes:

@@ -232,13 +232,11 @@ class Calibration:
         """
         time = {family: {"time": sorted_errors(values)} for family, values in errors.items()}
         groups = {family: (ErrorGroup(math.inf, known),) for family, known in time.items()}
-        bound: dict[str, dict[str, FloatArray]] = {}
-        for quantity in ("power", "energy") if of_power else ():
-            for family, values in (of_power or {})[quantity].items():
-                bound.setdefault(family, {})[quantity] = sorted_errors(values)
-        for family, known in bound.items():
-            in_time = time.get(family, time.get("", {}))
-            groups[f"{family} GPU".strip()] = (ErrorGroup(math.inf, {**in_time, **known}),)
+        known = {name: (of_power or {}).get(name, {}) for name in ("power", "energy")}
+        for family in known["power"]:
+            own = {quantity: sorted_errors(each[family]) for quantity, each in known.items()}
+            of_time = time.get(family, time.get("", {}))
+            groups[f"{family} GPU".strip()] = (ErrorGroup(math.inf, {**of_time, **own}),)
         return cls(Closeness({}), _complete(groups))
 
     def log_errors(self, quantity: str, level: float, cases: Cases, power_w: FloatArray | None = None) -> FloatArray:
@@ -290,17 +288,12 @@ class Calibration:
         An operation is not far outside only because another kind stands in for its kind; errors for that case are
         known.
         """
-        far = [self._far_from(operation.row.family) for operation in operations]
+        far = []
+        for family in (operation.row.family for operation in operations):
+            mine = [name for name in (f"{family} GPU", f"{family} host", family) if name in self.groups]
+            far.append(max(self.groups[name][-1].farthest for name in mine or ("",)))
         outside: NDArray[np.bool_] = np.isfinite(distances) & (distances > np.array(far))
         return outside
-
-    def _far_from(self, family: str) -> float:
-        bins = [
-            self.groups[name][-1].farthest
-            for name in (f"{family} GPU", f"{family} host", family)
-            if name in self.groups
-        ]
-        return max(bins) if bins else self.groups[""][-1].farthest
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists and dictionaries."""
@@ -318,7 +311,10 @@ class Calibration:
         """Read what `to_dict` wrote."""
         units = value.get("power_units")
         groups = {
-            name: tuple(ErrorGroup(number(g["farthest"]), _arrays(g["errors"])) for g in bins)
+            name: tuple(
+                ErrorGroup(number(g["farthest"]), {q: sorted_errors(each) for q, each in g["errors"].items()})
+                for g in bins
+            )
             for name, bins in value["groups"].items()
         }
         known = None if units is None else PowerUnits.from_dict(units)
@@ -333,7 +329,3 @@ def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tupl
     if "" not in groups or not all(groups.values()):
         raise ValueError('the errors of operations lack the group "" for all others, or a group is empty')
     return groups
-
-
-def _arrays(value: Mapping[str, Any]) -> dict[str, FloatArray]:
-    return {quantity: sorted_errors(errors) for quantity, errors in value.items()}

@@ -138,12 +138,18 @@ _USUAL_HOST_S = {"inference": 12e-6, "training": 170e-6}
 
 
 class DeviceRow(NamedTuple):
-    """An operation that was measured on a GPU: seconds of GPU work, and watts of the board where known."""
+    """An operation that was measured on a GPU: seconds of GPU work, and watts of the board where known.
+
+    If it is `hidden`, only the whole call was seen, because its launch took longer than the kernel. The seconds are
+    then what is counted of the kernel, or those of the call where these are fewer. Without such rows, small operations
+    would be known by those alone whose kernels are slow enough to be seen.
+    """
 
     gpu: GPU
     operation: Operation
     device_s: float
     power_w: float | None
+    hidden: bool = False
 
 
 def device_rows(dataset: Dataset) -> list[DeviceRow]:
@@ -163,6 +169,19 @@ def device_rows(dataset: Dataset) -> list[DeviceRow]:
     for mode in MODES:
         rows += _from_loops(dataset, gpu, mode, measured.keys())
     return [row for row in rows if not row.operation.is_identity]
+
+
+def with_hidden(dataset: Dataset) -> list[DeviceRow]:
+    """Device times of a dataset, and rows of the operations whose kernels are hidden behind their launch."""
+    shown, gpu = device_rows(dataset), find_gpu(dataset.card.gpu)
+    known, modes = {row.operation for row in shown}, {row.operation.mode for row in shown}
+    calls: dict[Operation, float] = {}
+    for m in dataset.measurements:
+        if m.usable and m.operation.mode in modes and m.operation not in known and not m.operation.is_identity:
+            calls[m.operation] = min(m.time_s, calls.get(m.operation, m.time_s))
+    seconds = np.minimum(counted_s([*calls], gpu), [*calls.values()]) if calls else ()
+    hidden = [DeviceRow(gpu, call, float(s), None, hidden=True) for call, s in zip(calls, seconds, strict=True)]
+    return shown + hidden
 
 
 def power_rows(datasets: Sequence[Dataset]) -> list[DeviceRow]:

@@ -56,10 +56,11 @@ def inputs_and_targets(rows: Sequence[DeviceRow]) -> tuple[NDArray[np.float32], 
 
 
 def measured_kinds(rows: Sequence[DeviceRow]) -> dict[str, frozenset[str]]:
-    """Chip -> kinds that were measured on it."""
+    """Chip -> kinds of which kernels were seen on it."""
     found: dict[str, set[str]] = defaultdict(set)
     for row in rows:
-        found[row.gpu.chip].add(row.operation.kind)
+        if not row.hidden:
+            found[row.gpu.chip].add(row.operation.kind)
     return {chip: frozenset(kinds) for chip, kinds in sorted(found.items())}
 
 
@@ -88,10 +89,10 @@ def fit_any_gpu(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], recipe: 
 def _forest(rows: Sequence[DeviceRow], table: _Table, recipe: BoostingRecipe) -> FittedTrees:
     """A forest over some measurements of each kind, GPU, precision and mode, so that none decides for the others."""
     settings = recipe.forest
-    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    groups: dict[tuple[str | bool, ...], list[int]] = defaultdict(list)
     for place in np.random.default_rng(recipe.seed).permutation(len(rows)).tolist():
-        operation = rows[place].operation
-        groups[rows[place].gpu.name, operation.kind, operation.precision, operation.mode].append(place)
+        row, operation = rows[place], rows[place].operation
+        groups[row.gpu.name, operation.kind, operation.precision, operation.mode, row.hidden].append(place)
     sampled = [places[: settings.most_rows] for places in groups.values()]
     some = np.concatenate(sampled)
     weights = np.concatenate([np.full(len(places), len(places) ** -0.5) for places in sampled])

@@ -29,37 +29,24 @@ from ..formats.numbers import require_features
 from ..physics.energy import EnergyConstants
 from ..physics.fp32_kernels import counted_ratio
 from ..physics.half_precision import seen_as, with_depthwise
-from ..physics.least_times import LeastTimes
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.operation_rows import OperationRows
 from ..physics.relative import RELATIVE_NAMES, relative_features
 from ..physics.roofline import on_tensor_cores
+from ..physics.thread_kernels import is_depthwise
 from ..regressors.trees import stored_trees
 from .basis import boards_of, stands_for
 
 _NAME = "boosting"  # Name in recipes and files.
 _GPUS = 128  # GPUs whose log ratios are stored.
 
-# Trust: weight of the forest's log ratio on a chip that was not measured, by family, in training and in inference. It
-# was chosen with V100, T4 and RTX 2080 Ti left out one by one, and is as good on P100, P4, A100 and A30. Of a backward
-# nothing is counted but products, so what was learned of training counts in full.
-_TRUST: tuple[Mapping[str, float], ...] = tuple(
-    {"matmul": 0.0, "elementwise": 0.25, "pooling": pooling, "": other} for pooling, other in ((0.5, 1.0), (0.0, 0.5))
-)
-
-# The same for convolutions on tensor cores in inference on all chips, of which only loops on an A30 were measured. In
-# networks all are quicker than in such loops; the cause is not known. With a weight of 1, ResNet-101 in TF32 is 15 to
-# 50 % too slow on an A100 left out, and 7 to 24 % on an A10; with 0.5, -3 to 15 % and 5 to 10 % (the model card). It
-# was chosen on these. On timm's networks, on which it was not, the bias of convolutional ones goes from 8 to 7 %
-# (held back it stays at 1 %). Training needs none.
-_TRUST_OF_LOOPS = 0.5
-
-# Kernels of softmax and layer norm whose rows are counted, and the shortest that any source shows, in seconds: below 23
-# (softmax, A100) to 41 us (P100), NeuSight's calls waited for the host. In training, loops that take less than three
-# times their launch of 170 us say nothing of the device, and those that are left are the slow ones of their size. What
-# was learned fades out from there; in inference with the square, because for shorter rows the trees know other kinds
-# only, whose physics has no floor: 8 us become 80.
-_IN_ROWS, _SHOWN_S, _SHOWN_TRAINING_S = (KIND_PLACES["softmax"], KIND_PLACES["layer_norm"]), 25e-6, 500e-6
+# Trust: weight of the forest's log ratio on a chip that was not measured, by family, in training and in inference.
+# Of other families, and of depthwise convolutions, physics alone is at least as good with any chip left out: their
+# kernels are counted, or they wait for the memory. In inference, 0.5 is best for convolutions in fp32 and norms with
+# A100, V100, T4, P4 and P100 left out one by one. On tensor cores the forest counts in full: of these it has seen
+# networks' convolutions only. So it does in training, where of a backward nothing is counted but products.
+_TRUST: Mapping[str, tuple[float, float]] = dict.fromkeys(("convolution", "normalization", "softmax"), (1.0, 0.5))
+_NONE = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -125,17 +112,13 @@ class LearnedOperations:
         listed = OperationList.of(operations)
         seen = seen_as(listed, gpu)
         n = numbers_of(seen)
-        training = n.is_training > 0
-        by_mode = self._trust[:, n.kind.astype(int)]
-        trust = np.where(self._by_chip(seen, gpu), 1.0, np.where(training, by_mode[0], by_mode[1]))
-        trust[(n.is_convolution > 0) & on_tensor_cores(n, gpu) & ~training] = _TRUST_OF_LOOPS
+        in_full, in_part = self._trust[:, n.kind.astype(int)]
+        alike = (n.is_training > 0) | ((n.is_convolution > 0) & on_tensor_cores(n, gpu))
+        trust = np.where(is_depthwise(n), 0.0, np.where(alike, in_full, in_part))
+        trust[self._by_chip(seen, gpu)] = 1.0
         log_ratio = trust * self._known_log_ratios(listed, [gpu])[gpu]
         # Rows in half precision take as many steps as in fp32, for fewer bytes.
         counted = np.where(n.is_product > 0, *(counted_ratio(each, gpu, capped) for each in (seen, listed)))
-        counted_s = LeastTimes.of(listed, gpu, float(gpu.boost_clock_mhz)).time_s * counted
-        shown_s = np.where(training, _SHOWN_TRAINING_S, np.where(np.isin(n.kind, _IN_ROWS), _SHOWN_S, 0.0))
-        shown = np.minimum(counted_s / np.maximum(shown_s, 1e-9), 1.0)
-        log_ratio = log_ratio * np.where(training, shown, shown**2)
         return with_depthwise(listed, gpu, np.exp(log_ratio) * counted), np.ones(len(listed))
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
@@ -186,6 +169,6 @@ class LearnedOperations:
 
         What similar operations took says nothing of a family that was never measured: its physics alone counts.
         """
-        seen = {KINDS[kind].family for kinds in self.chips.values() for kind in kinds}
-        families = [KINDS[kind].family for kind in KIND_PLACES]
-        return np.array([[trust.get(f, trust[""]) if f in seen else 0.0 for f in families] for trust in _TRUST])
+        measured = {KINDS[kind].family for kinds in self.chips.values() for kind in kinds}
+        families = (KINDS[kind].family for kind in KIND_PLACES)
+        return np.array([_TRUST.get(family, _NONE) if family in measured else _NONE for family in families]).T

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from .operation_numbers import numbers_of
 
 
 class WithLimits(NamedTuple):
@@ -41,13 +42,18 @@ def with_limits(operations: OperationList) -> WithLimits:
 
     Use with `OperationList.derived`, which calls it once for each list.
     """
-    masked = [place for place, operation in enumerate(operations) if operation.attributes.get("causal")]
-    limited = [*operations, *(operations[place].with_attributes(causal=False) for place in masked)]
-    trained = [place for place, each in enumerate(limited) if each.mode == "training" and not each.is_identity]
-    forwards = [limited[place].replace(mode="inference") for place in trained]
+    n = numbers_of(operations)
+    masked = np.flatnonzero(n.is_masked)
+    limited = _and(operations, [operations[place].with_attributes(causal=False) for place in masked.tolist()])
+    n = numbers_of(limited)
+    trained = np.flatnonzero((n.is_training > 0) & (n.is_identity == 0))
+    forwards = [limited[place].replace(mode="inference") for place in trained.tolist()]
     multiples = [1.0 + _doubles(limited[place], forward) for place, forward in zip(trained, forwards, strict=True)]
-    listed = OperationList([*limited, *forwards]) if masked or trained else operations
-    return WithLimits(listed, np.array(masked, dtype=np.int64), np.array(trained, dtype=np.int64), np.array(multiples))
+    return WithLimits(_and(limited, forwards), masked, trained, np.array(multiples))
+
+
+def _and(operations: OperationList, more: list[Operation]) -> OperationList:
+    return OperationList([*operations, *more]) if more else operations
 
 
 def _doubles(operation: Operation, forward: Operation) -> bool:

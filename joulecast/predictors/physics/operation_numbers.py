@@ -44,7 +44,8 @@ class _Numbers(NamedTuple):
 
     `batch`, `rows`, `columns` and `reduction` are the sizes of its matrix product. `computed_flops` includes the
     padding of small products to whole blocks. `family`, `kind` and `precision` are indices into FAMILIES, KINDS and
-    PRECISIONS. Fields that start with `is_`, `bias` and `transforms` are 0 or 1.
+    PRECISIONS. `is_masked` is of attention with a causal mask, `is_partial` of training without all of its gradients.
+    Fields that start with `is_`, `bias` and `transforms` are 0 or 1.
     """
 
     computed_flops: float
@@ -77,6 +78,8 @@ class _Numbers(NamedTuple):
     is_identity: float
     kernels: float
     is_training: float
+    is_masked: float
+    is_partial: float
     family: float
     kind: float
     precision: float
@@ -121,6 +124,8 @@ def _numbers(operation: Counted) -> _Numbers:
         is_identity=operation.is_identity,
         kernels=_kernels(operation),
         is_training=operation.mode == "training",
+        is_masked=bool(attributes.get("causal", False)),
+        is_partial=operation.gradients != "all",
         family=FAMILIES.index(family),
         kind=KIND_PLACES[kind],
         precision=PRECISIONS.index(operation.precision),

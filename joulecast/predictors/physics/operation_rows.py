@@ -85,7 +85,7 @@ class OperationRows:
     def __init__(self, columns: int) -> None:
         self._columns = columns
         self._generation = 0
-        self._table = np.empty((0, columns))
+        self._table = np.empty((columns, 0))  # By column, as predictors read it.
         self._lock = Lock()
 
     def of(self, operations: OperationList, make: Callable[[OperationList], FloatArray]) -> FloatArray:
@@ -114,24 +114,25 @@ class OperationRows:
             self._store(places, rows)
 
     def _known(self, places: Places) -> FloatArray:
-        if places.generation != self._generation or not len(self._table):
-            return np.full((len(places.numbers), self._columns), np.nan)
+        if places.generation != self._generation or not self._table.shape[1]:
+            return np.full((self._columns, len(places.numbers)), np.nan).T
         # The last row stays NaN; it stands for all that are not stored (-1) or beyond the end.
-        rows: FloatArray = self._table[np.minimum(places.numbers, len(self._table) - 1)]
+        rows: FloatArray = np.take(self._table, np.minimum(places.numbers, self._table.shape[1] - 1), axis=1).T
         return rows
 
     def _store(self, places: Places, rows: FloatArray) -> None:
         if places.generation < self._generation:
             return
         if places.generation > self._generation:
-            self._generation, self._table = places.generation, np.empty((0, self._columns))
+            self._generation, self._table = places.generation, np.empty((self._columns, 0))
         is_stored = places.numbers >= 0
         needed = int(places.numbers.max(initial=-1)) + 2
-        if needed > len(self._table):
-            larger = np.full((max(needed, 2 * len(self._table), _FEWEST_ROWS), self._columns), np.nan)
-            larger[: len(self._table)] = self._table
+        room = self._table.shape[1]
+        if needed > room:
+            larger = np.full((self._columns, max(needed, 2 * room, _FEWEST_ROWS)), np.nan)
+            larger[:, :room] = self._table
             self._table = larger
-        self._table[places.numbers[is_stored]] = rows[is_stored]
+        self._table[:, places.numbers[is_stored]] = rows[is_stored].T
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process numbers operations in another way.

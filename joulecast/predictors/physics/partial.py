@@ -12,19 +12,19 @@ import numpy as np
 from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from .operation_numbers import PRODUCTS
+from .operation_numbers import PRODUCTS, numbers_of
 
 
 def whole_operations(operations: OperationList) -> OperationList:
     """Each operation with all of its gradients; the same list if all of them have."""
-    if all(operation.gradients == "all" for operation in operations):
+    if not numbers_of(operations).is_partial.any():
         return operations
     return OperationList(operation.replace(gradients="all") for operation in operations)
 
 
 def measured_operations(operations: OperationList) -> OperationList:
     """Like `whole_operations`, with operations in inference for forwards alone, where both do the same."""
-    if all(operation.gradients == "all" for operation in operations):
+    if not numbers_of(operations).is_partial.any():
         return operations
     return OperationList(map(_measured, operations))
 

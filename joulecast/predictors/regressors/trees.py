@@ -293,28 +293,22 @@ def trees_to_onnx(trees: Trees) -> bytes:
         thresholds = np.concatenate([thresholds, np.zeros(extra, np.float32)])
         roots = roots.copy()
         roots[alone] = len(at) + np.arange(extra)
-    node = onnx.node(
-        "TreeEnsemble",
-        [INPUT],
-        [OUTPUT],
-        onnx.whole("aggregate_function", 1),  # sum
-        onnx.whole("n_targets", 1),
-        onnx.whole("post_transform", 0),  # none
-        onnx.integers("leaf_targetids", np.zeros(len(trees.values), np.int64)),
-        onnx.array("leaf_weights", trees.values),
-        onnx.integers("nodes_featureids", inputs),
-        onnx.array("nodes_splits", thresholds),
-        onnx.array("nodes_modes", np.full(len(inputs), 1 if trees.below else 0, np.uint8)),
-        onnx.integers("nodes_truenodeids", numbers[0]),
-        onnx.integers("nodes_trueleafs", leaves[0]),
-        onnx.integers("nodes_falsenodeids", numbers[1]),
-        onnx.integers("nodes_falseleafs", leaves[1]),
-        onnx.integers("tree_roots", roots),
-        domain="ai.onnx.ml",
-    )
-    taken = onnx.value(onnx.INPUT, INPUT, np.float32, ["rows", trees.columns])
-    given = onnx.value(onnx.OUTPUT, OUTPUT, np.float32, ["rows", 1])
-    return onnx.model([node, taken, given], ir_version=10, ml=5, default=21)
+    attributes = {
+        "aggregate_function": 1,  # sum
+        "n_targets": 1,
+        "post_transform": 0,  # none
+        "leaf_targetids": np.zeros(len(trees.values), np.int64),
+        "leaf_weights": trees.values,
+        "nodes_featureids": inputs,
+        "nodes_splits": thresholds,
+        "nodes_modes": np.full(len(inputs), 1 if trees.below else 0, np.uint8),
+        "nodes_truenodeids": numbers[0],
+        "nodes_trueleafs": leaves[0],
+        "nodes_falsenodeids": numbers[1],
+        "nodes_falseleafs": leaves[1],
+        "tree_roots": roots,
+    }
+    return onnx.model("TreeEnsemble", attributes, (INPUT, trees.columns), (OUTPUT, 1))
 
 
 class Decisions(NamedTuple):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import TrackingError, needing, with_extra
-from ...system.whole_files import lock
 
 EXPERIMENT = "joulecast"
 
@@ -23,7 +22,6 @@ _QUIET = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 _SQLITE = "sqlite:///"
-_held: set[str] = set()  # Stores that this process has locked already, so that it does not wait for its own lock.
 
 
 def default_uri() -> str:
@@ -47,7 +45,7 @@ def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[
         raise TrackingError(
             f"there is no MLflow registry here: {what}", given=uri, hint="set $MLFLOW_TRACKING_URI to the server"
         )
-    with _environment({**_BOUNDS, **_QUIET}), _one_at_a_time(uri):
+    with _environment({**_BOUNDS, **_QUIET}):
         with needing("tracking and registering need mlflow", f"{with_extra('mlflow')}; or --no-track"):
             import mlflow
         for logger in ("mlflow", "alembic"):
@@ -109,31 +107,3 @@ def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
         for name in [name for name in os.environ if name.startswith("MLFLOW_") and name not in before]:
             del os.environ[name]
         os.environ.update(before)
-
-
-@contextlib.contextmanager
-def _one_at_a_time(uri: str) -> Iterator[None]:
-    """Let processes that log into one SQLite file wait for each other.
-
-    SQLite itself gives up after seconds, and two processes that both find no tables would both create them.
-    """
-    if not uri.startswith(_SQLITE) or uri in _held:
-        yield
-        return
-    path = Path(uri.removeprefix(_SQLITE))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.with_name(f".{path.name}.lock").open("w")
-    except OSError as error:
-        raise TrackingError(
-            "this MLflow store cannot be written to",
-            given=f"{uri}: {error.strerror}",
-            hint="give another --tracking-uri",
-        ) from error
-    with file:
-        lock(file)
-        _held.add(uri)
-        try:
-            yield
-        finally:
-            _held.discard(uri)

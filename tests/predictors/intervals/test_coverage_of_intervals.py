@@ -11,8 +11,13 @@ from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.operations.kinds import KINDS
-from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks
-from joulecast.predictors.evaluation.coverage import chance_range, network_coverage, operation_coverage
+from joulecast.predictors.evaluation.calibrating import (
+    calibrate,
+    chance_range,
+    fit_networks,
+    network_coverage,
+    operation_coverage,
+)
 from joulecast.predictors.evaluation.errors import NetworkError, OperationErrors
 from joulecast.predictors.evaluation.left_out import errors_on_repeats
 from joulecast.predictors.fitting.fit import fit_chip

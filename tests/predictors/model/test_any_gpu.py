@@ -13,7 +13,7 @@ from joulecast.hardware import find_gpu, gpus
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
 from joulecast.predictors.fitting.fit import fit_on_all, quicker
-from joulecast.predictors.measured.rows import DeviceRow, device_rows
+from joulecast.predictors.measured.rows import DeviceRow, device_rows, with_hidden
 from joulecast.predictors.model.fit_networks import fit_energies
 from joulecast.predictors.model.operations import LearnedOperations
 from joulecast.predictors.model.shared import SharedByAll
@@ -73,27 +73,23 @@ def test_trees_predict_measured_chips_and_the_forest_others(learned, name, expec
 
 
 def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(learned):
-    chips = {**learned.chips, "GA102": learned.chips["GA102"] | {"softmax"}}
+    chips = {chip: kinds | {"conv2d", "softmax"} for chip, kinds in learned.chips.items()}
     learned = replace(learned, forest=lambda inputs: np.full(len(inputs), 1.0), chips=chips)
-    sizes = [(64, 64)]
-    kinds = [Operation("linear", sizes, {"out_features": 64}), Operation("relu", sizes)]
-    rows = [Operation("softmax", [(8192, 2048)]), Operation("softmax", sizes)]
-    operations = [*kinds, *rows, kinds[0].replace(mode="training"), kinds[1].replace(mode="training")]
+    image = Operation("conv2d", [(512, 256, 56, 56)], {"out_channels": 256, "kernel_size": 3})
+    operations = {
+        Operation("linear", [(64, 64)], {"out_features": 64}): 0.0,
+        Operation("relu", [(64, 64)]): 0.0,
+        Operation("softmax", [(8192, 2048)]): 0.5,
+        image: 0.5,
+        # Of convolutions on tensor cores the forest has seen those of networks, as it has in training.
+        image.replace(precision="tf32"): 1.0,
+        image.with_attributes(groups=256, out_channels=256): 0.0,
+    }
     unseen = find_gpu("L4")
-    logs = np.log(ratio(learned, operations, unseen) / counted_ratio(operations, unseen))
-    # A softmax of 3 us is shorter than all that were seen, from 25 us on: its rows are counted, and next to nothing is
-    # learned.
-    # In training, nothing shorter than 500 us was seen.
-    least_s = LeastTimes.of(operations[-1:], unseen, unseen.boost_clock_mhz).time_s[0]
-    assert logs == pytest.approx(
-        [0.0, 0.25, 0.5, 0.5 * (3.15 / 25) ** 2, 0.0, 0.25 * least_s / 500e-6], rel=0.01, abs=1e-6
-    )
-    # In inference, loops of convolutions on tensor cores count half on all chips.
-    trees = replace(learned, time=lambda inputs: np.full(len(inputs), 1.0))
-    image = Operation("conv2d", [(512, 256, 56, 56)], {"out_channels": 256, "kernel_size": 3}, precision="tf32")
-    both = [image, image.replace(mode="training"), image.replace(precision="fp32", mode="training")]
-    for name in ("L4", "A30"):
-        assert np.log(ratio(trees, both, find_gpu(name))) == pytest.approx([0.5, 1.0, 1.0])
+    for mode, more in (("inference", 1.0), ("training", 2.0)):
+        asked = [operation.replace(mode=mode) for operation in operations]
+        logs = np.log(ratio(learned, asked, unseen) / counted_ratio(asked, unseen))
+        assert logs == pytest.approx(np.minimum(1.0, more * np.array([*operations.values()])), abs=1e-6)
 
 
 def test_many_gpus_at_once_give_what_each_gives_alone(learned):
@@ -281,9 +277,24 @@ def test_device_times_come_before_loops():
     bare = replace(
         data, measurements=tuple(replace(m, device_time_s=None, power_w=None, energy_j=None) for m in data.measurements)
     )
-    assert device_rows(bare) == []
+    assert device_rows(bare) == with_hidden(bare) == []
     with pytest.raises(DatasetError, match="too few device times"):
         fit_on_all([bare], (), RECIPE)
+
+
+def test_kernels_hidden_behind_their_launch_count_as_what_is_counted_of_them():
+    data = simulated_gpu("T4")
+    short, long, *others = data.measurements
+    measured = replace(short, device_time_s=None, power_w=None, energy_j=None, time_s=1.0)
+    quicker = replace(long, device_time_s=None, power_w=None, energy_j=None, time_s=1e-9)
+    rows = {row.operation: row for row in with_hidden(replace(data, measurements=(measured, quicker, *others)))}
+    hidden = [operation for operation, row in rows.items() if row.hidden]
+    assert set(hidden) == {short.operation, long.operation}
+    counted = LeastTimes.of([short.operation], find_gpu("T4"), find_gpu("T4").boost_clock_mhz).time_s[0]
+    assert counted <= rows[short.operation].device_s < 1.0
+    # No kernel takes longer than its whole call.
+    assert rows[long.operation].device_s == 1e-9
+    assert {"T4"} == {row.gpu.name.split()[-1] for row in rows.values()}
 
 
 @pytest.mark.parametrize("name", ["A100 PCIe 80GB", "H100 SXM", "L4"])

@@ -59,7 +59,7 @@ def test_what_all_gpus_share_is_not_loaded_if_everything_was_measured(chip):
 
 
 def test_networks_say_what_was_not_measured(both):
-    predictor = NetworkPredictor("test", both, HostModel(5e-6, learned=True), "overlap")
+    predictor = NetworkPredictor("test", both, HostModel(5e-6, learned=True))
     network = Network.of([(operation, 3) for operation in OPERATIONS])
     prediction = predictor.predict(network)
     assert prediction.uncovered == ()

@@ -58,24 +58,6 @@ def test_two_powers_of_the_voltage_in_one_list():
     assert together.at(1000.0)[1] == pytest.approx([5.0 * 0.512, 5.0 * 0.64])
 
 
-# Dynamic joules of an iteration of BERT-large and GPT-2 on an A100, (power - idle power) x time, at 960 MHz and at the
-# clock that the cap held (energaizer2026), and volts there. Memory takes a fifth to a third of them at any clock.
-A100_DYNAMIC_J = {
-    "bert 8 x 512": (5.344, 7.241, 0.694, 0.781),
-    "bert 32 x 128": (3.821, 5.329, 0.694, 0.788),
-    "gpt2 8 x 512": (2.362, 3.179, 0.694, 0.781),
-}
-
-
-@pytest.mark.parametrize("row", A100_DYNAMIC_J.values(), ids=A100_DYNAMIC_J)
-def test_the_cube_is_closer_to_the_a100_than_the_square(row):
-    low_j, high_j, low_v, high_v = row
-    for share_of_memory in (0.2, 1 / 3):
-        logic = (high_j / low_j - share_of_memory) / (1 - share_of_memory)
-        power = np.log(logic) / np.log(high_v / low_v)
-        assert 2.5 < power < 4.1
-
-
 def test_a_gpus_own_predictor_uses_the_cube_and_stored_constants_the_power_that_they_were_fitted_with():
     assert joulecast.predict_operations([RELU], "A30").work.voltage_power == pytest.approx(3.0)
     assert joulecast.predict_operations([RELU], "A100 PCIe 40GB").work.voltage_power == pytest.approx(2.0)

@@ -163,15 +163,6 @@ def test_other_operations_are_unchanged_wherever_they_stand():
     assert not np.array(list(convolution_features(OperationList(others), A30).values())).any()
 
 
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
-def test_least_times_follow_the_clock(precision):
-    operations = [conv((32, 64, 56, 56), 64, precision=precision), conv((32, 64, 56, 56), 64, precision, groups=64)]
-    fast, slow = (LeastTimes.of(operations, A30, clock) for clock in (1440, 720))
-    assert slow.compute_s == pytest.approx(2 * fast.compute_s)
-    assert slow.memory_s[1] == fast.memory_s[1]
-    assert (slow.time_s > fast.time_s).all()
-
-
 def test_image_sizes_that_fill_blocks_cost_less_per_output():
     # 8 x 16 outputs are one block of fused Winograd; 9 x 17 need four.
     per_output = [

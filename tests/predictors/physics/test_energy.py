@@ -9,8 +9,6 @@ from round_gpu import ROUND
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.predictors.physics.energy import (
-    ENERGY_SPREAD,
-    PRIOR_ENERGY,
     EnergyConstants,
     process_factor,
     static_power_w,
@@ -77,17 +75,6 @@ def test_tensor_cores_cost_less_for_each_flop(precision, joules):
     assert energy_j(LINEAR.replace(precision=precision), ROUND, 2000.0) == pytest.approx(expected)
 
 
-def test_zeros_that_fill_a_tile_switch_nothing_on_tensor_cores_only():
-    """In fp32, products of 16 x 16 are computed in blocks of 128 x 128 with 32 steps more; else as they are."""
-    small = Operation("matmul", [(10, 16, 64), (10, 64, 16)])
-    awake_j = 0.5 * 10 * 2.0 * SECONDS
-    moved = 10 * (16 * 64 + 64 * 16 + 16 * 16)
-    computed = 10 * 2 * 128 * 128 * (64 + 32)
-    assert energy_j(small, ROUND, 2000.0) == pytest.approx(computed * 1e-11 + 4 * moved * 5e-11 + awake_j)
-    half = 10 * 2 * 16 * 16 * 64 * 2e-12 + 2 * moved * 5e-11 + awake_j
-    assert energy_j(small.replace(precision="fp16"), ROUND, 2000.0) == pytest.approx(half)
-
-
 @pytest.mark.parametrize(
     ("process", "factor"),
     [
@@ -125,17 +112,6 @@ def test_static_power_where_no_curve_is_known():
     a100 = find_gpu("A100 PCIe 40GB").idle_curve
     assert low == pytest.approx(36.0 * a100.at(0.25 * 1410) / a100.at(1410.0))
     assert static_power_w(replace(unknown, idle_power_w=35.5), 500.0) == pytest.approx(35.5)
-
-
-def test_one_point_of_a_curve_is_its_level():
-    one = replace(ROUND, idle_curve=type(ROUND.idle_curve)((2000.0,), (44.0,)))
-    assert static_power_w(one, 2000.0) == pytest.approx(44.0)
-
-
-def test_prior_energies_have_their_sources():
-    """8 pJ of an fp32 FLOP, a tenth of that on tensor cores; 62 pJ and 110 pJ of a byte of HBM and GDDR."""
-    assert PRIOR_ENERGY.values().tolist() == [8e-12, 0.7e-12, 62e-12, 110e-12, 0.4]
-    assert ENERGY_SPREAD == (1.6, 1.6, 1.4, 1.4, 2.0)
 
 
 def test_constants_survive_json():

@@ -92,22 +92,3 @@ def test_every_kind_has_finite_features(operation):
 def test_operations_as_products(operation, product):
     n = numbers_of([operation])
     assert tuple(float(each[0]) for each in (n.batch, n.rows, n.columns, n.reduction)) == product
-
-
-@pytest.mark.parametrize(
-    ("attributes", "transforms"),
-    [
-        ({"kernel_size": 3}, 1),
-        ({"kernel_size": 5}, 1),
-        ({"kernel_size": 1}, 0),
-        ({"kernel_size": (3, 5)}, 0),
-        ({"kernel_size": 3, "stride": 2}, 0),
-        ({"kernel_size": 3, "dilation": 2}, 0),
-        ({"kernel_size": 3, "groups": 2}, 0),
-    ],
-)
-def test_transforms_compute_square_windows_that_move_step_by_step(attributes, transforms):
-    n = numbers_of([Operation("conv2d", [(2, 16, 28, 28)], {"out_channels": 32, **attributes})])
-    assert n.transforms[0] == transforms
-    assert n.kernel[0] == pytest.approx({3: 3, 5: 5, 1: 1, (3, 5): 15**0.5}[attributes["kernel_size"]])
-    assert n.stride[0] == attributes.get("stride", 1)

@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.physics.energy import PRIOR_ENERGY
 from joulecast.predictors.physics.precisions import fp64_in_fp32, in_fp32, tf32_in_fp32, without_tf32
 from joulecast.zoo.catalogue import find_predictor
 
@@ -66,17 +64,6 @@ def test_half_precision_without_tensor_cores_is_fp32_with_half_the_bytes(gpu, en
     pair = operations.predict([LINEAR, replace(LINEAR, precision="fp32")])
     half_s, full_s = pair.device_time_s
     assert half_s == pytest.approx(full_s, rel=0.1 if entry == "any-gpu/boosting" else 0.6)
-
-
-def test_energy_is_charged_to_the_unit_that_computes():
-    """2 x 8192^3 FLOPs: at the rate of fp32 pipes on a P100 (16 nm: 2.2 times 7 nm), of tensor cores on an A100."""
-    flops = 2 * 8192**3
-    device_s = np.array([0.1])
-    for gpu, column, process in (("P100 PCIe", 0, 2.2), ("A100 PCIe 40GB", 1, 1.0)):
-        found = find_gpu(gpu)
-        paid = PRIOR_ENERGY.parts([LINEAR], device_s, found, float(found.boost_clock_mhz))
-        assert paid[0, column] == pytest.approx(process * flops)
-        assert paid[0, 1 - column] == 0
 
 
 def test_only_fp64_is_taken_for_fp32():

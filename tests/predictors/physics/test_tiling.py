@@ -3,19 +3,9 @@
 import numpy as np
 
 from joulecast.hardware import find_gpu
-from joulecast.predictors.physics.tiling import Tile, loaded_tile, padded, tile_count
+from joulecast.predictors.physics.tiling import Tile, loaded_tile, tile_count
 
 A100 = find_gpu("A100 PCIe 40GB")  # 108 SMs
-
-
-def test_sizes_are_padded_to_whole_tiles():
-    assert padded(1, 64) == 64
-    assert padded(64, 64) == 64
-    assert padded(np.array([65.0, 200.0]), 64).tolist() == [128.0, 256.0]
-
-
-def test_a_tile_does_two_flops_for_each_output_and_step():
-    assert Tile(128, 64).flops_per_step == 16384
 
 
 def test_tiles_cover_rows_and_columns_of_each_product():

@@ -68,8 +68,8 @@ def test_search_begins_with_the_recipe_and_finds_what_is_better():
     trials = list(search(data, "inference", poor, 6))
     assert trials[0].settings == {"learning_rate": 0.01, "trees": 2}
     assert len({tuple(trial.settings.values()) for trial in trials}) == len(trials) <= 4
-    best = min(trials, key=lambda trial: trial.loss)
+    best = min(trials, key=lambda trial: trial.metrics["loss"])
     assert best.recipe.trees == 80
-    assert best.loss < 0.8 * trials[0].loss
+    assert best.metrics["loss"] < 0.8 * trials[0].metrics["loss"]
     assert all(len(trial.curves["time/held_out_rmse"]) <= trial.settings["trees"] for trial in trials)
     assert [trial.settings for trial in search(data, "inference", replace(poor, search={}), 6)] == [{}]

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import DatasetError
-from ..importers.reading import read_rows
+from joulecast.datasets.importers.reading import read_rows
+from joulecast.errors import DatasetError
 
 # The repository does not say which A100 it is. Its folder of the A40 is not imported.
 _GPUS = {"a100": "A100 (SXM or PCIe 80GB, not said)", "h100": "H100"}

@@ -1,20 +1,26 @@
-"""Makes the tables that the importer of a source reads from a clone of its public repository."""
+"""Makes the tables that the importer of a source reads: `python benchmarks/convert.py SOURCE CLONE FOLDER`.
+
+The clone is one of the source's public repository, at the commit whose measurements are imported.
+"""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import hashlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import DatasetError, named, needing, with_extra
-from ...system.whole_files import whole_file
-from . import aiconfigurator2026, llmservingsim2026, nicolai2025
-from .miopen2024 import convolutions
-from .vidur2024 import layers
+from converters import aiconfigurator2026, llmservingsim2026, nicolai2025
+from converters.miopen2024 import convolutions
+from converters.vidur2024 import layers
+
+from joulecast.errors import DatasetError, JoulecastError, named, needing, with_extra
+from joulecast.system.whole_files import whole_file
 
 Rows = Iterable[Mapping[str, Any]]
 
@@ -59,7 +65,7 @@ def convert(source: str, clone: Path, out: Path, *, any_commit: bool = False) ->
 
 def _require_commit(clone: Path, commit: str) -> None:
     program = shutil.which("git")
-    asked = program and subprocess.run(  # noqa: S603
+    asked = program and subprocess.run(
         [program, "-C", str(clone), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     )
     head = asked.stdout.strip() if asked else ""
@@ -89,3 +95,22 @@ def _write(path: Path, rows: list[Mapping[str, Any]]) -> str:
             return digest.hexdigest()
         parquet.write_table(pa.Table.from_pylist(rows), unfinished)
     return digest.hexdigest()
+
+
+def main() -> None:
+    """Convert a clone, and print the number and the digest of the rows of each table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("source", help=", ".join(CONVERTERS))
+    parser.add_argument("clone", type=Path, help="clone of the source's repository")
+    parser.add_argument("out", type=Path, help="folder for the tables")
+    parser.add_argument("--any-commit", action="store_true", help="take a clone at another commit, too")
+    try:
+        found = convert(**vars(parser.parse_args()))
+    except JoulecastError as error:
+        sys.exit(f"error: {error}")
+    for path, (rows, sha256) in found.items():
+        print(f"{path}: {rows:,} rows, sha256 of the rows {sha256}")
+
+
+if __name__ == "__main__":
+    main()

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import DatasetError
-from ..importers.reading import read_rows
+from joulecast.datasets.importers.reading import read_rows
+from joulecast.errors import DatasetError
 
 _TABLES = {"attention": ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode"), "dense": ("tokens",)}
 _SIZES = tuple(name for names in _TABLES.values() for name in names)

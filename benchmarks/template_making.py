@@ -1,4 +1,6 @@
-"""Makes the templates of a model: traces it in every regime, fits templates, and checks them at other sizes.
+"""Makes templates: `python benchmarks/template_making.py [NAME ...]`, for all that have some where no model is named.
+
+Traces a model in every regime, fits templates, checks them at other sizes, and writes them into the package.
 
 A regime in which a template differs from a trace at any checked size is left out. For such sizes, torch is used.
 Of language models, few layers are traced, which stand for all (stack.py); one trace of each setting has all layers.
@@ -7,28 +9,33 @@ Of language models, few layers are traced, which stand for all (stack.py); one t
 from __future__ import annotations
 
 import itertools
+import json
+import lzma
 import math
+import sys
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 import torch
+from template_plans import Ranges, plan_of, sizes_in
+from template_stack import Stack
 
-from ...errors import ExtractionError, InputError, JoulecastError
-from ...operations.attributes import HALF_PRECISIONS
-from ...operations.entry import Dropped
-from ...operations.inputs import Inputs
-from ...operations.operation import Operation
-from ..cache import digest, library_version
-from ..job import Job
-from ..models.language_models import LANGUAGE_MODELS
-from ..models.named_models import build
-from ..recorder import Recorder
-from ..traced_models import traced
-from .plans import Ranges, plan_of, sizes_in
-from .stack import Stack
-from .store import ANY_OPTIMIZER, OPTIMIZER_PATH, ModelTemplates, Regime, Setting
-from .template import Dimension, Step, Symbol, Template, symbol
+from joulecast.errors import ExtractionError, InputError, JoulecastError
+from joulecast.extraction.cache import digest, library_version
+from joulecast.extraction.job import Job
+from joulecast.extraction.models.language_models import LANGUAGE_MODELS
+from joulecast.extraction.models.named_models import build
+from joulecast.extraction.recorder import Recorder
+from joulecast.extraction.templates import store
+from joulecast.extraction.templates.store import ANY_OPTIMIZER, OPTIMIZER_PATH, ModelTemplates, Regime, Setting
+from joulecast.extraction.templates.template import Dimension, Step, Symbol, Template, symbol
+from joulecast.extraction.traced_models import traced
+from joulecast.operations.attributes import HALF_PRECISIONS
+from joulecast.operations.entry import Dropped
+from joulecast.operations.inputs import Inputs
+from joulecast.operations.operation import Operation
 
 Values = tuple[int, ...]
 """The value of a dimension in each of the samples."""
@@ -345,8 +352,8 @@ class Maker:
 
 def _stack_of(module: torch.nn.Module) -> Stack | None:
     """Which layers of a language model stand for all; None if they are too few."""
-    settings: dict[str, Any] = module.config.to_dict()  # type: ignore[union-attr, operator]
-    layers = int(module.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
+    settings: dict[str, Any] = module.config.to_dict()
+    layers = int(module.config.num_hidden_layers)
     lists = [value for value in settings.values() if isinstance(value, list) and len(value) == layers]
     periods = (n for n in range(1, layers) if all(row[i] == row[i - n] for row in lists for i in range(n, layers)))
     period = math.lcm(next(periods), settings.get("interleave_moe_layer_step") or 1)
@@ -363,3 +370,28 @@ def _holds(template: Template, sizes: tuple[int, ...], sample: Sample | None, mo
     except InputError:
         return sample is None
     return sample is not None and tuple(calls) == sample.calls and template.dropped == sample.dropped
+
+
+def save(name: str, model: ModelTemplates) -> None:
+    """Write the templates of a model. Equal templates give equal bytes."""
+    text = json.dumps({"format": store.FORMAT_VERSION, **model._asdict()}, separators=(",", ":"), default=astuple)
+    store.file_of(name).write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    store.load.cache_clear()
+
+
+def main() -> None:
+    """Make and write templates, and print the sizes that they do not cover."""
+    for name in sys.argv[1:] or store.names():
+        start = time.perf_counter()
+        maker = Maker(name)
+        model = maker.make()
+        save(name, model)
+        regimes = sum(len(setting.regimes) for setting in model.settings.values())
+        size_kb = store.file_of(name).stat().st_size / 1000
+        took_s = time.perf_counter() - start
+        print(f"{name}: {len(model.templates)} templates for {regimes} regimes, {size_kb:.1f} kB, {took_s:.0f} s")
+        print("".join(f"  left out: {line[:400]}\n" for line in maker.left_out), end="", flush=True)
+
+
+if __name__ == "__main__":
+    main()

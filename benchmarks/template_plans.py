@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..models.language_models import BY_NAME, LANGUAGE_MODELS
-from .store import Limits, Range
+from joulecast.extraction.models.language_models import BY_NAME, LANGUAGE_MODELS
+from joulecast.extraction.templates.store import Limits, Range
 
 Ranges = tuple[Range, ...]
 
@@ -37,22 +37,10 @@ class Plan:
     cached: Ranges | None = None
     limits: Limits = Limits()
 
-    @property
-    def example(self) -> tuple[int, ...]:
-        """A usual shape of the input, or of the first of several."""
-        limits = {name: (ranges[0][0], ranges[-1][1]) for name, ranges in self.ranges.items()}
-        return usual_shape(next(iter(self.inputs.values())), limits)
-
     def cells(self, *, cached: bool) -> Iterator[Ranges]:
         """All regimes."""
         ranges = [*self.ranges.values(), *([self.cached] if cached and self.cached else [])]
         yield from itertools.product(*ranges)
-
-
-def usual_shape(shape: Sequence[int | str], limits: Mapping[str, Range]) -> tuple[int, ...]:
-    """An example for a shape with names for sizes, each with its least and its largest value."""
-    usual = {"batch": 32 if len(shape) == 4 else 8, "height": 224, "width": 224, "tokens": 128}
-    return tuple(n if isinstance(n, int) else min(max(usual[n], limits[n][0]), limits[n][1]) for n in shape)
 
 
 # Prefix of a name -> regimes of height and width.
@@ -93,27 +81,15 @@ _POSITIONS: Mapping[str, int] = {
 
 def transformer(name: str) -> Plan:
     """The plan of a transformer of the table of architectures."""
-    libraries = ("torch", "transformers")
-    if BY_NAME[name].class_name.startswith(("ViT", "CLIPVision")):
-        return Plan({"pixel_values": ("batch", 3, 224, 224)}, {"batch": _BATCH}, libraries)
-    if name.startswith("whisper"):
-        mels = BY_NAME[name].sizes.get("num_mel_bins", 80)
-        return Plan({"input_features": ("batch", mels, 3000)}, {"batch": _BATCH}, libraries)
-    most = _POSITIONS.get(BY_NAME[name].class_name)
-    ids = ("batch", "tokens")
-    sizes = BY_NAME[name].sizes
+    row, libraries = BY_NAME[name], ("torch", "transformers")
+    if "tokens" not in next(iter(row.inputs.values())):
+        return Plan(row.inputs, {"batch": _BATCH}, libraries)
+    most, sizes = _POSITIONS.get(row.class_name), row.sizes
     longest = most or min(_LONGEST, sizes.get("max_position_embeddings", _LONGEST))
     window = sizes.get("sliding_window") or longest  # up to which windows hide nothing
     tokens = ((1, 1), (2, window), *([(window + 1, longest)] if window < longest else []))
-    return Plan(
-        {"input_ids": ids, "decoder_input_ids": ids}
-        if name.startswith(("t5", "flan_t5", "bart"))
-        else {"input_ids": ids},
-        {"batch": _BATCH, "tokens": tokens},
-        libraries,
-        ((1, longest),) if name in LANGUAGE_MODELS else None,
-        Limits(most, _LARGEST),
-    )
+    cached = ((1, longest),) if name in LANGUAGE_MODELS else None
+    return Plan(row.inputs, {"batch": _BATCH, "tokens": tokens}, libraries, cached, Limits(most, _LARGEST))
 
 
 def plan_of(name: str) -> Plan:
@@ -126,7 +102,7 @@ def sizes_in(ranges: Ranges, count: int, seed: str, limits: Limits) -> list[tupl
 
     The same arguments always give the same sizes.
     """
-    dice = random.Random(seed)  # noqa: S311 (samples, not secrets)
+    dice = random.Random(seed)
     corners = [tuple(low for low, _ in ranges), tuple(high for _, high in ranges)]
 
     def log_uniform(low: int, high: int) -> int:

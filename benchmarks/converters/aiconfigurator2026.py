@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import DatasetError
-from ..importers.reading import read_rows
-from ..store import read_limited
+from joulecast.datasets.importers.reading import read_rows
+from joulecast.datasets.store import read_limited
+from joulecast.errors import DatasetError
 
 _MOST_VALUES = 30_000_000
 _POINTER = b"version https://git-lfs"

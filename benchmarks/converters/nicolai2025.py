@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import DatasetError
-from ..importers.nicolai2025 import NUMBERS
+from joulecast.datasets.importers.nicolai2025 import NUMBERS
+from joulecast.errors import DatasetError
 
 _OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "A30_no_tc_operations_bench_run": ("6e44a47d81",),
@@ -122,7 +122,7 @@ def _rows(clone: Path, log: str, blob: str, column: str) -> Iterator[Mapping[str
 def _log(clone: Path, log: str, blob: str) -> str:
     program = shutil.which("git")
     command = [str(program), "-C", str(clone), "cat-file", "blob", blob]
-    asked = program and subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+    asked = program and subprocess.run(command, capture_output=True, check=False)
     if not asked or asked.returncode:
         raise DatasetError(
             "the clone lacks a log of a campaign",

@@ -1,25 +1,36 @@
 """The energy dependency graph of a model: which module uses how many joules, and which tensors flow between modules.
 
+    python benchmarks/energy_graph.py resnet18 1,3,64,64 graph.svg [--gpu A30] [--training]
+
 SMARAGDINE draws such graphs of TensorFlow's programs (Babakol and Liu, ICSE 2024). Here one forward is watched: every
 operator belongs to the innermost module that runs it, and an edge says that a module reads what another one wrote.
+The joules are measured here, or predicted for a GPU. The file is GraphML, JSON or SVG, by the end of its name.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from ..energy import EnergyTree
-from ..rendering.answers import Plain
-from ..rendering.notebook import checked_path
-from ..units import si
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-if TYPE_CHECKING:
-    import torch
+import joulecast
+from joulecast.accounting.steps import steps_of
+from joulecast.energy import EnergyTree
+from joulecast.errors import JoulecastError
+from joulecast.extraction.models.named_models import build_to_run
+from joulecast.operations.inputs import parse_shape
+from joulecast.rendering.answers import Plain
+from joulecast.rendering.notebook import checked_path
+from joulecast.units import si
 
 INPUT = "(input)"
 """Name of the node that stands for the inputs of the model."""
@@ -137,8 +148,6 @@ def energy_graph(module: torch.nn.Module, inputs: Any, energies: Any) -> EnergyG
         inputs: What `joulecast.account` takes: tensors, or shapes.
         energies: Where its joules come from: an Accounting, a Prediction, or the tree of one.
     """
-    from .steps import steps_of
-
     tree = energies if isinstance(energies, EnergyTree) else energies.tree()
     calls: dict[str, int] = {INPUT: 0}
     flows: dict[tuple[str, str], dict[int, int]] = {}
@@ -173,16 +182,12 @@ def _watched(
         calls: Node -> number of operators, which is filled in the order of their first.
         flows: Source and target -> size in bytes of each tensor, which is filled.
     """
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
-
     names = {part: path for path, part in module.named_modules()}
     around: list[str] = []
     # The tensors themselves are kept, because the ids of those that are gone may be given to others.
     writers: dict[int, tuple[torch.Tensor, str]] = {id(t): (t, INPUT) for t in tree_leaves(inputs)}
 
-    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    class Watch(TorchDispatchMode):
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
         ) -> Any:
@@ -204,7 +209,7 @@ def _watched(
         around.pop()
 
     hooks = torch.nn.modules.module
-    with Watch():  # type: ignore[no-untyped-call]
+    with Watch():
         first = hooks.register_module_forward_pre_hook(enter)
         last = hooks.register_module_forward_hook(leave, always_call=True)
         try:
@@ -212,3 +217,27 @@ def _watched(
         finally:
             first.remove()
             last.remove()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("shape", type=parse_shape)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--gpu", help="predict the joules on this GPU, instead of measuring them here")
+    parser.add_argument("--training", action="store_true")
+    given = parser.parse_args()
+    mode = "training" if given.training else "inference"
+    try:
+        module = build_to_run(given.model)
+        if given.gpu:
+            found = joulecast.predict(given.model, given.shape, given.gpu, mode=mode)
+        else:
+            found = joulecast.account(module, given.shape, mode=mode, loop_s=1.0)
+        print(energy_graph(module, given.shape, found).save(given.file))
+    except JoulecastError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
