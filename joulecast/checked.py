@@ -36,7 +36,9 @@ def in_range(
     if not low <= number <= high or (above and number == low) or (whole and number != int(number)):
         least = f"above {low:g}" if above else f"{low:g} or more" if high == math.inf else f"{low:g}"
         allowed = least + ("" if high == math.inf else f" to {high:g}") + (", an integer" if whole else "")
-        raise InputError(f"{name} is out of range", given=shown(value), allowed=allowed, hint=f"give another {name}")
+        raise InputError(
+            f"{name} is out of range", given=shown(value), allowed=allowed, hint=f"give another value of {name}"
+        )
     return number
 
 

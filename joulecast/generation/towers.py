@@ -44,7 +44,9 @@ class Tower:
         rotary: Whether queries and keys have rotary position embeddings.
         window: Patches of a window of attention; 0 without windows.
         whole: Layers without windows.
-        side: Pixels along a side to which each image is resized; 0 if it keeps its shape.
+        side: Pixels along a side to which each image, or each of its tiles, is resized; 0 if it keeps its shape.
+        tiles: Most tiles into which an image is cut, which are read one by one beside the whole image; 0 if it is not.
+        adapted: Features of the two layers that come before the one that makes tokens of patches; 0 without these.
         least_pixels, most_pixels: Pixels to which smaller and larger images are resized.
         around: Tokens that mark begin and end of an image.
         out: Features of the model's tokens.
@@ -65,6 +67,8 @@ class Tower:
     window: int = 0
     whole: int = 0
     side: int = 0
+    tiles: int = 0
+    adapted: int = 0
     least_pixels: int = 0
     most_pixels: int = 0
     around: int = 2
@@ -74,7 +78,7 @@ class Tower:
         """Tokens that the tower makes of an image, whose sides are rounded to whole tokens."""
         step = self.patch * self.merge
         if self.side:
-            return (self.side // step) ** 2
+            return self.pictures(height, width) * (self.side // step) ** 2
         rows, columns = (max(1, round(side / step)) for side in (height, width))
         pixels = rows * columns * step**2
         if not self.least_pixels <= pixels <= self.most_pixels:
@@ -84,6 +88,25 @@ class Tower:
             scale = math.sqrt(allowed / (height * width)) / step
             rows, columns = (max(1, inwards(side * scale)) for side in (height, width))
         return rows * columns
+
+    def pictures(self, height: int, width: int) -> int:
+        """Squares that are read of an image: its tiles, of the grid that shrinks it least, and if several, the whole.
+
+        Grids in which it would grow are taken only if none is smaller, and of alike ones that with the fewest tiles
+        (`get_best_fit` of Llama 4's image processor).
+        """
+        scales = {
+            (rows, columns): min(rows * self.side / height, columns * self.side / width)
+            for rows in range(1, self.tiles + 1)
+            for columns in range(1, self.tiles // rows + 1)
+        }
+        best = min((scale for scale in scales.values() if scale >= 1), default=max(scales.values(), default=1.0))
+        count = min((rows * columns for (rows, columns), scale in scales.items() if scale == best), default=1)
+        return count + 1 if count > 1 else 1
+
+    def tokens(self, height: int, width: int) -> int:
+        """Tokens that an image adds to a prompt; one stands behind each tile."""
+        return self.squares(height, width) + self.around + self.pictures(height, width) - 1
 
     @property
     def blocks(self) -> Decoder:
@@ -95,20 +118,15 @@ class Tower:
             return part, tuple(f"{layer}.{name}" for layer in some)
 
         attention = Encoding(self.heads, size // self.heads, None, self.rotary)
-        attentions = [each("attention", attention)]
-        if self.window:
-            windowed = replace(attention, window=self.window)
-            attentions = [
-                each("attention", attention, layers[: self.whole]),
-                each("attention", windowed, layers[self.whole :]),
-            ]
+        whole, windowed = (layers[: self.whole], layers[self.whole :]) if self.window else (layers, [])
+        attentions = [(attention, whole), (replace(attention, window=self.window), windowed)]
         return Decoder(
             "tower",
             (
                 (Projection(3 * self.frames * self.patch**2, size, True, "none"), ("visual.patch_embed.proj",)),
                 each("norm1", Norm(self.norm, size)),
                 each("qkv", Projection(size, 3 * size, True)),
-                *attentions,
+                *(each("attention", part, some) for part, some in attentions if some),
                 each("proj", Projection(size, size, True, "rows")),
                 each("norm2", Norm(self.norm, size)),
                 each("up", Projection(size, self.inner * (1 + self.gated), True)),
@@ -123,7 +141,12 @@ class Tower:
         at = [f"visual.mergers.{place}" for place in range(self.mergers)]
         joined = self.hidden * (1 if self.pooled else self.merge**2)
         parts: list[tuple[str, Part]] = [("norm", Norm(self.norm, joined))]
-        if not self.pooled:
+        if self.adapted:
+            inner = self.adapted
+            for name, part in (("up", Projection(joined, inner)), ("down", Projection(inner, inner, False, "rows"))):
+                parts += [(name, part), (f"{name}.activation", Activation(inner, gated=False))]
+            joined = inner
+        elif not self.pooled:
             parts += [("up", Projection(joined, joined, True)), ("activation", Activation(joined, gated=False))]
         parts.append(("out", Projection(joined, self.out, not self.pooled, "none" if self.pooled else "rows")))
         return Decoder("tower", tuple((part, tuple(f"{each}.{name}" for each in at)) for name, part in parts))
@@ -139,7 +162,7 @@ class Images:
     @property
     def tokens(self) -> int:
         """Tokens that they add to a prompt."""
-        return sum(self.tower.squares(*size) + self.tower.around for size in self.sizes)
+        return sum(self.tower.tokens(*size) for size in self.sizes)
 
     @property
     def parameters(self) -> int:

@@ -82,10 +82,10 @@ def read_prices(path: str | Path, spot_share: float = 0.0) -> dict[str, float]:
 def _prices(path: str | Path, row: dict[str, str]) -> tuple[float, ...]:
     texts = [row["price_per_hour"], row.get("spot_per_hour") or ""]
     try:
-        return tuple(float(text) for text in texts if text)
-    except ValueError:
+        return tuple(in_range("price", float(text)) for text in texts if text)
+    except (ValueError, InputError):
         raise InputError(
-            "a price in the table is no number",
+            "a price in the table is no number of 0 or more",
             given=f"{path}, {row['gpu']}: {texts}",
             allowed="such as 2.5",
             hint="correct this line",

@@ -225,6 +225,11 @@ class Training:
             pue=float(asked["pue"]),
             notes=(
                 *([fits] if lacking else []),
+                *(
+                    [f"no cost: no price of an hour of {gpu.name} is known"]
+                    if self.tariff.hourly(gpu.name) is None
+                    else []
+                ),
                 "at the plug: each GPU has its share of a server like MLPerf's; vendors left out are up to 18 % off",
                 *(["between GPUs: what is sent goes on beside the backward"] if layout.gpus > 1 else []),
                 *self._included(),
@@ -263,10 +268,7 @@ class Training:
         asked = self.asked
         included = [
             *(["clipping of gradients"] if asked["clip_gradients"] and self.job.optimizer else []),
-            *(
-                ["their weights in nf4 written in 16 bits in each pass, at an assumed rate"]
-                * bool(asked["base_precision"])
-            ),
+            *(["weights in nf4, written in 16 bits in each pass at an assumed rate"] * bool(asked["base_precision"])),
             *(["narrowing to fp8 before each product"] if asked["precision"] == FP8 else []),
         ]
         missing = ["failures"] if asked["loader_samples_per_s"] else ["a loader that is too slow", "failures"]

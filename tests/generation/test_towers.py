@@ -23,6 +23,7 @@ def built(model):
     torch = pytest.importorskip("torch")
     import_transformers()
     from transformers.models.gemma3 import configuration_gemma3, modeling_gemma3
+    from transformers.models.llama4 import configuration_llama4, modeling_llama4
     from transformers.models.qwen2_5_vl import configuration_qwen2_5_vl, modeling_qwen2_5_vl
     from transformers.models.qwen3_vl import configuration_qwen3_vl, modeling_qwen3_vl
     from transformers.models.siglip import modeling_siglip
@@ -34,6 +35,12 @@ def built(model):
             config = configuration_gemma3.Gemma3Config(text_config={"hidden_size": 5376}, vision_config=seen)
             projection = modeling_gemma3.Gemma3MultiModalProjector(config)
             return [modeling_siglip.SiglipVisionModel(config.vision_config), projection]
+        if "Llama" in model:
+            wide = {"projector_input_dim": 4096, "projector_output_dim": 4096, "vision_output_dim": 4096}
+            seen = {"hidden_size": 1408, "intermediate_size": 5632, "image_size": 336, **wide}
+            config = configuration_llama4.Llama4Config(vision_config=seen, text_config={"hidden_size": 5120})
+            projection = modeling_llama4.Llama4MultiModalProjector(config)
+            return [modeling_llama4.Llama4VisionModel(config.vision_config), projection]
         if "2.5" in model:
             config = configuration_qwen2_5_vl.Qwen2_5_VLVisionConfig(hidden_size=1280, out_hidden_size=3584)
             return [modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel(config)]
@@ -41,7 +48,10 @@ def built(model):
         return [modeling_qwen3_vl.Qwen3VLVisionModel(config)]
 
 
-@pytest.mark.parametrize("model", [SEEING, "Qwen/Qwen2.5-VL-7B-Instruct", "google/gemma-3-27b-it"])
+LLAMA = "meta-llama/Llama-4-Scout-17B-16E-Instruct"
+
+
+@pytest.mark.parametrize("model", [SEEING, "Qwen/Qwen2.5-VL-7B-Instruct", "google/gemma-3-27b-it", LLAMA])
 def test_layers_of_towers_are_those_of_transformers(model):
     tower = images(model, (512, 512)).tower
     ours = sum(
@@ -68,6 +78,19 @@ def test_images_become_as_many_tokens_as_the_processor_makes(size):
     height, width = smart_resize(*size, factor=32, min_pixels=2**16, max_pixels=2**24)
     assert images(SEEING, size).tokens == height // 32 * (width // 32) + 2
     assert images("google/gemma-3-4b-it", size).tokens == 260
+
+
+@pytest.mark.parametrize("size", [(336, 336), (200, 100), (500, 333), (2000, 500), (768, 1024), (9000, 6000)])
+def test_llama_reads_tiles_of_the_grid_that_its_processor_takes(size):
+    torch = pytest.importorskip("torch")
+    import_transformers()
+    from transformers.models.llama4.image_processing_llama4 import get_best_fit
+
+    grids = [(336 * rows, 336 * columns) for rows in range(1, 17) for columns in range(1, 16 // rows + 1)]
+    height, width = (int(side) // 336 for side in get_best_fit(size, torch.tensor(grids), False))
+    # 144 tokens of each tile, and one behind it; then those of the whole image, between its marks.
+    whole = 144 + 3
+    assert images(LLAMA, size).tokens == (whole if height * width == 1 else height * width * 145 + whole)
 
 
 def test_a_tower_multiplies_patches_with_its_weights_and_attends_to_the_whole_image():

@@ -47,6 +47,7 @@ def test_clouds_have_list_prices():
         ("gpu,spot_per_hour\nL4,1\n", "lacks a column", "spot_per_hour"),
         ("gpu,price_per_hour\n", "lacks a column or rows", "price_per_hour"),
         ("gpu,price_per_hour\nL4,much\n", "no number", "much"),
+        ("gpu,price_per_hour\nL4,-1\n", "no number of 0 or more", "-1"),
         ("gpu,price_per_hour\nL4,1\n", "spot price is missing", "L4"),
         (None, "cannot be read", "bad.csv"),
     ],

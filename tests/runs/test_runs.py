@@ -239,3 +239,9 @@ def test_as_table_and_json():
     assert list(found.to_frame()["time_s"]) == [each.time_s for each in found.parts]
     assert "100 steps" in str(found)
     assert replace(Layout(4), sharding="zero3").shares("parameters") == 4
+
+
+def test_gpu_without_a_price_is_noted():
+    found = predict_run("bert_base", (32, 128), "L4", samples=1e5, price_per_hour={"A30": 1.0})
+    assert found.cost is None
+    assert "no cost: no price of an hour of NVIDIA L4 is known" in found.notes
