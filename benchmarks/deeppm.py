@@ -6,8 +6,7 @@ DeepPM (Shim et al., DATE 2022) predicts basic blocks of x86 code. Here a networ
 the instruction, its kind for the opcode. Every variant has four layers, is fitted to the same rows with the same seeds,
 and is judged on operations that it has not seen. Each fit writes one JSON file into --work; fits that are there are not
 repeated. `python benchmarks/published.py` makes the tables and plots from them. A fit takes about a minute of one core,
-and one of the run "shipped", which is made only if it is asked for, six to nine: the paper's form and a standard
-encoder, by turns.
+and one of the run "shipped", which is made only if it is asked for, six to nine.
 """
 
 from __future__ import annotations
@@ -66,8 +65,7 @@ AGAIN: dict[str, dict[str, Any]] = {
     "A: one stack, layer norm, no weighting": VARIANTS["A: one stack, layer norm, no weighting"],
     "ours with layer norm, no weighting": {"layer_norm": True, "distance_weighting": False},
 }
-FORMS = {name: AGAIN[name] for name in ("ours", "A: one stack, layer norm, no weighting")}
-RUNS = {"small": (VARIANTS, SIZE, SEQUENCES, 3), "larger": (AGAIN, LARGER, 0, 3), "shipped": (FORMS, {}, 0, 5)}
+RUNS = {"small": (VARIANTS, SIZE, SEQUENCES, 3), "larger": (AGAIN, LARGER, 0, 3), "shipped": (AGAIN, {}, 0, 5)}
 """Name -> variants, size, sequences of each length, and seeds."""
 
 
