@@ -57,7 +57,6 @@ QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("predict_image", {"model": "wan_2_1_1_3b", "gpu": "H100 SXM", "frames": 5, "host": 0.5, "execution": "graph"}),
     ("best_run", {"model": "bert_base", "input_shape": [32, 128], "samples": 1000, "gpus": ["A30"], "counts": [1, 8]}),
     ("simulate_serving", {**TEXT, "gpu": "L40S", "requests": 1, "duration_s": 5}),
-    ("predict_parallel_training", {"model": "gpt2", "input_shape": [8, 64], "gpu": "4x A30", "data_parallel": 4}),
 )
 PATHS = (
     *(

@@ -128,7 +128,7 @@ class Maker:
         if not fits:
             raise SystemExit(
                 f"{self.work} has no trainings: `python benchmarks/deeppm.py` makes them in half an hour, and "
-                "`joulecast published --show deeppm` prints what they gave"
+                "`python benchmarks/published.py --show deeppm` prints what they gave"
             )
         return deeppm_tables.section(fits, self.out)
 

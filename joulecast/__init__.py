@@ -23,7 +23,6 @@ if _typing.TYPE_CHECKING:
     from .remote import Client
     from .runs import Run
     from .runs.choosing import best_run
-    from .runs.parallel import predict_parallel_training
     from .runs.predict import predict_run
     from .traffic import ServingSimulation
     from .traffic.best import best_generation
@@ -57,7 +56,6 @@ __all__ = [
     "predict_image",
     "predict_many",
     "predict_operations",
-    "predict_parallel_training",
     "predict_run",
     "simulate_serving",
     "sweep",
@@ -82,7 +80,6 @@ _LOADED_ON_USE = {
     "predict_generation": "generation.generate",
     "predict_image": "generation.images.predict",
     "predict_operations": "api.operations",
-    "predict_parallel_training": "runs.parallel",
     "predict_run": "runs.predict",
     "simulate_serving": "traffic.simulate",
     "sweep": "api.choosing",

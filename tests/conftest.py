@@ -79,31 +79,12 @@ def full_disk(most_bytes: int = 100) -> Iterator[None]:
 
 # What takes longest is begun first, or one process would still run it when the others have finished.
 BEGUN_FIRST = ["service", "page", "mlflow"]
-BEGUN_FIRST += [
-    f"tests/{name}.py"
-    for name in (
-        "profiling/test_session",
-        "service/test_running",
-        "service/test_starving",
-        "extraction/test_extraction",
-        "extraction/test_assumptions",
-        "extraction/test_templates",
-        "extraction/test_named_models",
-        "test_other_names",
-        "metering/test_meter",
-        "traffic/test_rates",
-        "profiling/test_collection",
-        "test_promises",
-        "test_tutorials",
-        "test_imports",
-        "test_laws",
-        "cli/test_tune",
-        "cli/test_system_limits",
-        "zoo/test_transformer_entry",
-        "zoo/test_twice",
-        "zoo/test_sources",
-    )
-]
+LONGEST = ["profiling/test_session", "service/test_running", "service/test_starving", "extraction/test_extraction"]
+LONGEST += [f"extraction/test_{name}" for name in ("assumptions", "templates", "named_models")]
+LONGEST += ["test_other_names", "metering/test_meter", "traffic/test_rates", "profiling/test_collection"]
+LONGEST += ["test_promises", "test_tutorials", "test_imports", "test_laws", "cli/test_tune", "cli/test_system_limits"]
+LONGEST += [f"zoo/test_{name}" for name in ("transformer_entry", "twice", "sources")]
+BEGUN_FIRST += [f"tests/{name}.py" for name in LONGEST]
 # Files whose tests ask the same service or server, which is expensive to start.
 ASKING = ["answers_of_service", "client", "hostile_questions", "openapi", "service", "uploads"]
 GROUPS = {

@@ -33,7 +33,6 @@ ANSWERS = {
     "run": lambda: joulecast.predict_run(*SAMPLES, "A30", samples=1e4),
     "runs": lambda: joulecast.best_run(*SAMPLES, samples=1e4, gpus=["A30"], counts=[1, 2]),
     "served": lambda: joulecast.simulate_serving("gpt2", "A30", requests=2.0, duration_s=20, **TEXT),
-    "parallel": lambda: joulecast.predict_parallel_training("gpt2", (8, 64), "2x A30", data_parallel=2),
 }
 
 

@@ -8,20 +8,8 @@ import joulecast
 PACKAGE = Path(joulecast.__file__).parent
 RUNS = {"eval", "exec", "compile", "__import__", "run_path", "run_module", "exec_module", "load_module", "find_class"}
 RUNS |= {"spec_from_file_location", "SourceFileLoader", "create_function"}
-UNPICKLES = {
-    "pickle",
-    "cloudpickle",
-    "dill",
-    "marshal",
-    "shelve",
-    "joblib",
-    "torch",
-    "np",
-    "numpy",
-    "hub",
-    "jit",
-    "yaml",
-}
+UNPICKLES = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib", "torch", "np", "numpy", "hub", "jit"}
+UNPICKLES |= {"yaml"}
 PICKLES = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "runpy", "dask", "distributed"}
 FILE_OF_THE_USER = "extraction/own_file.py"
 DASK = {"system/cluster.py"}

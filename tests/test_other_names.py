@@ -91,21 +91,6 @@ def test_the_best_of_all(mode, renamed):
     assert rows([renamed(gpu) for gpu in gpus().values()]) == rows(list(gpus().values()))
 
 
-@EACH
-@pytest.mark.parametrize(("engine", "precision"), [("vllm", "bf16"), ("sglang", "fp16"), ("tensorrt_llm", "fp8")])
-def test_generation(gpu, engine, precision, renamed):
-    load = {"batch": 4, "prompt_tokens": 512, "output_tokens": 64, "precision": precision, "engine": engine}
-
-    def served(board):
-        try:
-            answer = joulecast.predict_generation("qwen3_0_6b", board, **load)
-        except JoulecastError as error:
-            return type(error)
-        return answer.time_to_first_token_s, answer.time_per_output_token_s, answer.energy_per_token_j
-
-    assert served(renamed(gpu)) == served(gpu)
-
-
 def test_a_board_that_was_measured_has_its_predictor_under_any_name(renamed):
     for name in ("A30", "RTX 2080 Ti"):
         found = joulecast.predict(network("fp32", "inference"), gpu=renamed(find_gpu(name)))

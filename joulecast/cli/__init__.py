@@ -24,12 +24,11 @@ GROUPS: Mapping[str, str] = TABLES["command_groups"]
 _EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "collect": {"context_settings": {**_EXTRA, "help_option_names": []}},
-    "published": {"context_settings": {**_EXTRA, "help_option_names": []}},
     "check": {"context_settings": _EXTRA, "options_metavar": "MODEL [SHAPE]... [OPTIONS OF PREDICT] [OPTIONS]"},
     "measure run": {"context_settings": {"ignore_unknown_options": True}},
 }
 """Commands whose further arguments are read elsewhere: in profiling/command.py, so that collecting works where typer is
-not installed; by `joulecast predict`; and by benchmarks/published.py."""
+not installed, and by `joulecast predict`."""
 
 
 class _Group(typer.core.TyperGroup):

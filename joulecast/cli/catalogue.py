@@ -1,10 +1,7 @@
-"""`joulecast gpus` and `joulecast models`: what can be predicted by name; and `joulecast published`."""
+"""`joulecast gpus` and `joulecast models`: what can be predicted by name."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -138,18 +135,3 @@ def list_models(words: list[str] | None = None, search: str = "") -> None:
     if not rows:
         raise unknown_name("model", wanted, {*known_names(), *PIPELINES}, hint="search for a part of its name")
     typer.echo(table(["name", "commands", "repository"], rows))
-
-
-def published(context: typer.Context, show: bool = False) -> None:
-    """Make the tables and figures of published work again, beside ours (benchmarks/published); see --help."""
-    script = Path(__file__).resolve().parents[2] / "benchmarks" / "published.py"
-    if not script.is_file():
-        raise InputError(
-            "published tables are made in a checkout, because a package has no benchmarks",
-            given=str(script.parents[1]),
-            allowed="joulecast installed from its repository: pip install -e '.[dev]'",
-            hint="clone the repository, and run `joulecast published` there",
-        )
-    shown = ["--show"] if show else []
-    ran = subprocess.run([sys.executable, str(script), *shown, *context.args], cwd=script.parents[1], check=False)  # noqa: S603
-    raise typer.Exit(ran.returncode)

@@ -148,17 +148,10 @@ def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
         finally:
             os._exit(1)
 
-    def kill(*_: Any) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-
-    # `IsolatedExtraction.stop` sends this signal, which ends the extraction but not this process.
-    signal.signal(signal.SIGUSR1, kill)
     os.close(writing)
     with os.fdopen(reading, "rb") as file:
         said = file.read()
     _, status = os.waitpid(child, 0)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if status == 0:
         return said
     ended = -os.waitstatus_to_exitcode(status)
@@ -171,8 +164,6 @@ def main() -> None:
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # What libraries print must not come between the replies.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if hasattr(os, "fork"):
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # in case it arrives after the extraction has ended
     for line in sys.stdin.buffer:
         question = json.loads(line)
         suffix = Path(question["file"]).suffix if "file" in question else None

@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -88,15 +87,6 @@ class IsolatedExtraction:
         if "stopped" in answer:
             raise _stopped(answer["stopped"], limits)
         return answer
-
-    def stop(self) -> None:
-        """End the extraction that is running. Its caller gets an error that says so."""
-        process = self._process
-        if process is not None and self._owner == os.getpid():
-            if hasattr(signal, "SIGUSR1"):
-                process.send_signal(signal.SIGUSR1)
-            else:
-                process.kill()
 
     def close(self) -> None:
         """End the process. The next request starts another one."""

@@ -204,7 +204,9 @@ def _attention(
     if sizes is None and len(products) >= 2 and any(operation.kind == "softmax" for operation in operations):
         (queries, keys), (_, values) = products[0].input_shapes, products[-1].input_shapes
         heads, seen = size(queries[:-1]), keys[-1]
-        sizes = heads, _cached_heads(path, linear, queries[-1]) or heads, queries[-1], values[-1]
+        key = linear.get(f"{path}.k_proj")
+        held = (0 if key is None else key.attributes["out_features"] // queries[-1]) or heads
+        sizes = heads, held, queries[-1], values[-1]
     if sizes is None or seen < 2:
         return None
     latent = linear.get(f"{path}.kv_b_proj")
@@ -213,8 +215,3 @@ def _attention(
         rank = latent.input_shapes[0][-1]
         return LatentAttention(sizes[0], sizes[2], sizes[3], rank, made - rank)
     return Attention(*sizes, window=None if seen > cached else seen, rotary=rotary)
-
-
-def _cached_heads(path: str, linear: Mapping[str, Operation], key_size: int) -> int:
-    keys = linear.get(f"{path}.k_proj")
-    return 0 if keys is None else keys.attributes["out_features"] // key_size

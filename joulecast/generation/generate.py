@@ -13,11 +13,10 @@ from ..hardware import GPU, gpu_name_notes
 from ..hardware.host import USUAL, Host, find_host
 from ..predictors.board.profile import Calibrated, find_profile
 from ..units import si
-from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
 from .engines import Engine, checked_sampling, find_engine
 from .models import NO_IMAGES, find_decoder
-from .parallel import Parallel, find_gpus, find_parallel, layouts, split_count
+from .parallel import find_gpus, find_parallel, layouts, split_count
 from .prediction import GenerationPrediction
 from .run_energy import FOUR_BIT_BYTES
 from .server import Server, figures_of
@@ -116,6 +115,10 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
     figures = figures_of(deployment, server, [clock_mhz])
     decode = server.predict(deployment.decoding, clock_mhz)
     energy_per_token_j = float(figures.energy_per_token_j[0])
+    layout = (
+        f"the {deployment.parallel.gpus} GPUs are used as {deployment.parallel}; give tensor_parallel for another "
+        "layout, 1 for replicas that share nothing"
+    )
     return GenerationPrediction(
         model=deployment.decoder.name,
         gpu=board.name,
@@ -152,7 +155,7 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
         # Notes on the intervals of single networks do not apply here.
         notes=(
             *gpu_name_notes(split_count(asked["gpu"])[1] if isinstance(asked["gpu"], str) else asked["gpu"]),
-            *(_layout_notes(deployment.parallel) if asked["tensor_parallel"] is None else ()),
+            *((layout,) if asked["tensor_parallel"] is None and deployment.parallel.gpus > 1 else ()),
             *_notes(engine, deployment.precisions.weights),
             *((_TOP_P_NOTE,) if asked["sampling"] is None and engine.sampling == "top_p" else ()),
             *(note for note in deployment.decoder.notes if images is None or note != NO_IMAGES),
@@ -186,7 +189,8 @@ def server_of(
         found = replace(found, step_tokens=step_tokens, small_step_tokens=None)
     batched, shared, experts = checked_batching(batching, found), asked["tensor_parallel"], asked["expert_parallel"]
     if shared is None:
-        shared = _shared_by(count, board, decoder, found, experts)
+        # As many as the model can be divided over; find_parallel refuses experts on what is no number of GPUs.
+        shared = next(layouts(count, board, decoder)).tensor if experts == 1 and found.fused else 1
     deployment = Deployment.of(
         decoder,
         board,
@@ -217,7 +221,10 @@ def _wait_s(host: object) -> float | None:
         wait_ms = math.nan
     if not 0 <= wait_ms < math.inf:
         raise InputError(
-            "a step cannot wait so long for its host", given=repr(host)[:60], allowed='0 ms or more, such as "25 ms"'
+            "a step cannot wait so long for its host",
+            given=repr(host)[:60],
+            allowed='0 ms or more, such as "25 ms"',
+            hint="give milliseconds, or the name of a host",
         )
     return wait_ms / 1e3
 
@@ -226,22 +233,6 @@ _TOP_P_NOTE = (
     "assumed: tokens are sampled by top-p or top-k, as the model's generation_config says, and vLLM sorts all logits "
     "for it, as up to version 0.13; sampling='temperature' leaves it out"
 )
-
-
-def _shared_by(count: int, gpu: GPU, decoder: Decoder, engine: Engine, expert: int) -> int:
-    """Number of GPUs that share each layer where the user did not say: as many as the model can be divided over."""
-    if expert != 1 or not engine.fused:  # find_parallel refuses what is no number of GPUs
-        return 1
-    return next(layouts(count, gpu, decoder)).tensor
-
-
-def _layout_notes(parallel: Parallel) -> tuple[str, ...]:
-    if parallel.gpus == 1:
-        return ()
-    return (
-        f"the {parallel.gpus} GPUs are used as {parallel}; give tensor_parallel for another layout, 1 for replicas "
-        "that share nothing",
-    )
 
 
 def _notes(engine: Engine, precision: str) -> tuple[str, ...]:

@@ -77,7 +77,11 @@ def step_sigmas(
     found = {}
     for quantity, half in halves.items():
         by_kind: dict[str, float] = defaultdict(float)
-        for kind, part in zip(kinds, shares * _with_unknown(half, shares) / normal_quantile(KERNEL_LEVEL), strict=True):
+        # Unknown half widths (NaN) are the mean of the others, weighted with their shares of the time.
+        unknown = np.isnan(half)
+        known, weight = np.where(unknown, 0.0, half), float(shares[~unknown].sum())
+        widths = np.where(unknown, float((shares * known).sum()) / weight if weight else 0.0, half)
+        for kind, part in zip(kinds, shares * widths / normal_quantile(KERNEL_LEVEL), strict=True):
             by_kind[kind] += float(part)
         # The power of a board that waits is known far better than the time for which it waits.
         of_engine = waiting * wait_sigma if quantity == "time" else 0.0
@@ -120,14 +124,6 @@ def factors(level: float, sigmas: Mapping[str, float], slow: SlowHost) -> Mappin
         below, above = (slower, usual) if quantity == "power" else (usual, slower)
         found[quantity] = math.exp(-below), math.exp(above)
     return found
-
-
-def _with_unknown(half: FloatArray, shares: FloatArray) -> FloatArray:
-    """Half widths, of which unknown ones (NaN) are the mean of the others, weighted with their shares of the time."""
-    known = ~np.isnan(half)
-    weight = float(shares[known].sum())
-    mean = float((shares[known] * half[known]).sum()) / weight if weight else 0.0
-    return np.where(known, half, mean)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ from .fusing import decoder_of
 if TYPE_CHECKING:
     from ..extraction.sources import Model
 
+_NARROW = re.compile(r"(.+?)[-_](fp8|awq|gptq|nvfp4|mxfp4|int4)([-_]?(int4|dynamic|block))?", re.IGNORECASE)
+
 # Lengths of the past to try, longest first: long enough to show sliding windows, if the model has so many positions.
 _PASTS = (8191, 2047, 1023, 511)
 
@@ -49,6 +51,14 @@ def find_decoder(model: Model) -> Decoder:
 
         if known_as(model) in known_names():
             raise _writes_no_text(model)
+        narrow = _NARROW.fullmatch(model)
+        if narrow and known_decoder(narrow[1]):
+            raise InputError(
+                "the weights of this repository are quantised, which the precision says",
+                given=model,
+                allowed=f"{known_as(narrow[1])} and a precision",
+                hint=f"give {narrow[1]} with precision {narrow[2].lower()!r}",
+            )
         refuse_pipeline(model)
     return extracted_decoder(model) if known is None else known
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -231,7 +231,7 @@ def find_images(model: Any, decoder: Decoder, sizes: Sequence[Sequence[int]] | N
             allowed=", ".join(name.rpartition("/")[2] for name in TOWERS),
             hint="leave images out, and count what they add as tokens of the prompt",
         )
-    for size in sizes:
+    for size in sizes if isinstance(sizes, Iterable) else (sizes,):
         sides = tuple(size) if isinstance(size, Sequence) and not isinstance(size, str) else ()
         whole = len(sides) == 2 and all(isinstance(each, int) and 0 < each <= _MOST_SIDE for each in sides)
         if not whole or max(sides) > _WIDEST * min(sides):

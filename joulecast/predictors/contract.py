@@ -129,10 +129,8 @@ class ResidualModel(SharedModel, Protocol):
     def host_s(self) -> Mapping[str, Mapping[str, float]]:
         """Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed."""
 
-    def factors(
-        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
-    ) -> tuple[FloatArray, FloatArray]:
-        """Device time over the least time of physics, and dynamic energy over that of physics; each (operations,).
+    def factors(self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True) -> FloatArray:
+        """Device time over the least time of physics, shape (operations,). Energies are those of physics.
 
         Args:
             operations: Operations that each run in a loop of their own.

@@ -229,17 +229,13 @@ class Explanation(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain lists and dictionaries; quantities in SI units."""
-        interval = None if self.interval is None else _interval_json(self.interval)
-        return {**super().to_dict(), "efficiency": self.efficiency, "interval": interval}
-
-
-def _interval_json(interval: OperationIntervals) -> dict[str, Any]:
-    """Low and high of the one operation; None where no error of the quantity is known."""
-    quantities = {"time_s": interval.time_s, "power_w": interval.power_w, "energy_j": interval.energy_j}
-    known = {
-        name: None if np.isnan(low[0]) else [float(low[0]), float(high[0])] for name, (low, high) in quantities.items()
-    }
-    return {"level": interval.level, **known}
+        told: dict[str, Any] = {**super().to_dict(), "efficiency": self.efficiency, "interval": None}
+        if self.interval is not None:
+            told["interval"] = {"level": self.interval.level}
+            for name in ("time_s", "power_w", "energy_j"):
+                low, high = (float(end[0]) for end in getattr(self.interval, name))
+                told["interval"][name] = None if math.isnan(low) else [low, high]
+        return told
 
 
 def explain_operation(

@@ -94,7 +94,7 @@ class Client:
 
     They are `predict`, `extract`, `best`, `sweep`, `predict_many` (in as many requests as it needs),
     `predict_operations`, `explain`, `predict_generation`, `best_generation`, `predict_image`,
-    `predict_parallel_training`, `predict_run`, `simulate_serving` and `best_run`, for models that are known by name.
+    `predict_run`, `simulate_serving` and `best_run`, for models that are known by name.
 
     What only this process has, such as operators of your own, cannot be sent, and neither can models that need torch:
     `joulecast.extract` makes a Network of them. It can be used from several threads. Each request opens a connection of
@@ -139,7 +139,6 @@ class Client:
     predict_generation = _asked(joulecast.predict_generation)
     best_generation = _asked(joulecast.best_generation)
     predict_image = _asked(joulecast.predict_image)
-    predict_parallel_training = _asked(joulecast.predict_parallel_training)
     predict_run = _asked(joulecast.predict_run)
     simulate_serving = _asked(joulecast.simulate_serving)
     best_run = _asked(joulecast.best_run)

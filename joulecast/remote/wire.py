@@ -34,7 +34,6 @@ from ..queries import Choice, Choices, LeftOut, Sweep
 from ..queries.objectives import Tariff
 from ..runs import Layout, Part, Run
 from ..runs.choosing import RunChoices
-from ..runs.parallel import ParallelTraining
 from ..traffic import ServingSimulation
 
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
@@ -46,7 +45,7 @@ _OPERATIONS = (OperationCost, OperationIntervals, OperationPredictions, SentOper
 _EXPLAINED = (Contribution, Explanation, Factor, Neighbour)
 _CHOSEN = (Choice, LeftOut, Sweep, Tariff)
 _SERVED = (GenerationChoice, GenerationMemory, GenerationPrediction, ImagePrediction, ServingSimulation)
-_TRAINED = (Layout, ParallelTraining, Part, Run)
+_TRAINED = (Layout, Part, Run)
 CLASSES: Mapping[str, type[Any]] = {
     cls.__name__: cls
     for cls in (Prediction, *_HARDWARE, *_NETWORKS, *_OPERATIONS, *_EXPLAINED, *_CHOSEN, *_SERVED, *_TRAINED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -12,7 +11,6 @@ from starlette.responses import Response
 
 from ..errors import RefusalError, UnknownNameError
 from .answers import Answers
-from .networks import TracingNeededError
 from .problems import MEDIA_TYPE
 from .rendering import CSV, JSON, media_type_of, rendered
 from .schemas import SCHEMAS
@@ -75,25 +73,14 @@ async def ask(
 
 
 async def computed(request: Request, compute: Callable[[Answers], Answer]) -> Answer:
-    """Compute in a thread; if the model must be traced, in the process for that."""
+    """Compute in a thread."""
     state = request.app.state
-    client = request.scope["state"]["client"]
-    until_s = time.monotonic() + state.settings.max_seconds
-    try:
-        answer: Answer = await state.workers.run(
-            functools.partial(compute, state.answers),
-            seconds=state.settings.max_seconds,
-            client=client,
-            left=_disconnection(request),
-        )
-    except TracingNeededError:
-        answer = await state.tracers.run(
-            functools.partial(compute, state.answers.tracing(state.tracer)),
-            seconds=max(0.0, until_s - time.monotonic()),
-            client=client,
-            left=_disconnection(request),
-            stop=state.tracer.stop,
-        )
+    answer: Answer = await state.workers.run(
+        functools.partial(compute, state.answers),
+        seconds=state.settings.max_seconds,
+        client=request.scope["state"]["client"],
+        left=_disconnection(request),
+    )
     return answer
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,6 @@ import joulecast
 
 from ..api import prepare
 from ..errors import InputError, unknown_name
-from ..extraction.isolation import IsolatedExtraction
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.models.spelling import known_as
 from ..generation.choosing import BATCHES, CLOCKS
@@ -32,7 +30,6 @@ from ..queries.search import Constraints
 from ..runs.choosing import CLOCKS as RUN_CLOCKS
 from ..runs.choosing import RunChoices
 from ..runs.choosing import best_of as best_run_of
-from ..runs.parallel import ParallelTraining, training_of
 from ..runs.predict import run_of
 from ..traffic import rates
 from .networks import FileQuery, Networks, entry_of
@@ -50,12 +47,6 @@ class Answers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.networks = Networks(settings)
-
-    def tracing(self, tracer: IsolatedExtraction) -> Answers:
-        """A copy that shares the caches and traces models in another process, instead of raising TracingNeededError."""
-        other = copy.copy(self)
-        other.networks = self.networks.tracing(tracer)
-        return other
 
     def extract(self, question: Any) -> joulecast.Network:
         """List the operations of a model; or check a list of operations and merge equal ones."""
@@ -154,10 +145,6 @@ class Answers:
     def predict_image(self, question: Any) -> joulecast.ImagePrediction:
         """Predict seconds, watts and joules of images or videos that a diffusion pipeline makes."""
         return joulecast.predict_image(**_named(question))
-
-    def predict_parallel_training(self, question: Any) -> ParallelTraining:
-        """Predict an iteration of training a transformer over several GPUs of a node."""
-        return training_of(self.networks.extract, _named(question, "training"))
 
     def simulate_serving(self, question: Any) -> joulecast.ServingSimulation:
         """Simulate a language model that serves requests as they arrive: tails of latencies, throughput, joules."""

@@ -23,7 +23,6 @@ from starlette.responses import Response
 
 from .. import __version__
 from ..errors import JoulecastError, RefusalError
-from ..extraction.isolation import IsolatedExtraction
 from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..predictors.batches import load_threads
@@ -76,9 +75,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.cache = AnswerCache(settings.cached_answers_bytes)
     state.results = RESULTS
     state.workers = Workers(settings.threads, max(settings.threads, _AT_ONCE), settings.max_waiting)
-    # Models without a template are traced one at a time in a separate process, so that nobody else waits for them.
-    state.tracers = Workers(1, 1, settings.max_tracing)
-    state.tracer = IsolatedExtraction()
     state.ready = False
     state.damage = None
     state.reloads = 0
@@ -104,7 +100,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 _GAUGES = {
     "ready": ("ready", "Whether the predictors are loaded"),
     "waiting_requests": ("workers.waiting", "Requests that wait for a thread or are computed"),
-    "tracing_requests": ("tracers.waiting", "Requests whose model is traced or waits for that"),
     "answer_hits_total": ("cache.finished.hits", "Answers taken from the cache"),
     "answer_misses_total": ("cache.finished.misses", "Answers that were computed"),
     "answer_bytes": ("cache.finished.size", "Memory of cached answers"),
@@ -192,8 +187,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     for task in tasks:
         task.cancel()
     app.state.workers.close()
-    app.state.tracers.close()
-    app.state.tracer.close()
+    app.state.answers.networks.tracer.close()
 
 
 async def _tidy() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import tempfile
@@ -106,30 +105,23 @@ _LARGEST_WORK = 1e21
 _MODELS = "/v1/models lists them; for any other model send its operations, as `joulecast extract --json` lists them"
 
 
-class TracingNeededError(Exception):
-    """The model has no template, so the question must be answered in the process that traces models."""
-
-
 class Networks:
-    """Finds the networks of questions, and caches those of models by name."""
+    """Finds the networks of questions, and caches those of models by name.
+
+    Models without a template are traced one after the other in another process, which the thread of a question waits
+    for.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._tracer: IsolatedExtraction | None = None
+        self.tracer = IsolatedExtraction()
         self._names: set[str] = set()  # of all models that can be traced; empty until the first one is
         self.cached: BoundedCache[str, Network] = BoundedCache(settings.cached_networks_bytes)
-
-    def tracing(self, tracer: IsolatedExtraction) -> Networks:
-        """A copy that shares the cache and traces models in another process, instead of raising TracingNeededError."""
-        other = copy.copy(self)
-        other._tracer = tracer
-        return other
 
     def of(self, subject: Subject, precision: str) -> Network:
         """The network that a question is about.
 
-        Raises JoulecastError: There is no such model, or its operations are not valid. Raises TracingNeededError: The
-        model must be traced, and this is not the process for that.
+        Raises JoulecastError: There is no such model, or its operations are not valid.
         """
         return self.extract(self.job(subject, precision))
 
@@ -165,14 +157,12 @@ class Networks:
             except MissingDependencyError:
                 if not self._settings.extraction or find_spec("torch") is None:
                     raise
-            tracer, model = self._tracer, job.model
-            if tracer is not None and not self._names:
+            tracer, model = self.tracer, job.model
+            if not self._names:
                 self._names |= tracer.names()
             # Names that nobody has are refused without the process that traces, in which others would wait for them.
-            if self._names and model.removeprefix("timm/").partition(".")[0] not in self._names:
+            if model.removeprefix("timm/").partition(".")[0] not in self._names:
                 raise unknown_name("model", model, self._names, hint=_MODELS)
-            if tracer is None:
-                raise TracingNeededError
             question = {"name": model, **job.to_json(Inputs.of(job.input_shape))}
             limits = Limits(_TRACING_BYTES, self._settings.max_seconds)
             return _refusing_overflow(lambda: tracer.network(question, limits))
@@ -184,13 +174,11 @@ class Networks:
     def of_file(self, query: FileQuery, content: bytes) -> Network:
         """The network of a model in a file.
 
-        Raises JoulecastError: See `network_of_upload`. Raises TracingNeededError: Files are read in another process.
+        Raises JoulecastError: See `network_of_upload`.
         """
         if not self._settings.extraction:
             raise MissingDependencyError("this service reads no files", hint="send operations instead of the file")
-        if self._tracer is None:
-            raise TracingNeededError
-        tracer, seconds = self._tracer, self._settings.max_seconds
+        tracer, seconds = self.tracer, self._settings.max_seconds
         network = _refusing_overflow(lambda: network_of_upload(query, content, tracer, seconds))
         self.refuse_many(len(network))
         return network

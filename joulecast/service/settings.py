@@ -49,9 +49,6 @@ class Settings:
         "Most requests that wait for a thread or are computed. Beyond that, the client with the most of them loses its "
         "newest one.",
     )
-    max_tracing: int = _setting(
-        16, "Most requests for models without a template, which are traced one after the other."
-    )
     max_connections: int = _setting(1_000, "Most open connections. Requests on further ones are answered with 503.")
     body_seconds: float = _setting(10.0, "Longest time for the body of a request to arrive.")
     threads: int = _setting(2, "Most requests of one client that are computed at once; of all clients, 16.")

@@ -70,7 +70,6 @@ class Workers:
         seconds: float,
         client: str = "",
         left: Awaitable[object] | None = None,
-        stop: Callable[[], object] | None = None,
     ) -> Result:
         """Compute in a thread.
 
@@ -80,7 +79,6 @@ class Workers:
                 between two parts of its computation, and counts until then.
             client: Client that sent the question.
             left: Task that is done when the client has disconnected.
-            stop: Function that is called if the answer is no longer needed while it is computed.
 
         Raises:
             RefusalError: Too many questions wait already, the answer takes too long, or the client has disconnected.
@@ -99,7 +97,7 @@ class Workers:
         finally:
             if leaving is not None:
                 leaving.cancel()
-            self._abandon(job, stop)
+            self._abandon(job)
 
     def _enqueue(self, job: _Job) -> None:
         mine = self._queues.setdefault(job.client, deque())
@@ -158,7 +156,7 @@ class Workers:
         if not future.cancelled():
             self._start()
 
-    def _abandon(self, job: _Job, stop: Callable[[], object] | None) -> None:
+    def _abandon(self, job: _Job) -> None:
         """Drop a question whose client has gone."""
         if job.answer.done():
             if not job.answer.cancelled():
@@ -168,8 +166,6 @@ class Workers:
         job.answer.cancel()
         if not job.running:
             self._remove(job)
-        elif stop is not None:
-            stop()
 
     def close(self) -> None:
         """Drop all waiting questions, and do not wait for those that are being computed."""

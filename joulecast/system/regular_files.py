@@ -23,9 +23,6 @@ MOST_BYTES = 1 << 20
 MOST_JSON_BYTES = 32 << 20
 """Largest size of a network or of a model's configuration."""
 
-_PIECE_BYTES = 1 << 20
-_GZIP = b"\x1f\x8b"
-
 
 def is_file(path: Path) -> bool:
     """Whether there is a file at a path; there is none where the path is too long or contains a NUL."""

@@ -128,10 +128,6 @@ class Served:
         costs = PredictedSteps.of(server, clock_mhz, sequences, longest, drafts, draft)
         return cls(server, clock_mhz, cache, limits, costs)
 
-    def reading_as(self, reader: Served) -> Served:
-        """The same with steps that read prompts as another's, as if boards changed their clock in between."""
-        return self if reader is self else replace(self, costs=OtherSteps(self.costs, reader.costs))
-
     def spreads(
         self, level: float, sequences: float, context: float, known_host: bool
     ) -> Mapping[str, tuple[float, float]] | None:

@@ -24,6 +24,7 @@ from ..predictors.board.profile import Calibrated
 from .requests import Drawn, Trace, at_rate, endless, read_trace
 from .served import ROUTERS, Served
 from .simulation import ServingSimulation
+from .step_costs import OtherSteps
 from .timeline import usual_step
 
 if TYPE_CHECKING:
@@ -157,11 +158,14 @@ def simulate_serving(
         trace = read_trace(requests).until(duration_s)
         trace = replace(trace, prompt=trace.prompt + seen)
         lengths = Lengths.of("prompt_tokens", trace.prompt), Lengths.of("output_tokens", trace.output)
-        _refuse_too_long(trace, context, decoder.name)
-
-    def endlessly() -> Iterator[tuple[int, int]]:
-        again = Drawn("prompt_tokens", prompt_tokens, for_prompts, seen)
-        return endless(again, Drawn("output_tokens", output_tokens, for_outputs), context)
+        longest = float((trace.prompt + trace.output).max())
+        if longest > context:
+            raise InputError(
+                f"a request of the trace is longer than the context of {decoder.name}",
+                given=f"{longest:g} tokens of prompt and output",
+                allowed=f"up to {context:g}",
+                hint="leave such requests out, or take a model with a longer context",
+            )
 
     made = Served.of(asked, *lengths, concurrency=concurrency)
     served = made.server.deployment
@@ -181,8 +185,12 @@ def simulate_serving(
         if prefill_replicas and trace is not None:
             replicas = made.divided(trace, reader, prefill_replicas, router)
         else:
-            source = endlessly() if trace is None else trace
-            both = made.reading_as(reader)
+            source: Trace | Iterator[tuple[int, int]] | None = trace
+            if source is None:
+                again = Drawn("prompt_tokens", prompt_tokens, for_prompts, seen)
+                source = endless(again, Drawn("output_tokens", output_tokens, for_outputs), context)
+            # Steps that read prompts as those of the reader, as if boards changed their clock in between.
+            both = made if made is reader else replace(made, costs=OtherSteps(made.costs, reader.costs))
             replicas = both.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
         return made.simulated(
             replicas,
@@ -225,17 +233,6 @@ _RANGES: Mapping[str, dict[str, Any]] = {
     "prefill_replicas": {"whole": True},
     "seed": {"whole": True},
 }
-
-
-def _refuse_too_long(trace: Trace, context: float, model: str) -> None:
-    longest = float((trace.prompt + trace.output).max())
-    if longest > context:
-        raise InputError(
-            f"a request of the trace is longer than the context of {model}",
-            given=f"{longest:g} tokens of prompt and output",
-            allowed=f"up to {context:g}",
-            hint="leave such requests out, or take a model with a longer context",
-        )
 
 
 def _check(asked: dict[str, Any]) -> None:

@@ -77,12 +77,3 @@ def test_assumptions_are_printed(call, printed, net):
     out = printed("extract", f"{net}:Net", "2,8", "--assume", "experts=uniform")
     assert "assumed: every expert gets equally many tokens" in out
     assert call("extract", f"{net}:Net", "2,8", "--assume", "expert=uniform")[0] == 2
-
-
-def test_published_tables_are_made_in_a_checkout(call, tmp_path, monkeypatch):
-    from joulecast.cli import catalogue
-
-    monkeypatch.setattr(catalogue, "__file__", str(tmp_path / "site-packages" / "joulecast" / "cli" / "catalogue.py"))
-    code, _, said = call("published")
-    assert code == 2
-    assert all(part in said for part in ("made in a checkout", "given:", "allowed:", "next:", "clone the repository"))

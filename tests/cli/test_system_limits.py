@@ -61,25 +61,10 @@ def test_a_cache_that_cannot_be_made(joulecast, pull, tmp_path):
     assert joulecast(*PREDICT, cache=tmp_path / "file").returncode == 0
 
 
-def test_an_entry_is_pulled_under_a_limit_on_memory_that_it_fits_in(joulecast, pull):
-    ended = joulecast(*pull, limits={resource.RLIMIT_AS: 4 << 30})
-    assert ended.returncode == 0, ended.stderr
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_output_that_cannot_be_written(joulecast):
     with Path("/dev/full").open("w") as full:
         refused(joulecast(*PREDICT, output=full), 1, "cannot be read or written", "No space left")
-
-
-def test_a_file_that_does_not_fit(joulecast, tmp_path):
-    with (tmp_path / "network.json").open("w") as file:
-        refused(
-            joulecast("extract", "resnet18", "1,3,64,64", "--json", output=file, limits={resource.RLIMIT_FSIZE: 1000}),
-            1,
-            "cannot be read or written",
-            "too large",
-        )
 
 
 @pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="needs root, to become another user")

@@ -117,15 +117,6 @@ def test_what_is_no_clone_is_refused(vidur, tmp_path):
         convert("vidur2024", vidur, tmp_path, any_commit=True)
 
 
-def test_the_command_prints_tables(vidur, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["convert.py", "vidur2024", str(vidur), str(tmp_path / "out"), "--any-commit"])
-    module.main()
-    assert "4 rows" in capsys.readouterr().out
-    monkeypatch.setattr("sys.argv", ["convert.py", "vidur2042", str(vidur), str(tmp_path / "out")])
-    with pytest.raises(SystemExit, match="error: "):
-        module.main()
-
-
 def test_converters_make_the_tables_that_sources_list():
     for source, (commit, tables) in CONVERTERS.items():
         assert tuple(tables) == PUBLISHED[source].tables

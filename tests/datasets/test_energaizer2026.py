@@ -1,15 +1,11 @@
 """The importer of networks: its rules on a small synthetic export, and the real one where it is at hand."""
 
 import csv
-import json
-from collections import Counter
-from functools import cache
 
 import pytest
 
 from joulecast.datasets.importers.energaizer2026 import _COLUMNS, import_energaizer2026
 from joulecast.errors import DatasetError
-from joulecast.extraction import network_of
 
 A100, A10 = "NVIDIA A100-PCIE-40GB", "NVIDIA A10"
 
@@ -92,46 +88,3 @@ def test_clocks_are_those_that_were_held(real):
     assert max(held) == 1410
     assert "held the clock of 10 networks" in " ".join(top.card.limits)
     assert top.card.idle_power_w == 67.34
-
-
-@pytest.fixture(scope="module")
-def operations():
-    """The operations of a measured network, extracted once for each shape and precision."""
-    return cache(lambda name, shape, precision: network_of(name, shape, precision=precision))
-
-
-def products(folder, name):
-    """Multiply-adds of the products that the source's tracer listed."""
-    queries = json.loads((folder / "workloads" / f"{name}.json").read_text())
-    return sum(q["batch"] * q["dimM"] * q["dimN"] * q["dimK"] for q, (what, *_) in queries if what == "gemm")
-
-
-@pytest.mark.parametrize(
-    ("listed", "name", "shape"),
-    [
-        ("bertmodel_large_pbf16_b8_s128_modeprefill", "bert_large_eager", (8, 128)),
-        ("gpt2model_gpt2_pbf16_b8_s512_modeprefill", "gpt2_eager", (8, 512)),
-        ("vitmodel_large_pbf16_b8_freq900", "vit_large_eager", (8, 3, 224, 224)),
-    ],
-)
-def test_products_are_those_that_the_source_traced(energaizer2026, operations, listed, name, shape):
-    network = operations(name, shape, "bf16")
-    own = sum(e.count * e.operation.flops for e in network if e.operation.kind in ("linear", "matmul"))
-    assert own == 2 * products(energaizer2026, listed)
-
-
-def test_the_resnet_of_the_list_is_the_one_that_is_extracted(real, energaizer2026):
-    (m, *_) = [m for d in real for m in d.networks if m.network == "resnet101" and m.input_shape[0] == 8]
-    extracted = network_of(m.network, m.input_shape, precision="bf16")
-    queries = json.loads((energaizer2026 / "workloads" / "resnet101__pbf16_b8_freq900.json").read_text())
-    listed = Counter()
-    for query, (what, *_) in queries:
-        if what == "conv2d":
-            listed[tuple(query[name] for name in ("b", "c", "hw", "m", "rs", "stride", "padding"))] += 1
-    own = Counter()
-    for entry in extracted:
-        if entry.operation.kind == "conv2d":
-            (b, c, hw, _), a = entry.operation.input_shapes[0], entry.operation.attributes
-            own[b, c, hw, a["out_channels"], a["kernel_size"], a["stride"], a["padding"]] += entry.count
-    assert own == listed
-    assert extracted.flops / 8 == pytest.approx(2 * 7.8e9, rel=0.02)  # 7.8 GMAC as published

@@ -116,6 +116,8 @@ def test_pictures_are_drawn_to_scale():
     assert 'width="720.0"' in svg  # three quarters of 960 pixels
     assert 'width="240.0"' in svg
     assert "<b>" not in svg
+    in_s = [Row(name, Share({"cpu": Figure(seconds, "measured")})) for name, seconds in (("a", 3.0), ("b", 1.0))]
+    assert 'width="720.0"' in EnergyTree.of("net", in_s).plot().svg  # by seconds, where no joules are known
     deep = EnergyTree.of("net", [Row(".".join("abcdefghijkl"), share(1.0))])
     assert deep.plot().svg.count("<g>") == 8  # rows at most
 

@@ -1,8 +1,5 @@
 """Models that decide by values of their input: by a stated assumption, which their answers carry."""
 
-import json
-import math
-
 import pytest
 import torch
 from torch import nn
@@ -10,7 +7,6 @@ from torch import nn
 import joulecast
 from joulecast import Network
 from joulecast.errors import ExtractionError, InputError, UnknownNameError
-from joulecast.extraction.models.torchvision_models import import_torchvision
 
 UNIFORM = {"experts": "uniform"}
 TOKENS, WIDTH, EXPERTS, CHOSEN = 12, 16, 4, 2
@@ -175,36 +171,6 @@ def test_routers_that_the_forward_converts(mode, device, made_in_inference):
     routers = [entry for entry in first if entry.operation.attributes.get("out_features") == EXPERTS]
     assert [(entry.operation.precision, entry.count) for entry in routers] == [("fp32", 1)]
     assert [(id(tensor), tensor.dtype) for tensor in mixture.parameters()] == before
-
-
-@pytest.mark.parametrize(("mode", "precision"), [("inference", "bf16"), ("training", "fp32")])
-def test_switch_transformers_by_every_way(mode, precision, tmp_path):
-    import_torchvision()
-    transformers = pytest.importorskip("transformers")
-    model_class = transformers.SwitchTransformersForConditionalGeneration
-    sizes = {"d_model": 32, "d_ff": 64, "num_heads": 2, "d_kv": 16, "vocab_size": 100}
-    sizes |= {"num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
-
-    def calls(model):
-        network = joulecast.extract(model, (2, 16), mode=mode, precision=precision, assume=UNIFORM)
-        wide = [e for e in network if e.operation.attributes.get("out_features") == 64]
-        # A dense and a sparse layer in encoder and decoder; each token goes to one expert.
-        assert sum(e.count * math.prod(e.operation.input_shapes[0][:-1]) for e in wide) == 4 * 2 * 16
-        return sum(entry.count for entry in network)
-
-    few, many = (
-        transformers.SwitchTransformersConfig(
-            num_layers=2, num_decoder_layers=2, num_experts=experts, architectures=[model_class.__name__], **sizes
-        )
-        for experts in (2, 4)
-    )
-    with torch.device("meta"):
-        on_meta = model_class(many)
-    (tmp_path / "config.json").write_text(json.dumps(many.to_dict()))
-    (launches,) = set(map(calls, (model_class(many), on_meta, many, tmp_path / "config.json")))
-    # What each expert of the two sparse layers calls: three selections (its mask, its tokens, their weights), two
-    # products, an activation, a multiplication and the addition of rows. Training and bf16 add to these.
-    assert launches - calls(few) >= 2 * 2 * 8
 
 
 # What torchvision publishes of these models: billions of multiply-adds for an image, scaled to 800 x 800.

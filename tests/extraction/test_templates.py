@@ -1,6 +1,5 @@
 """Templates equal extraction at any shape that they cover, do not answer for other shapes, and are up to date."""
 
-import random
 import re
 from collections import Counter
 from dataclasses import replace
@@ -201,57 +200,12 @@ def test_a_changed_operator_outdates_only_what_runs_it(monkeypatch):
     assert answered("bert_base", tokens) is None
 
 
-def test_twice_the_batch_is_twice_the_work():
-    dice = random.Random(0)
-    for name in store.names()[::3]:
-        shape = next(iter(plan_of(name).inputs.values()))
-        spans = plan_of(name).ranges
-        sizes = {size: dice.randint(ranges[0][0], ranges[0][1]) for size, ranges in spans.items()}
-        once, twice = (
-            answered(name, tuple(n if isinstance(n, int) else batch if n == "batch" else sizes[n] for n in shape))
-            for batch in (40, 80)
-        )
-        work = [
-            sum(e.count * e.operation.flops for e in network if e.operation.row.tensor_cores)
-            for network in (once, twice)
-        ]
-        if name == "deberta_v3_base":  # Its table of relative positions is multiplied once, whatever the batch.
-            assert work[0] < work[1] < 2 * work[0]
-        else:
-            assert work[1] == pytest.approx(2 * work[0], rel=1e-3)
-
-
 def sample(*sizes: int, shapes, dropped=(), kind="relu") -> object:
     calls = tuple((Operation(kind, [shape]), f"layer{i}") for i, shape in enumerate(shapes))
     return making.Sample(sizes, calls, dropped, (False,) * len(calls))
 
 
-# Sizes that depend on a batch b and a number n through heads, tokens and caches.
-FORMS = {
-    "same": lambda b, n: (b, n, 5),
-    "multiple": lambda b, n: (12 * b, n),
-    "product": lambda b, n: (7 * b * n, n * n),
-    "sum": lambda b, n: (b, b + n),
-}
 SIZES = [(2, 30), (3, 41), (5, 97), (64, 128), (7, 1001)]
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_dimensions(form):
-    shape = FORMS[form]
-    template = fit([sample(*sizes, shapes=[shape(*sizes)]) for sizes in SIZES])
-    for sizes in [(1, 7), (4, 50), (9, 333)]:
-        ((operation, path),) = template.operations(sizes, "inference", "default")
-        assert (operation.input_shapes, path) == ((shape(*sizes),), "layer0")
-
-
-def test_dimensions_that_a_shape_rule_gives():
-    def halved(b: int, n: int) -> object:
-        conv = Operation("conv2d", [(b, 3, n, 8)], {"out_channels": 4, "kernel_size": 3, "stride": 2, "padding": 1})
-        return making.Sample((b, n), ((conv, ""), (Operation("relu", [conv.output_shape]), "")), (), (False, False))
-
-    template = fit([halved(*sizes) for sizes in SIZES])
-    assert template.operations((6, 77), "inference", "fp32")[1][0].input_shapes == ((6, 4, 39, 4),)
 
 
 def test_operations_that_become_equal_are_counted_together_in_order():
@@ -263,13 +217,6 @@ def test_operations_that_become_equal_are_counted_together_in_order():
     assert [(entry.count, entry.module_paths) for entry in network] == [(3, ("layer0", "layer1", "layer2"))]
 
 
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ExtractionError, match="no product or sum"):
-        fit([sample(*sizes, shapes=[(hash(sizes) % 1009 + 1,)]) for sizes in SIZES])
-    with pytest.raises(ExtractionError, match="depend on the sizes"):
-        fit([sample(*sizes, shapes=[(3,)] * (1 + sizes[0] % 2)) for sizes in SIZES])
-
-
 def test_steps_of_optimizers():
     plain = answered("resnet18", IMAGE, mode="training")
     for optimizer in (ANY_OPTIMIZER, "adamw"):
@@ -279,11 +226,3 @@ def test_steps_of_optimizers():
         assert last.operation.input_size == 11_689_512  # ResNet-18's parameters
     with pytest.raises(InputError, match="in training"):
         joulecast.extract("resnet18", IMAGE, optimizer="sgd")
-
-
-def test_few_layers_stand_for_all():
-    maker = making.Maker("gpt2")
-    assert maker._stack.short == 3
-    for sizes, mode in [((2, 7), "inference"), ((1, 9), "training")]:
-        whole = maker._sample(sizes, mode, "default", cached=False, whole=True)
-        assert maker._sample(sizes, mode, "default", cached=False) == whole

@@ -1,20 +1,17 @@
 """Transformers: by name, from a configuration, as modules; prefill, decoding, several inputs."""
 
-import json
 import tomllib
 from pathlib import Path
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 import joulecast
 from joulecast import Operation
-from joulecast.errors import InputError, MissingDependencyError, UnknownNameError
+from joulecast.errors import InputError, MissingDependencyError
 from joulecast.extraction.models.language_models import BY_NAME, LANGUAGE_MODELS
 from joulecast.extraction.models.torchvision_models import import_torchvision
 from joulecast.generation.models import known_decoder
-from joulecast.operations.kinds import KINDS
 from joulecast.predictors.networks.memory import memory_need
 
 import_torchvision()  # transformers imports it
@@ -25,7 +22,6 @@ from joulecast.extraction.models import transformers_models  # noqa: E402 (it ne
 # Templates of the same models are compared with extraction in test_templates.py.
 pytestmark = pytest.mark.usefixtures("without_templates")
 
-COUNTED = {kind for kind, row in KINDS.items() if row.tensor_cores}
 SMALL = {
     "vocab_size": 100,
     "hidden_size": 64,
@@ -39,10 +35,6 @@ SMALL = {
 def small_llama(**settings):
     config = transformers.LlamaConfig(**SMALL, **settings)
     return transformers.LlamaForCausalLM(config)
-
-
-def shape_of(name: str) -> tuple[int, ...]:
-    return (2, 3, 224, 224) if "vit" in name else (1, 80, 3000) if "whisper" in name else (2, 48)
 
 
 def count(network, kind: str) -> int:
@@ -66,43 +58,6 @@ def test_sizes_are_the_published_ones(name):
 
 def test_every_architecture_of_the_table_is_checked():
     assert set(BY_NAME) - set(LANGUAGE_MODELS) <= set(MILLIONS) <= set(BY_NAME)
-
-
-def without_mask(operation):
-    """The operation as torch counts it: with the pairs that a causal mask hides."""
-    if operation.kind != "attention":
-        return operation
-    return Operation("attention", operation.input_shapes, {**operation.attributes, "causal": False})
-
-
-@pytest.mark.parametrize("name", ["bert_base", "gpt2", "llama3_8b", "vit_base", "t5_small", "whisper_small_encoder"])
-def test_flops_equal_torchs(name):
-    network = joulecast.extract(name, shape_of(name))
-    module = transformers_models.build(name).eval()
-    main = module.main_input_name
-    ids = main == "input_ids"
-    inputs = {main: torch.empty(shape_of(name), dtype=torch.int64 if ids else torch.float32, device="meta")}
-    if module.config.is_encoder_decoder and ids:
-        inputs["decoder_input_ids"] = inputs[main]
-    if ids and not module.config.is_encoder_decoder:
-        # Avoids a decision that depends on values. It does not change any shape.
-        inputs["position_ids"] = torch.empty((1, 48), dtype=torch.int64, device="meta")
-        if name != "bert_base":
-            inputs["past_key_values"] = transformers.DynamicCache()
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        module(**inputs)
-    mine = sum(
-        entry.count * without_mask(entry.operation).flops for entry in network if entry.operation.kind in COUNTED
-    )
-    assert mine == pytest.approx(counter.get_total_flops(), rel=1e-3)
-    assert mine > 1e9
-
-
-@pytest.mark.parametrize(("name", "layers"), [("bert_base", 12), ("gpt2", 12), ("llama3_8b", 32), ("t5_small", 18)])
-def test_attention_is_one_operation(name, layers):
-    network = joulecast.extract(name, shape_of(name))
-    assert count(network, "attention") == layers
-    assert count(network, "softmax") == 0
 
 
 def test_eager_attention_is_what_it_runs():
@@ -148,24 +103,6 @@ def test_a_module_a_configuration_and_its_file_agree(tmp_path):
     config.save_pretrained(tmp_path)
     assert joulecast.extract(config, (2, 8)) == network
     assert joulecast.extract(tmp_path / "config.json", (2, 8)) == network
-
-
-def test_configurations_run_no_code(tmp_path):
-    path = tmp_path / "config.json"
-    content = {"model_type": "llama", "architectures": ["Evil"], **SMALL}
-    (tmp_path / "evil.py").write_text("raise SystemExit('code was run')")
-    path.write_text(json.dumps(content))
-    with pytest.raises(InputError, match="no such class"):
-        joulecast.extract(path, (2, 8))
-    path.write_text(json.dumps({**content, "model_type": "lama"}))
-    with pytest.raises(UnknownNameError, match="llama"):
-        joulecast.extract(path, (2, 8))
-    path.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": "many"}))
-    with pytest.raises(InputError, match="not a configuration of a llama"):
-        joulecast.extract(path, (2, 8))
-    path.write_text(json.dumps(content)[:40])
-    with pytest.raises(InputError, match="not valid JSON"):
-        joulecast.extract(path, (2, 8))
 
 
 def test_inputs_by_name_are_integers_where_they_must_be():

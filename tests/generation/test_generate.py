@@ -198,6 +198,20 @@ def test_impossible_questions_are_refused(options, message):
         llama(**options)
 
 
+@pytest.mark.parametrize(
+    ("repository", "known", "precision"),
+    [
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8", "qwen3_coder_480b_a35b", "fp8"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "qwen2_5_7b", "gptq"),
+    ],
+)
+def test_a_repository_of_quantised_weights_names_model_and_precision(repository, known, precision):
+    with pytest.raises(InputError, match="quantised") as refused:
+        predict_generation(repository, H100, batch=1, prompt_tokens=10, output_tokens=10)
+    assert known in refused.value.allowed
+    assert precision in refused.value.hint
+
+
 def test_a_family_of_boards_stands_for_its_usual_one_and_the_answer_says_so():
     found = llama(gpu="2x H100", tensor_parallel=2)
     assert (found.gpu, found.gpus) == (H100.name, 2)

@@ -156,6 +156,7 @@ def test_simulations_and_choices_read_images_as_predictions_do(gpu):
         ("qwen3_8b", (512, 512), "reads images"),
         (SEEING, (0, 512), "no image has this size"),
         (SEEING, (512,), "no image has this size"),
+        (SEEING, 512, "no image has this size"),
         (SEEING, (10, 4000), "no image has this size"),
     ],
 )

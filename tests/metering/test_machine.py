@@ -6,10 +6,8 @@ import stat
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
-from conftest import benchmark
 from joulecast.errors import SensorError
 from joulecast.metering import amd
 from joulecast.metering.counting_programs import check
@@ -19,12 +17,6 @@ from joulecast.metering.estimated_power import open_memory_reader as open_reader
 from joulecast.metering.gpu_shares import ProcessTree
 from joulecast.metering.machine import find_machine
 from joulecast.metering.meter import job_and_rank
-from joulecast.metering.recording import DeviceInfo, Recording
-from joulecast.metering.result import Metering
-from joulecast.metering.samples import Samples
-
-with benchmark("second_opinions") as second_opinions:
-    from second_opinions import differences
 
 MEASURE = """
 import json, threading
@@ -326,21 +318,3 @@ main(sys.argv[1:])"""
     (device,) = json.loads(found.stderr)["devices"]
     assert device["facts"]["sensor"] == "typeperf, energy meter interface"
     assert device["mean_w"] == pytest.approx(36, rel=0.15)
-
-
-def test_differences_from_zeus_by_hand():
-    device = DeviceInfo("gpu0", "board")
-    time_s = np.arange(0.0, 3.0)
-    samples = Samples.of(time_s, power_w=np.full(3, 50.0))
-    recording = Recording("host", "now", 0.0, 2.0, (device,), {"gpu0": samples})
-    metering = Metering("run", (recording,))
-    assert differences(metering, {"gpu0": 110.0}, "zeus") == ["gpu0: 100.00 J here, 110.00 J by zeus, +10.0 %"]
-    assert "no device in common" in differences(metering, {"gpu1": 1.0}, "zeus")[0]
-    # CodeCarbon and perf have one number for all packages; a part of a package is not added to it.
-    cpus = (
-        DeviceInfo("cpu0", "package"),
-        DeviceInfo("cpu1", "package"),
-        DeviceInfo("cpu0.core", "core", counted=False),
-    )
-    both = Metering("run", (Recording("host", "now", 0.0, 2.0, cpus, {cpu.name: samples for cpu in cpus}),))
-    assert differences(both, {"cpu": 190.0, "gpu": 0.0}, "perf") == ["cpu: 200.00 J here, 190.00 J by perf, -5.0 %"]

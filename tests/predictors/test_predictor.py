@@ -202,7 +202,7 @@ def test_plain_sum_is_the_sum_of_loops(network_predictor):
 
 def test_folds_share_no_operation(dataset):
     repeated = replace(dataset, measurements=dataset.measurements * 2)
-    errors = cross_validate(repeated, "inference", RECIPE, "simulated")
+    _, errors = cross_validate(repeated, "inference", RECIPE, "simulated")
     summary = errors.summary()
     assert summary["measurements"] == 2 * summary["unique_operations"] == 200
     # The physics is exact but for a 2 % spread of the host; a leak would give errors of zero.

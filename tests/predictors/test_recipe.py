@@ -77,6 +77,7 @@ def test_wrong_recipes_are_refused(tmp_path, predictor, text, error, says):
     [
         ("quantile = 2.0", InputError),
         ("most_rows = 99", InputError),
+        ("folds = 1", InputError),
         ("generation = 3", InputError),
         ("[generation]\ntrees = 0", InputError),
         ("[generation]\nleaves = 3", UnknownNameError),

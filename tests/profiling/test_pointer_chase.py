@@ -146,24 +146,6 @@ def test_sizes_of_caches_show_in_the_time_of_a_step(keeps, within):
         sizes(flat, gpu)
 
 
-def test_hits_are_counted_by_the_profiler(tmp_path):
-    """A program that writes what `ncu --csv` does stands in for it: names and columns as in tests/hardware/test_ncu."""
-    ncu = tmp_path / "ncu"
-    rows = {"smsp__sass_data_bytes_mem_shared.sum": 0, "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum": 90}
-    rows |= {"lts__t_sectors_op_read_lookup_hit.sum": 5, "dram__bytes_read.sum": 160, "dram__bytes_write.sum": 0}
-    unit = {True: "byte", False: "sector"}
-    table = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
-    table += [f'"0","chase","{name}","{unit["bytes" in name]}","{value}"' for name, value in rows.items()]
-    ncu.write_text(
-        '#!/bin/sh\ncase "$*" in *pointer_chase.py\\ --once\\ l1) cat <<END\n' + "\n".join(table) + "\nEND\n;; esac\n"
-    )
-    ncu.chmod(0o755)
-    # 90 x 32, 5 x 32 and 160 bytes.
-    assert pointer_chase.hits("l1", str(ncu)) == pytest.approx({"shared": 0, "l1": 0.9, "l2": 0.05, "dram": 0.05})
-    with pytest.raises(SensorError, match="Nsight Compute cannot be run"):
-        pointer_chase.hits("l1", str(tmp_path / "none"))
-
-
 def test_the_result_is_a_gpu_of_the_catalogues_form(tmp_path):
     """Energies on the chip at a locked clock are those of a lower voltage than the catalogue's."""
     known, found = find_gpu("A30"), calibrate(SimulatedGPU())

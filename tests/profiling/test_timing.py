@@ -117,12 +117,6 @@ def test_runners_do_what_the_operation_says(kind, mode, monkeypatch):
     instance()
 
 
-@pytest.mark.parametrize("kind", ["add", "mul", "pow"])
-def test_two_tensors_broadcast(kind):
-    operation = Operation(kind, [(2, 3), (3,)], mode="training")
-    assert tuple(Instance(operation, CPU, torch.Generator()).output().shape) == (2, 3)
-
-
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_several_heads_of_queries_share_one_of_keys(mode):
     operation = Operation("attention", [(2, 6, 1, 8), (2, 3, 4, 8), (2, 3, 4, 8)], mode=mode)

@@ -14,7 +14,6 @@ WAYS = {**LENGTHS, "gpus": ["H100 SXM", "2x L40S"], "batches": [1, 32]}
 COSTS = {"objective": "cost", "price_per_hour": {"H100 SXM": 2.5, "L40S": 0.8}, "precisions": ["fp8"]}
 LIMITS = {"max_time_per_output_token_s": 0.03, "min_tokens_per_s": 50, "clocks": [1200]}
 AT_A_RATE = {"prompt_tokens": 50, "output_tokens": 10, "gpus": ["L4"], "batches": [8], "rate_per_s": 20.0}
-TRAINED = {"data_parallel": 2, "pipeline_parallel": 2, "precision": "bf16"}
 RUN = {"samples": 1000, "precision": "bf16", "carbon": "DE", "price_per_hour": {"H100 SXM": 2.5}, "clock": 1500}
 RUNS = {"samples": 1e5, "precision": "bf16", "gpus": ["A30", "L4", "T4"], "counts": [1, 2]}
 ARRIVING = {"requests": 5.0, "prompt_tokens": 100, "output_tokens": (20.0, 10.0), "duration_s": 10.0}
@@ -39,9 +38,8 @@ QUESTIONS = [
     ("simulate_serving", ("qwen3_0_6b", "2x L4"), {**ARRIVING, "tensor_parallel": 1, "max_sequences": 8}),
     ("predict_image", ("sd3_5_medium", "2x H100 SXM"), {"steps": 4, "host": 0.5}),
     ("predict_image", ("wan_2_1_1_3b", "H100 SXM"), {"frames": 17, "execution": "graph"}),
-    ("predict_parallel_training", ("gpt2", (16, 128), "4x H100 SXM"), {**TRAINED, "optimizer": None}),
-    ("predict_parallel_training", ("gpt2", (16, 128), "4x H100 SXM"), {**TRAINED, "optimizer": "sgd"}),
     ("predict_run", ("bert_base", (64, 128), "8x H100 SXM"), {**RUN, "sharding": "zero3"}),
+    ("predict_run", ("gpt2", (16, 128), "4x H100 SXM"), {**RUN, "pipeline_parallel": 2, "optimizer": None}),
     ("best_run", ("bert_base", (32, 128)), RUNS),
 ]
 

@@ -22,7 +22,7 @@ ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
 
 def test_methods_have_the_arguments_of_the_library():
     asked = {name: each for name, each in vars(joulecast.Client).items() if name in joulecast.__all__}
-    assert len(asked) == 14
+    assert len(asked) == 13
     for name, method in asked.items():
         _, *parameters = inspect.signature(method).parameters.values()
         assert parameters == [*inspect.signature(getattr(joulecast, name)).parameters.values()]
@@ -119,9 +119,7 @@ REFUSED = [
     ("predict_image", ["flux_1_dev", "H100 SXM"], {"frames": 9}),
     ("predict_image", ["flux_1_dev", "T4"], {"precision": "fp16"}),
     ("predict_image", ["flux_2", "H100 SXM"], {}),
-    ("predict_parallel_training", ["gpt2", (12, 64), "3x A100 80GB SXM"], {"tensor_parallel": 3}),
-    ("predict_parallel_training", ["gpt2", (3, 64), "A30"], {"data_parallel": 2}),
-    ("predict_parallel_training", ["gpt2", (8, 64), "2x A30"], {"data_parallel": 4}),
+    ("predict_run", ["gpt2", (12, 64), "3x A100 80GB SXM"], {"samples": 1000, "tensor_parallel": 3}),
     ("predict_generation", ["llama3_1_70b", "L4"], {**PROMPT, "batch": 1}),
     ("predict_generation", ["llama3_8b", "H100 SXM"], {**PROMPT, "batch": 1, "output_tokens": [0.0, 5.0]}),
     ("predict_run", ["bert_base", (63, 128), "8x H100 SXM"], {"samples": 1000}),

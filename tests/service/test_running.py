@@ -96,14 +96,6 @@ def test_what_takes_too_long_is_refused_and_stopped(started):
     assert running.ask("/v1/predict", {"operations": [RELU], "gpu": "A30"}).status == 200
 
 
-def test_the_largest_sweep_is_stopped_in_time(started):
-    running = started("--max-seconds", "0.5", "--no-extraction")  # it would take 1.5 s on a quiet core
-    many = {"operations": [{"kind": "relu", "input_shapes": [[1, n]]} for n in range(1, 5001)], "gpus": ["A30"]}
-    clocks = [900 + 0.25 * n for n in range(1000)]
-    assert running.ask("/v1/sweep", {**many, "clocks_mhz": clocks}).status == 408
-    waiting(running, 0)
-
-
 def test_a_client_that_disconnects_is_no_error_of_the_service(service):
     def disconnected():
         counted = r'joulecast_requests_total{method="POST",route="/v1/predict",status="499"} (\d+)'

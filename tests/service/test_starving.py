@@ -13,11 +13,10 @@ from conftest import benchmark
 from joulecast.errors import UnknownNameError
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
-from joulecast.extraction.isolation import IsolatedExtraction
 from joulecast.extraction.job import Job
 from joulecast.service import Settings
 from joulecast.service.middleware import RequestChecks
-from joulecast.service.networks import Networks, TracingNeededError
+from joulecast.service.networks import Networks
 
 TOKEN = "a-token-for-everybody"  # noqa: S105  # which is no secret
 RELU = {"kind": "relu", "input_shapes": [[32, 64]]}
@@ -116,31 +115,25 @@ needs_torch = pytest.mark.skipif(find_spec("torchvision") is None, reason="needs
 @needs_torch
 def test_names_that_nobody_has_are_refused_without_tracing():
     """The process that traces is asked once, for all names that there are."""
-    networks, tracer = Networks(Settings()), IsolatedExtraction()
+    networks = Networks(Settings())
     try:
-        with pytest.raises(TracingNeededError):
-            networks.extract(Job("no_such_model", (1, 8)))
         with pytest.raises(UnknownNameError, match="resnet50"):
-            networks.tracing(tracer).extract(Job("resnt50", (1, 8)))
+            networks.extract(Job("resnt50", (1, 8)))
     finally:
-        tracer.close()
+        networks.tracer.close()
+    networks.tracer = None
     for name in ("no_such_model", "timm/no_such_model", "no_such_model.a1_in1k"):
         with pytest.raises(UnknownNameError):
             networks.extract(Job(name, (1, 8)))
-    with pytest.raises(TracingNeededError):
-        networks.extract(Job("plain_bert_base", (1, 9)))
 
 
 @needs_torch
-def test_models_to_trace_have_a_queue_of_their_own(started):
-    running = started("--max-tracing", "1")
-    known = {"model": "resnet18", "input_shape": [1, 3, 64, 64], "gpu": "A30"}
-    traced = {**known, "model": "plain_bert_base"}
+def test_models_to_trace_keep_no_other_client_waiting(started):
+    running = started("--proxy", "127.0.0.1")
+    traced = {"model": "plain_bert_base", "gpu": "A30"}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         asked = [pool.submit(running.ask, "/v1/predict", {**traced, "input_shape": [n, 8]}) for n in range(1, 5)]
-        assert running.ask("/v1/predict", known).status == 200
-        answers = [each.result() for each in asked]
-    refused = [answer for answer in answers if answer.status == 429]
-    assert refused
-    assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
-    assert {answer.status for answer in answers} == {200, 429}
+        known = {"model": "resnet18", "input_shape": [1, 3, 64, 64], "gpu": "A30"}
+        assert running.ask("/v1/predict", known, X_Forwarded_For="203.0.113.7").status == 200
+        assert not all(each.done() for each in asked)
+        assert {each.result().status for each in asked} == {200}

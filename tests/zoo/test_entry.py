@@ -189,12 +189,6 @@ def test_shipped_entries_load_and_are_what_they_say(name):
     assert np.isfinite(network.energy_j)
 
 
-def test_shipped_zoo_has_both_gpus_in_both_modes():
-    assert {f"{gpu}/forest-{mode}" for gpu in ("a30", "rtx-2080-ti") for mode in ("inference", "training")} <= set(
-        entries()
-    )
-
-
 def test_finding_predictors(entry):
     assert find_predictor("A30", "inference", str(entry)).name == "a30/forest-inference"
     assert find_predictor("A30", "training", "forest").name == "a30/forest-training"

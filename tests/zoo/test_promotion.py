@@ -51,10 +51,6 @@ def test_only_what_both_left_out_is_compared():
     assert compare(before, {**after, **extra}).challenger_error == compare(before, after).challenger_error
 
 
-def test_a_predictor_is_not_better_than_itself():
-    assert not compare(errors(0.1, 0), errors(0.1, 0)).better
-
-
 def operations(spread, seed, *, count=40):
     rng = np.random.default_rng(seed)
     draws = spread * rng.normal(size=count)

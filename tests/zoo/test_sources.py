@@ -12,7 +12,6 @@ import pytest
 from processes import started
 from zoo_places import QuietHandler, serving
 
-import joulecast
 from conftest import ENTRY_NAME as NAME
 from joulecast.errors import InputError, UnknownNameError, ZooError
 from joulecast.zoo import find_predictor
@@ -21,7 +20,6 @@ from joulecast.zoo.mlflow.registry import name_in_cache
 from joulecast.zoo.places.sources import fetch, index_of, open_source, push, remove
 from joulecast.zoo.store import admit, forget, pull, pulled, pulled_folder
 
-OPERATION = joulecast.Operation("relu", [(32, 64, 56, 56)])
 pytestmark = pytest.mark.usefixtures("fresh_cache")
 
 

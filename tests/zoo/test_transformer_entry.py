@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import zlib
 from dataclasses import replace
 
 import pytest
@@ -72,16 +71,6 @@ def test_the_card_says_how_it_was_tested(transformer, tmp_path):
     assert {e.known for e in transformer.validation.networks} == {"nothing", "networks"}
 
 
-def test_damage_is_refused(transformer, tmp_path):
-    entry = transformer.save(tmp_path)
-    (weights,) = entry.glob("*transformer.safetensors*")
-    data = bytearray(weights.read_bytes())
-    data[len(data) // 2] ^= 1
-    weights.write_bytes(bytes(data))
-    with pytest.raises(ZooError):
-        load_any(entry)
-
-
 # File -> values that an attacker who knows the format could write into it.
 HOSTILE = {
     "errors that are a number": ("card.json", lambda card: card["log_errors"]["training"].update(edp=-1)),
@@ -104,28 +93,6 @@ def test_hostile_values_are_refused_when_loading(transformer, tmp_path, file, ch
     change(values)
     rewrite(entry, file, values)
     with pytest.raises(ZooError):
-        load_any(entry)
-
-
-def test_a_graph_in_an_entry_gets_to_no_runtime(transformer, tmp_path):
-    """ONNX Runtime gets a graph made from the weights. A stored graph, which may take gigabytes, is not read."""
-    onnx = pytest.importorskip("onnx")
-    entry = transformer.save(tmp_path)
-    expected = load_any(entry).on(find_gpu("L4"), "inference").operations.predict(simulated_operations())
-    helper, float_ = onnx.helper, onnx.TensorProto.FLOAT
-    size = helper.make_tensor("size", onnx.TensorProto.INT64, [1], [1 << 36])
-    nodes = [
-        helper.make_node("ConstantOfShape", ["size"], ["large"]),
-        helper.make_node("ReduceSum", ["large"], ["operations"]),
-    ]
-    output = helper.make_tensor_value_info("operations", float_, [None])
-    bomb = helper.make_model(helper.make_graph(nodes, "bomb", [], [output], [size])).SerializeToString()
-    rewrite(entry, "transformer.onnx.z", zlib.compress(bomb))
-    found = load_any(entry).on(find_gpu("L4"), "inference").operations.predict(simulated_operations())
-    assert found.time_s.tolist() == expected.time_s.tolist()
-    weights = entry / "transformer.safetensors.z"
-    rewrite(entry, weights.name, zlib.compress(bomb))
-    with pytest.raises(ZooError, match="file of arrays in a zoo entry is damaged"):
         load_any(entry)
 
 

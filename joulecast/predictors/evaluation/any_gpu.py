@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...datasets import Dataset, NetworkMeasurement
+from ...datasets import Dataset
 from ...hardware import GPU
-from ...operations.network import Network
 from ..contract import Curves, Networks, ResidualModel
 from ..fitting.fit import fit_operations, network_learner, quicker
 from ..intervals.conformal import thinned
@@ -29,12 +28,10 @@ from ..model.fit_operations import inputs_and_targets
 from ..model.learned import OneModel
 from ..model.operations import LearnedOperations
 from ..model.shared import SharedByAll
-from ..networks.composition import HostModel, counts_of, plain_sum
+from ..networks.composition import HostModel, counts_of
 from ..networks.parts import as_parts
 from ..networks.prepared import NetworkPredictor
-from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
-from ..predictor import OperationPredictor
 from ..recipes import Recipe
 from ..regressors.fitted_trees import FittedTrees
 from .calibrating import MOST_ERRORS
@@ -46,19 +43,11 @@ SPLITS, QUICKLY = TEXTS["any GPU"], TEXTS["quick"]
 _MANY_ROWS = 20_000  # From this number of rows on, a fit takes longer than starting a process for it.
 
 ALL = "all GPUs"
-"""Name in place of a GPU for errors over all GPUs. The kind and mode are then "all"."""
+"""Name in place of a GPU for errors over all GPUs, whose kind and mode are "all all"."""
 
 
-@dataclass(frozen=True)
-class KindErrors:
-    """Absolute relative errors of the device times of one kind on one GPU."""
-
-    gpu: str
-    kind: str
-    mode: str
-    operations: int
-    median: float
-    mean: float
+KindErrors = Mapping[str, Mapping[str, tuple[int, float, float]]]
+"""GPU -> kind and mode -> number of operations, median and mean absolute relative error of their device times."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +65,8 @@ class AnyGpuValidation:
         curves: Mean absolute log errors on the operations of the first fold, by number of trees.
     """
 
-    folds: tuple[KindErrors, ...]
-    left_out: tuple[KindErrors, ...]
+    folds: KindErrors
+    left_out: KindErrors
     networks: tuple[NetworkError, ...]
     device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     power_errors: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
@@ -90,10 +79,11 @@ class AnyGpuValidation:
             errors = [e for e in self.networks if e.known == known]
             for quantity in ("time", "energy", "power") if errors else ():
                 found[f"{name}/{quantity}_error_mean"] = fmean(abs(each.error(quantity)) for each in errors)
-        for split, kinds in (("folds", self.folds), ("left_out", self.left_out)):
-            for e in kinds:
-                found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_median"] = e.median
-                found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_mean"] = e.mean
+        for split, gpus in (("folds", self.folds), ("left_out", self.left_out)):
+            for gpu, kinds in gpus.items():
+                for kind, (_, median, mean) in kinds.items():
+                    name = f"{split}/{gpu}/{kind.replace(' ', '/')}"
+                    found |= {f"{name}/time_median": median, f"{name}/time_mean": mean}
         return found
 
     def log_errors(self, mode: str) -> dict[str, tuple[float, ...]]:
@@ -108,7 +98,7 @@ def log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> FloatArray:
     for gpu, _, places in _by_gpu(rows):
         operations = [rows[i].operation for i in places]
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
-        predicted = least.time_s * learned.factors(operations, gpu)[0]
+        predicted = least.time_s * learned.factors(operations, gpu)
         found[places] = np.log(predicted / np.array([rows[i].device_s for i in places]))
     return found
 
@@ -133,19 +123,19 @@ def _by_gpu(rows: Sequence[DeviceRow]) -> list[tuple[GPU, str, list[int]]]:
     return [(gpu, mode, places) for (gpu, mode), places in groups.items()]
 
 
-def _by_kind(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> tuple[KindErrors, ...]:
+def _by_kind(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> KindErrors:
     """Errors by GPU, kind and mode. The first are the errors over all rows, unless there are no rows."""
-    groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row, error in zip(rows, np.abs(np.expm1(log_ratio)).tolist(), strict=True):
-        groups[ALL, "all", "all"].append(error)
-        groups[row.gpu.name, row.operation.kind, row.operation.mode].append(error)
-    in_order = sorted(groups.items(), key=lambda item: (item[0][0] != ALL, item[0]))
-    return tuple(KindErrors(*group, len(e), float(np.median(e)), float(np.mean(e))) for group, e in in_order)
+        groups[ALL, "all all"].append(error)
+        groups[row.gpu.name, f"{row.operation.kind} {row.operation.mode}"].append(error)
+    found: dict[str, dict[str, tuple[int, float, float]]] = {}
+    for (gpu, kind), e in sorted(groups.items(), key=lambda item: (item[0][0] != ALL, item[0])):
+        found.setdefault(gpu, {})[kind] = len(e), float(np.median(e)), float(np.mean(e))
+    return found
 
 
-def cross_validate(
-    rows: Sequence[DeviceRow], recipe: Recipe, folds: int | None = None
-) -> tuple[tuple[KindErrors, ...], Curves]:
+def cross_validate(rows: Sequence[DeviceRow], recipe: Recipe, folds: int | None = None) -> tuple[KindErrors, Curves]:
     """Cross-validate: predict operations after training without them on any GPU, in any mode and in any precision.
 
     With a number of folds, only so many of the recipe's are predicted.
@@ -254,7 +244,13 @@ def _chip(
             without = learn(of_other_names)
             shared = SharedByAll(without, kernels=kernels)
             hosts = fit_hosts(shared, of_other_names)
-            errors += [_network_error(shared, hosts, known, *each) for each in here if each[1].network == name]
+            for gpu, m, network in here:
+                if m.network == name:
+                    predictor = NetworkPredictor("", shared.on(gpu, m.mode), hosts[m.mode], any_gpu=True)
+                    found = predictor.predict(network, m.clock_mhz)
+                    totals = found.time_s, found.known_energy_j
+                    error = NetworkError(m, 0, *totals, gpu=gpu.name, known=known, power_w=found.known_power_w)
+                    errors.append(error)
     return ratios, errors
 
 
@@ -272,11 +268,11 @@ def _device_errors(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str
 
 def operation_errors(validation: AnyGpuValidation) -> dict[str, dict[str, dict[str, tuple[float, float]]]]:
     """Split -> GPU -> kind and mode -> median and mean error of device time, for cards and reports."""
-    found: dict[str, dict[str, dict[str, tuple[float, float]]]] = {"folds": {}, "gpu left out": {}}
-    for split, errors in (("folds", validation.folds), ("gpu left out", validation.left_out)):
-        for e in errors:
-            found[split].setdefault(e.gpu, {})[f"{e.kind} {e.mode}"] = (e.median, e.mean)
-    return found
+    splits = {"folds": validation.folds, "gpu left out": validation.left_out}
+    return {
+        split: {gpu: {kind: e[1:] for kind, e in kinds.items()} for gpu, kinds in gpus.items()}
+        for split, gpus in splits.items()
+    }
 
 
 def errors_of_networks(validation: AnyGpuValidation) -> dict[str, dict[str, dict[str, float]]]:
@@ -291,39 +287,10 @@ def fit_hosts(shared: SharedByAll, networks: Networks) -> dict[str, HostModel]:
     """Learn what a call costs the host inside a network, by mode."""
     hosts = {}
     for mode in shared.learned.host_s:
-        mine = [(gpu, m, network) for gpu, m, network in networks if m.mode == mode]
-        predicted = [
-            (counts_of(network), _predictions(shared.on(gpu, mode), network, m.clock_mhz), m.time_s)
-            for gpu, m, network in mine
-        ]
+        predicted = []
+        for gpu, m, network in networks:
+            if m.mode == mode:
+                calls = shared.on(gpu, mode).predict(network.operations, m.clock_mhz)
+                predicted.append((counts_of(network), as_parts(network, calls, gpu), m.time_s))
         hosts[mode] = HostModel.fit(predicted, mode)
     return hosts
-
-
-def _predictions(predictor: OperationPredictor, network: Network, clock_mhz: float | None) -> OperationPredictions:
-    return as_parts(network, predictor.predict(network.operations, clock_mhz), predictor.gpu)
-
-
-def _network_error(
-    shared: SharedByAll,
-    hosts: Mapping[str, HostModel],
-    known: Known,
-    gpu: GPU,
-    measurement: NetworkMeasurement,
-    network: Network,
-) -> NetworkError:
-    """Predict a measured network at the clock that it was measured at."""
-    predictor = shared.on(gpu, measurement.mode)
-    host = hosts[measurement.mode]
-    found = NetworkPredictor("", predictor, host, any_gpu=True).predict(network, measurement.clock_mhz)
-    added = plain_sum(counts_of(network), _predictions(predictor, network, measurement.clock_mhz))
-    return NetworkError(
-        measurement=measurement,
-        left_out=0,
-        time_s=found.time_s,
-        energy_j=found.known_energy_j,
-        sum_time_s=added.time_s,
-        gpu=gpu.name,
-        known=known,
-        power_w=found.known_power_w,
-    )

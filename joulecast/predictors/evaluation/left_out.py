@@ -66,25 +66,19 @@ def each_left_out(
     return [*zip(masks, in_parallel(judge, calls, worthwhile=worthwhile, what=what), strict=True)]
 
 
-def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None) -> OperationErrors:
+def cross_validate(
+    dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None
+) -> tuple[list[ChipPart], OperationErrors]:
     """Predict every operation by a predictor that was fitted without it (cross-validation).
 
-    A recipe's `folds` and `seed` decide the split; a campaign of None stands for all. Raises DatasetError: there are
-    too few operations.
+    A recipe's `folds` and `seed` decide the split; a campaign of None stands for all. Returns what the loops outside
+    each fold add, and the errors of all. Raises DatasetError: there are too few operations.
     """
     if campaign is not None:
         rows = tuple(m for m in dataset.usable(mode) if m.campaign == campaign)
         dataset = replace(dataset, measurements=rows, networks=())
-    return in_folds(dataset, mode, recipe, campaign or "all campaigns")[1]
-
-
-def in_folds(
-    dataset: Dataset, mode: str, recipe: Recipe, title: str = "all campaigns"
-) -> tuple[list[ChipPart], OperationErrors]:
-    """What the loops outside each fold add, and the errors of all on what they were fitted without."""
-    return _operations_left_out(
-        dataset, mode, recipe, fold_of(_usable(dataset, mode), recipe.folds, recipe.seed), title
-    )
+    column = fold_of(_usable(dataset, mode), recipe.folds, recipe.seed)
+    return _operations_left_out(dataset, mode, recipe, column, campaign or "all campaigns")
 
 
 def leave_kinds_out(dataset: Dataset, mode: str, recipe: Recipe) -> OperationErrors | None:

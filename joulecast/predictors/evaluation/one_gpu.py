@@ -37,7 +37,6 @@ from .left_out import (
     NetworksLeftOut,
     cross_validate,
     each_left_out,
-    in_folds,
     leave_kinds_out,
     leave_networks_out,
 )
@@ -125,14 +124,14 @@ def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[Netw
         with_power = {m.operation for m in rows if m.power_usable and m.power_w is not None}
         # Every fold must leave enough to train on.
         if len(with_power) * (1 - 1 / recipe.folds) >= 2 * LEAST_OPERATIONS:
-            operations.append(cross_validate(dataset, mode, recipe, campaign))
+            operations.append(cross_validate(dataset, mode, recipe, campaign)[1])
     measured = bool(dataset.networks_with_energy(mode))
     by_name, by_family, seen = (
         leave_networks_out(dataset, mode, recipe, networks, by=by) if measured else NetworksLeftOut()
         for by in ("name", "family", "none")
     )
     splits = {
-        FOLDS: cross_validate(dataset, mode, recipe) if operations else None,
+        FOLDS: cross_validate(dataset, mode, recipe)[1] if operations else None,
         "kinds left out": leave_kinds_out(dataset, mode, recipe),
         "networks left out by name": by_name.operations,
         "networks left out by family": by_family.operations,
@@ -239,7 +238,7 @@ def _trial(dataset: Dataset, mode: str, recipe: XGBoostRecipe, settings: Mapping
     candidate = replace(recipe, **settings)
     # These folds differ from those of the evaluation, so that the choice of settings does not see its test data.
     judged = replace(candidate, folds=_TRIAL_FOLDS, seed=recipe.seed + 1)
-    predictors, errors = in_folds(dataset, mode, judged)
+    predictors, errors = cross_validate(dataset, mode, judged)
     summary = errors.summary()
     metrics = {name: summary[name] for name in ("time_median", "time_mean", "power_median", "power_mean")}
     loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from ...datasets import Dataset
 from ...errors import DatasetError, unknown_name
-from ...hardware import GPU, find_gpu
+from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ..chip import ChipPart
 from ..contract import Files, Networks, ResidualModel, regressor_inputs
@@ -41,8 +42,7 @@ from ..regressors.fitted_trees import ONE_GPU_FORMS, form_of
 from ..transformer.attentive import Attentive
 
 Rows = Sequence[DeviceRow]
-LearnNetworks = Callable[[Networks], ResidualModel]
-_Learned = TypeVar("_Learned", LearnedOperations, Attentive)
+Model = TypeVar("Model", bound=ResidualModel)
 
 
 class AnyGpuForm(NamedTuple):
@@ -54,17 +54,13 @@ class AnyGpuForm(NamedTuple):
         from_files: Function that reads what the residual model's `to_files` wrote. It raises ZooError, KeyError,
             TypeError or ValueError for anything else, and runs no code from the files.
         operations: First step: a function of datasets (for their launch times), device times and the recipe that
-            returns a residual model.
-        networks: Second step: a function of that residual model, the same device times, the recipe, and a model of
-            kernels or None. It returns a function that adds what measured networks show, and that can be called for
-            different sets of networks.
+            returns a residual model, a dataclass with its energy constants.
         quicker: Function that turns the recipe into one that is fitted more quickly, for a quick validation.
     """
 
     settings: type[Any]
     from_files: Callable[[Mapping[str, Any], Files], ResidualModel]
     operations: Callable[[Sequence[Dataset], Rows, Any], ResidualModel]
-    networks: Callable[[Any, Rows, Any, OneModel | None], LearnNetworks]
     quicker: Callable[[Any], Recipe] = lambda recipe: recipe
 
 
@@ -78,8 +74,7 @@ def fit_on_all(
         MissingDependencyError: A library that this recipe trains with is not installed.
     """
     rows = [row for dataset in datasets for row in with_hidden(dataset)]
-    learned = fit_operations(datasets, rows, recipe)
-    return network_learner(learned, rows, recipe, kernels)(networks)
+    return network_learner(fit_operations(datasets, rows, recipe), rows, recipe, kernels)(networks)
 
 
 def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> ResidualModel:
@@ -88,11 +83,24 @@ def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> R
 
 
 def network_learner(
-    correction: ResidualModel, rows: Rows, recipe: Recipe, kernels: OneModel | None = None
-) -> LearnNetworks:
-    """Prepare the second step. Without networks it returns the same residual model."""
-    learn = form_of(recipe, ANY_GPU_FORMS).networks(correction, rows, recipe, kernels)
-    return lambda networks: learn(networks) if networks else correction
+    correction: Model, rows: Rows, recipe: Recipe, kernels: OneModel | None = None
+) -> Callable[[Networks], Model]:
+    """Prepare the second step: a function that learns energies from networks, too, for one set of them after the other.
+
+    Without networks it returns the same residual model, and so does physics alone.
+    """
+    # Imported here, because reading an entry needs no training.
+    from ..model.fit_networks import fit_energies
+
+    shared = SharedByAll(correction, kernels=kernels)
+
+    def learn(networks: Networks) -> Model:
+        if not networks or isinstance(recipe, RooflineRecipe):
+            return correction
+        found: Model = replace(cast(Any, correction), energy=fit_energies(rows, networks, shared))
+        return found
+
+    return learn
 
 
 def quicker(recipe: Recipe) -> Recipe:
@@ -121,38 +129,20 @@ def _transformer(datasets: Sequence[Dataset], rows: Rows, recipe: TransformerRec
 
 def _boosted(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> LearnedOperations:
     # Imported here, because reading an entry needs no training.
+    from ..model.fit_networks import fit_energies
     from ..model.fit_operations import fit_any_gpu
 
-    return _with_networks(fit_any_gpu(datasets, rows, recipe), rows, recipe)(())
-
-
-def _with_networks(
-    learned: _Learned, rows: Rows, recipe: Recipe, kernels: OneModel | None = None
-) -> Callable[[Networks], _Learned]:
-    from ..model.fit_networks import fit_energies
-
-    shared = SharedByAll(learned, kernels=kernels)
-    return lambda networks: replace(learned, energy=fit_energies(rows, networks, shared))
+    learned = fit_any_gpu(datasets, rows, recipe)
+    return replace(learned, energy=fit_energies(rows, (), SharedByAll(learned)))
 
 
 ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
-    "roofline": AnyGpuForm(
-        settings=RooflineRecipe,
-        from_files=NoResidual.from_files,
-        operations=lambda datasets, rows, recipe: NoResidual(),
-        networks=lambda learned, rows, recipe, kernels: lambda networks: learned,
-    ),
-    "boosting": AnyGpuForm(
-        settings=BoostingRecipe,
-        from_files=LearnedOperations.from_files,
-        operations=_boosted,
-        networks=_with_networks,
-    ),
+    "roofline": AnyGpuForm(RooflineRecipe, NoResidual.from_files, lambda datasets, rows, recipe: NoResidual()),
+    "boosting": AnyGpuForm(BoostingRecipe, LearnedOperations.from_files, _boosted),
     "transformer": AnyGpuForm(
-        settings=TransformerRecipe,
-        from_files=Attentive.from_files,
-        operations=_transformer,
-        networks=_with_networks,
+        TransformerRecipe,
+        Attentive.from_files,
+        _transformer,
         quicker=lambda recipe: replace(recipe, epochs=-(-recipe.epochs // 3)),
     ),
 }
@@ -172,7 +162,11 @@ def fit_chip(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection
     gpu = find_gpu(dataset.card.gpu)
     accumulates = dataset.card.accumulates_gradients
     measured = measured_loops(dataset, mode, without)
-    _refuse_too_few(measured, mode, gpu)
+    known = len({loop.operation for loop in measured}), sum(loop.power_w is not None for loop in measured)
+    for name, count in zip(("operations", "power readings"), known, strict=True):
+        if count < LEAST_OPERATIONS:
+            what = f"too few usable {name} for {mode} on {gpu.name}"
+            raise DatasetError(what, given=count, allowed=f"from {LEAST_OPERATIONS}")
     made: list[MeasuredLoop] = []
     if mode == "training":
         made = transferred_loops(measured, measured_loops(dataset, "inference"), gpu, accumulates, without)
@@ -191,7 +185,7 @@ def fit_chip(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection
         baseline=baseline,
         time=form.fit(operations, inputs, np.log(arrays.time_s / loop_s), recipe, "time"),
         power=form.fit(
-            [operation for operation, known in zip(operations, has_power, strict=True) if known],
+            [*compress(operations, has_power)],
             inputs[has_power],
             arrays.power_w[has_power] / gpu.power_limit_w,
             recipe,
@@ -200,18 +194,6 @@ def fit_chip(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection
         measured=frozenset(loop.operation.digest for loop in measured),
         transferred=tuple(sorted({loop.operation.kind for loop in made})),
     )
-
-
-def _refuse_too_few(measured: list[MeasuredLoop], mode: str, gpu: GPU) -> None:
-    counts: dict[str, Any] = {
-        "operations": len({loop.operation for loop in measured}),
-        "power readings": sum(loop.power_w is not None for loop in measured),
-    }
-    for name, count in counts.items():
-        if count < LEAST_OPERATIONS:
-            raise DatasetError(
-                f"too few usable {name} for {mode} on {gpu.name}", given=count, allowed=f"from {LEAST_OPERATIONS}"
-            )
 
 
 RECIPES: Mapping[str, type[Recipe]] = {

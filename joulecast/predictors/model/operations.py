@@ -32,7 +32,6 @@ from ..physics.half_precision import seen_as, with_depthwise
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.operation_rows import OperationRows
 from ..physics.relative import RELATIVE_NAMES, relative_features
-from ..physics.roofline import on_tensor_cores
 from ..physics.thread_kernels import is_depthwise
 from ..regressors.trees import stored_trees
 from .basis import boards_of, stands_for
@@ -42,9 +41,9 @@ _GPUS = 128  # GPUs whose log ratios are stored.
 
 # Trust: weight of the forest's log ratio on a chip that was not measured, by family, in training and in inference.
 # Of other families, and of depthwise convolutions, physics alone is at least as good with any chip left out: their
-# kernels are counted, or they wait for the memory. In inference, 0.5 is best for convolutions in fp32 and norms with
-# A100, V100, T4, P4 and P100 left out one by one. On tensor cores the forest counts in full: of these it has seen
-# networks' convolutions only. So it does in training, where of a backward nothing is counted but products.
+# kernels are counted, or they wait for the memory. In inference, 0.5 is best for convolutions and norms with A100,
+# V100, T4, P4 and P100 left out one by one. Of a backward nothing is counted but products, so what was learned of
+# training counts in full.
 _TRUST: Mapping[str, tuple[float, float]] = dict.fromkeys(("convolution", "normalization", "softmax"), (1.0, 0.5))
 _NONE = (0.0, 0.0)
 
@@ -105,21 +104,18 @@ class LearnedOperations:
         """The parts that have learning curves; see `curves_of`."""
         return {"time": self.time}
 
-    def factors(
-        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
-    ) -> tuple[FloatArray, FloatArray]:
-        """See `ResidualModel.factors`; energies are those of physics, so their factor is 1."""
+    def factors(self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True) -> FloatArray:
+        """See `ResidualModel.factors`."""
         listed = OperationList.of(operations)
         seen = seen_as(listed, gpu)
         n = numbers_of(seen)
-        in_full, in_part = self._trust[:, n.kind.astype(int)]
-        alike = (n.is_training > 0) | ((n.is_convolution > 0) & on_tensor_cores(n, gpu))
-        trust = np.where(is_depthwise(n), 0.0, np.where(alike, in_full, in_part))
+        in_training, in_inference = self._trust[:, n.kind.astype(int)]
+        trust = np.where(is_depthwise(n), 0.0, np.where(n.is_training > 0, in_training, in_inference))
         trust[self._by_chip(seen, gpu)] = 1.0
         log_ratio = trust * self._known_log_ratios(listed, [gpu])[gpu]
         # Rows in half precision take as many steps as in fp32, for fewer bytes.
         counted = np.where(n.is_product > 0, *(counted_ratio(each, gpu, capped) for each in (seen, listed)))
-        return with_depthwise(listed, gpu, np.exp(log_ratio) * counted), np.ones(len(listed))
+        return with_depthwise(listed, gpu, np.exp(log_ratio) * counted)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`. It is quick, as paths through the trees are alike on all GPUs."""

@@ -36,11 +36,9 @@ class NoResidual:
         """Mode -> kind -> host seconds of a launch, the same for all kinds."""
         return launch_times_s(())
 
-    def factors(
-        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
-    ) -> tuple[FloatArray, FloatArray]:
+    def factors(self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True) -> FloatArray:
         """See `ResidualModel.factors`; all factors are 1."""
-        return np.ones(len(operations)), np.ones(len(operations))
+        return np.ones(len(operations))
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`; there is nothing to compute in advance."""

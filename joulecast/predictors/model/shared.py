@@ -97,7 +97,7 @@ class SharedByAll:
     def _work(self, operations: OperationList, gpu: GPU, capped: bool) -> Work:
         # Nothing was measured in fp64. Its ratio of device time to least time is assumed to be that of fp32.
         seen = operations.derived(fp64_in_fp32)
-        ratio, energy_ratio = self.learned.factors(seen, gpu, capped=capped)
+        ratio = self.learned.factors(seen, gpu, capped=capped)
         works = 1.0 - numbers_of(operations).is_identity
         clock = float(gpu.boost_clock_mhz)
         if self.kernels is not None:
@@ -110,7 +110,7 @@ class SharedByAll:
                 half_s = self.kernels.device_s(in_half, gpu)
                 ratio[places] = np.fmax(ratio[places], half_s / least_s[places])
         work = Work.of(operations, gpu, clock, ratio * works, self.learned.energy)
-        work = work.scaled_by(1.0, energy_ratio).bounded(operations)
+        work = work.bounded(operations)
         return work if self.kernels is None else self._with_power(work, operations, gpu, self.kernels)
 
     def _with_power(self, work: Work, operations: OperationList, gpu: GPU, kernels: OneModel) -> Work:

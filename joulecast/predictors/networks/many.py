@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from ..physics.power_cap import Jobs
 from .composition import composed
 from .knowledge import NetworkKnowledge, caveats, refuse_uncovered
 from .parts import part_factors
-from .prediction import checked_composition
+from .prediction import Composition, checked_composition
 from .prepared import NetworkPredictor, PreparedNetwork, over_gpus
 
 Item = TypeVar("Item")
@@ -193,21 +193,26 @@ def predict_networks(
     """
     if level is not None:
         conformal_rank(level, 1)
-    asked = [_Asked.of(each, clocks_mhz, power_limit_w, composition, level) for each in predictors]
-    ways = [(each, clock) for each in asked for clock in each.clocks_mhz.tolist()]
+    way = checked_composition(composition or "overlap")
+    asked = []
+    for predictor in predictors:
+        gpu = predictor.operations.gpu
+        clocks = np.array([gpu.checked_clock_mhz(clock) for clock in clocks_mhz], dtype=float)
+        asked.append((predictor, clocks, gpu.checked_power_limit_w(power_limit_w)))
+    ways = [(predictor, clock, cap_w) for predictor, clocks, cap_w in asked for clock in clocks.tolist()]
 
     def answer(calls: Calls) -> NetworkPredictions:
         count, several = len(calls.names), len(ways) > 1
-        beside = zip(*(each.totals(calls) for each in asked), strict=True)
+        beside = zip(*(_totals(calls, *each, way, level) for each in asked), strict=True)
         values, problems, intervals = (np.concatenate(arrays, axis=-1) for arrays in beside)
-        gpus, by = [each.predictor.operations.gpu.name for each, _ in ways], [each.predictor.name for each, _ in ways]
-        clocks, caps = [clock for _, clock in ways], [each.cap_w for each, _ in ways]
+        known, clocks, caps = zip(*ways, strict=True)
+        gpus, by = (tuple(each.operations.gpu.name for each in known), tuple(each.name for each in known))
         return NetworkPredictions(
             tuple(name for name in calls.names for _ in ways),
-            tuple(gpus * count) if several else gpus[0],
+            gpus * count if several else gpus[0],
             np.tile(clocks, count) if several else clocks[0],
             np.tile(caps, count) if several else caps[0],
-            tuple(by * count) if several else by[0],
+            by * count if several else by[0],
             **dict(zip(_TOTALS, values.reshape(len(_TOTALS), -1), strict=True)),
             problems=tuple(problems.ravel().tolist()),
             intervals=() if level is None else tuple(intervals.ravel().tolist()),
@@ -216,68 +221,47 @@ def predict_networks(
     return NetworkPredictions.joined([answer(Calls.of(())), *map(answer, paced(pieces))])
 
 
-class _Asked(NamedTuple):
-    """What is asked about networks on one GPU: its predictor, clocks, cap, composition and the level of intervals."""
+def _totals(
+    calls: Calls,
+    predictor: NetworkPredictor,
+    clocks_mhz: FloatArray,
+    cap_w: float,
+    composition: Composition,
+    level: float | None,
+) -> tuple[FloatArray, NDArray[np.object_], NDArray[np.object_]]:
+    """Totals of some networks at each clock, shape (6, networks, clocks); why there are none, and intervals.
 
-    predictor: NetworkPredictor
-    clocks_mhz: FloatArray
-    cap_w: float
-    composition: str
-    level: float | None
-
-    @classmethod
-    def of(
-        cls,
-        predictor: NetworkPredictor,
-        clocks_mhz: Sequence[float | None],
-        power_limit_w: float | None,
-        composition: str | None,
-        level: float | None,
-    ) -> _Asked:
-        """Check what is asked. Raises InputError: see `predict_networks`."""
-        gpu = predictor.operations.gpu
-        clocks = np.array([gpu.checked_clock_mhz(clock) for clock in clocks_mhz], dtype=float)
-        way = checked_composition(composition or "overlap")
-        return cls(predictor, clocks, gpu.checked_power_limit_w(power_limit_w), way, level)
-
-    def totals(self, calls: Calls) -> tuple[FloatArray, NDArray[np.object_], NDArray[np.object_]]:
-        """Totals of some networks at each clock, shape (6, networks, clocks); why there are none, and intervals.
-
-        Networks that are not fully covered are predicted apart, and so are all networks if they are compiled, if the
-        cost of an operation depends on the rest of its network, or if intervals are asked for.
-        """
-        predictor, shape = self.predictor, (len(calls.names), len(self.clocks_mhz))
-        totals, problems, intervals = np.empty((6, *shape)), np.full(shape, "", object), np.empty(shape, object)
-        operations = predictor.operations
-        found = operations.in_network(operations.predict_for_network(calls.operations, self.cap_w))
-        alone = np.ones(shape[0], dtype=bool)
-        if calls.names and self.level is None and self.composition == "overlap" and _same_everywhere(predictor, calls):
-            totals[:] = _of_shared(predictor, calls, found, self.clocks_mhz, self.cap_w)
-            missing = np.array([source == "missing" for source in found.source], dtype=bool)
-            alone = calls.sums(missing[calls.places].astype(float)) > 0
-            if calls.listed:
-                alone |= [bool(network.uncounted) for network in calls.listed]
-        places = np.flatnonzero(alone).tolist()
-        prepared = [self._prepared(calls, place, found) for place in places]
-        over_all = over_gpus([(each, self.clocks_mhz) for each in prepared], composition=self.composition)
-        for place, over in zip(places, over_all, strict=True):
-            try:
-                refuse_uncovered(over)
-            except (InputError, UncoveredError) as error:
-                totals[:, place], problems[place, :] = np.nan, str(error)
-                continue
-            share = np.nan if over.coverage.share is None else over.coverage.share
-            of_one = (over.time_s, over.energy_j, over.device_time_s, over.host_time_s, over.held_clocks_mhz, share)
-            totals[:, place] = [np.broadcast_to(each, shape[1]) for each in of_one]
-            if self.level is not None:
-                for way in paced(range(shape[1])):
-                    intervals[place, way] = caveats(over, way, self.level)[0]
-        return totals, problems, intervals
-
-    def _prepared(self, calls: Calls, place: int, found: OperationPredictions) -> PreparedNetwork:
+    Networks that are not fully covered are predicted apart, and so are all networks if they are compiled, if the cost
+    of an operation depends on the rest of its network, or if intervals are asked for.
+    """
+    shape, operations = (len(calls.names), len(clocks_mhz)), predictor.operations
+    totals, problems, intervals = np.empty((6, *shape)), np.full(shape, "", object), np.empty(shape, object)
+    found = operations.in_network(operations.predict_for_network(calls.operations, cap_w))
+    alone = np.ones(shape[0], dtype=bool)
+    if calls.names and level is None and composition == "overlap" and _same_everywhere(predictor, calls):
+        totals[:] = _of_shared(predictor, calls, found, clocks_mhz, cap_w)
+        missing = np.array([source == "missing" for source in found.source], dtype=bool)
+        alone = calls.sums(missing[calls.places].astype(float)) > 0
+        if calls.listed:
+            alone |= [bool(network.uncounted) for network in calls.listed]
+    places, prepared = np.flatnonzero(alone).tolist(), []
+    for place in places:
         network = calls.network(place)
         known = found.take(calls.places_of(place), network.operations)
-        return PreparedNetwork(self.predictor, network, self.cap_w, known=known)
+        prepared.append((PreparedNetwork(predictor, network, cap_w, known=known), clocks_mhz))
+    for place, over in zip(places, over_gpus(prepared, composition=composition), strict=True):
+        try:
+            refuse_uncovered(over)
+        except (InputError, UncoveredError) as error:
+            totals[:, place], problems[place, :] = np.nan, str(error)
+            continue
+        share = np.nan if over.coverage.share is None else over.coverage.share
+        of_one = (over.time_s, over.energy_j, over.device_time_s, over.host_time_s, over.held_clocks_mhz, share)
+        totals[:, place] = [np.broadcast_to(each, shape[1]) for each in of_one]
+        if level is not None:
+            for clock in paced(range(shape[1])):
+                intervals[place, clock] = caveats(over, clock, level)[0]
+    return totals, problems, intervals
 
 
 def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:

@@ -54,15 +54,13 @@ class Attentive:
     energy: EnergyConstants
     host_s: Mapping[str, Mapping[str, float]]
 
-    def factors(
-        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
-    ) -> tuple[FloatArray, FloatArray]:
-        """See `ResidualModel.factors`; energies are those of physics, so their factor is 1."""
+    def factors(self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True) -> FloatArray:
+        """See `ResidualModel.factors`."""
         listed = OperationList.of(operations)
         known = {kind: self.range_of(kind) for kind in {operation.kind for operation in listed}}
         lowest, highest = np.array([known[operation.kind] for operation in listed]).T
-        learned = np.exp(np.clip(_log_ratios(listed, self, gpu), lowest, highest))
-        return learned * counted_ratio(listed, gpu, capped), np.ones(len(listed))
+        learned: FloatArray = np.exp(np.clip(_log_ratios(listed, self, gpu), lowest, highest))
+        return learned * counted_ratio(listed, gpu, capped)
 
     def range_of(self, kind: str) -> Range:
         """Lowest and highest log ratio of time that was seen of a kind, or of its family."""

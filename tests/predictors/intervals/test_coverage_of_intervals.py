@@ -39,6 +39,13 @@ A30 = find_gpu("A30")
 CASES = 4000
 
 
+def _errors(split, operations, time, power, distances) -> OperationErrors:
+    """Loops of a second and 100 W, bound by the GPU, with these factors of time and power in their predictions."""
+    ones = np.ones(len(operations))
+    bound = np.zeros(len(operations), dtype=bool)
+    return OperationErrors(split, tuple(operations), ones, time, 100 * ones, 100 * power, bound, distances, ~bound)
+
+
 def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: int = 0) -> OperationErrors:
     """Errors that grow with distance, on operations of two families."""
     rng = np.random.default_rng(seed)
@@ -46,18 +53,8 @@ def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: i
     linears = [Operation("linear", [(n, 8)], {"out_features": 8}) for n in range(1, CASES // 2 + 1)]
     distances = rng.uniform(0, 8, CASES)
     sigma = np.where(distances < 4, sigma_near, sigma_far) * np.repeat([1, 3], CASES // 2)
-    ones = np.ones(CASES)
-    return OperationErrors(
-        campaign=split,
-        operations=tuple(relus + linears),
-        time_s=ones,
-        predicted_time_s=np.exp(sigma * rng.standard_normal(CASES)),
-        power_w=100 * ones,
-        predicted_power_w=100 * np.exp(sigma * rng.standard_normal(CASES) / 2),
-        host_bound=np.zeros(CASES, dtype=bool),
-        distances=distances,
-        reference=np.ones(CASES, dtype=bool),
-    )
+    time, power = (np.exp(sigma * rng.standard_normal(CASES) / part) for part in (1, 2))
+    return _errors(split, relus + linears, time, power, distances)
 
 
 @pytest.fixture(scope="module")
@@ -153,18 +150,7 @@ def test_repeats_of_an_operation_are_one_case():
     operations = [Operation("relu", [(n, 8)]) for n in range(1, 1001)]
     repeated = tuple(o for i, o in enumerate(operations) for _ in range(9 if i < 100 else 1))
     off = np.array([0.5 if i < 100 else 0.1 for i in range(1000) for _ in range(9 if i < 100 else 1)])
-    ones = np.ones(len(off))
-    part = OperationErrors(
-        campaign="folds",
-        operations=repeated,
-        time_s=ones,
-        predicted_time_s=np.exp(off),
-        power_w=100 * ones,
-        predicted_power_w=100 * np.exp(off),
-        host_bound=np.zeros(len(off), dtype=bool),
-        distances=ones,
-        reference=ones > 0,
-    )
+    part = _errors("folds", repeated, np.exp(off), np.exp(off), np.ones(len(off)))
     errors = calibrate(Closeness({}), [part], None).groups["elementwise GPU"][0].errors["time"]
     assert np.mean(errors > 0.3) == pytest.approx(0.1, abs=0.011)
     assert np.mean(off > 0.3) == 0.5

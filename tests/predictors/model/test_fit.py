@@ -5,7 +5,6 @@ import pytest
 from simulated_measurements import simulated_kernels
 
 from joulecast import Operation
-from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.evaluation.kernels import coverage, error_tables, stored_errors, validate_kernels
@@ -17,8 +16,7 @@ from joulecast.predictors.model.physics import STARTS, costs
 from joulecast.predictors.model.roofline import NoResidual
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.model.work import PRODUCT, WIDTHS, Work
-from joulecast.predictors.recipes import KernelRecipe, TreeSettings, load_kernel_recipe
-from joulecast.system.resources import shipped
+from joulecast.predictors.recipes import KernelRecipe, TreeSettings
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
@@ -119,29 +117,6 @@ def test_half_the_clock_takes_longer_for_compute(kernels):
     predictor = SharedByAll(NoResidual(), kernels=kernels).on(H100, "inference")
     work = [linear(8192, 8192, 8192)]
     assert predictor.predict(work, 990).device_time_s[0] > 1.5 * predictor.predict(work).device_time_s[0]
-
-
-def test_the_shipped_recipe_says_what_the_defaults_are():
-    assert load_kernel_recipe(shipped("predictors") / "kernels.toml") == KernelRecipe()
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("quantile = 2.0", InputError),
-        ("folds = 1", InputError),
-        ("generation = 3", InputError),
-        ("[generation]\ntrees = 0", InputError),
-        ("[generation]\nleaves = 3", UnknownNameError),
-        ("depth = 3", UnknownNameError),
-        ("quantile =", InputError),
-    ],
-)
-def test_invalid_recipes_are_refused(tmp_path, text, error):
-    path = tmp_path / "recipe.toml"
-    path.write_text(text)
-    with pytest.raises(error):
-        load_kernel_recipe(path)
 
 
 def test_features_have_their_names_and_are_finite():

@@ -1,19 +1,29 @@
-"""Training over several GPUs: parts of a network by arithmetic, and laws of time and energy."""
+"""Steps of training over several GPUs: parts of a network by arithmetic, and laws of time and energy."""
 
 import pytest
 
 import joulecast
-from joulecast import predict_parallel_training
+from joulecast import predict_run
 from joulecast.errors import InputError
+from joulecast.extraction import Job
 from joulecast.hardware import find_gpu
+from joulecast.runs import Layout
 from joulecast.runs.computed import divided, results_of_blocks
+from joulecast.runs.step import step_of
 from joulecast.runs.traffic import Traffic
 
 H100 = find_gpu("H100 SXM")
 
 
-def train(shape=(8, 512), gpu="H100 SXM", **options):
-    return predict_parallel_training("gpt2", shape, gpu, **{"precision": "bf16", **options})
+def train(shape=(8, 512), gpu="H100 SXM", gpus=1, optimizer="adamw", **divided):
+    """A step without the loss, which is no part of a model."""
+    layout, how = Layout(gpus, **divided), {"mode": "training", "precision": "bf16", "optimizer": optimizer}
+    whole = joulecast.extract("gpt2", layout.micro_shape(shape), **how)
+    return step_of(Job("gpt2", shape, **how), whole, find_gpu(gpu), layout)
+
+
+def waits_s(step):
+    return sum(step.parts[name].time_s for name in ("communication", "waiting for stages") if name in step.parts)
 
 
 def flops(network, kind):
@@ -41,8 +51,8 @@ def test_a_part_has_its_share_of_heads_and_features():
 
 def test_stages_send_each_other_the_part_that_each_gpu_has():
     def messages(tensor):
-        options = {"pipeline_parallel": 2, "tensor_parallel": tensor, "micro_batches": 4, "optimizer": None}
-        return train((32, 512), f"{2 * tensor}x H100 SXM", **options)
+        options = {"pipeline_parallel": 2, "tensor_parallel": tensor, "accumulation": 4, "optimizer": None}
+        return train((32, 512), gpus=2 * tensor, **options)
 
     # 8 x 512 x 768 results of two bytes cross 2 x 4 times at 450 GB/s, 10 us each; divided by 2, half of the bytes.
     whole = 8 * 512 * 768 * 2
@@ -54,65 +64,47 @@ def test_stages_send_each_other_the_part_that_each_gpu_has():
 
 def test_replicas_wait_for_gradients_only_where_the_backward_is_over():
     # The input embedding and the weight of the logits are one tensor.
-    alone, four = train((2, 512)), train((8, 512), "4x H100 SXM", data_parallel=4)
-    assert four.compute_s == pytest.approx(alone.compute_s)
+    alone, four = train((2, 512)), train((8, 512), gpus=4)
+    assert four.whole.time_s - waits_s(four) == pytest.approx(alone.whole.time_s)
     # Each GPU sends and receives 2 x 3/4 of 124,439,808 gradients of two bytes, at a little less than the 450 GB/s of
     # its links in each direction.
     least_s = 2 * 3 / 4 * 124_439_808 * 2 / 450e9
     assert least_s < four.communication_s < 1.5 * least_s
-    assert 0 < four.waiting_s < four.communication_s
-    assert four.time_s == pytest.approx(four.compute_s + four.waiting_s)
-    assert four.energy_j > 4 * alone.energy_j
+    assert 0 < waits_s(four) < four.communication_s
+    assert four.whole.energy_j > alone.whole.energy_j
+    twice = train((16, 512), gpus=4, accumulation=2)
+    assert twice.communication_s == pytest.approx(four.communication_s)
 
 
 def test_the_backward_hides_all_buckets_but_the_last_or_a_part_where_links_are_slow():
     """248.9 MB of gradients are 9.49 buckets of 25 MiB. The backward is half of computing to two thirds."""
     last = 25 * 2**20 / (2 * 124_439_808)
-    quick = train((8, 128), "4x H100 SXM", data_parallel=4)
-    slow = train((8, 128), "4x L40S", data_parallel=4, optimizer=None)
-    assert quick.waiting_s == pytest.approx(quick.communication_s * last)
-    hidden_s = slow.communication_s - slow.waiting_s
-    assert 1 / 2 < hidden_s / (slow.compute_s * (1 - last)) < 2 / 3
+    quick, slow = train((8, 128), gpus=4), train((8, 128), "L40S", 4, optimizer=None)
+    assert waits_s(quick) == pytest.approx(quick.communication_s * last)
+    hidden_s = slow.communication_s - waits_s(slow)
+    assert 1 / 2 < hidden_s / ((slow.whole.time_s - waits_s(slow)) * (1 - last)) < 2 / 3
 
 
 def test_the_memory_of_each_gpu_is_checked():
     # Llama-2-7B in fp32: weights, gradients and two moments of 6.74e9 parameters take 108 GB alone, of 80 on a board.
-    found = predict_parallel_training("llama2_7b", (64, 1024), "1x H100 SXM")
+    found = predict_run("llama2_7b", (64, 1024), "H100 SXM", samples=64)
     assert found.memory_bytes > 4 * 4 * 6.74e9 > H100.memory_bytes
     assert found.notes[0].startswith("it would not fit: each GPU needs ")
-    # In one step, predict says the same of one GPU.
-    alone = joulecast.predict("llama2_7b", (64, 1024), "H100 SXM", mode="training", optimizer="adamw")
-    assert found.memory_bytes == alone.memory_bytes
-    lacking = found.notes[0].removeprefix("it would not fit: each GPU ")
-    assert f"it would not fit: {lacking}" in alone.notes
     # Sixteen stages hold a sixteenth of the weights, and at most 16 of 64 micro-batches.
-    stages = predict_parallel_training(
-        "llama2_7b", (64, 1024), "16x H100 SXM", pipeline_parallel=16, micro_batches=64, precision="bf16"
-    )
+    options = {"samples": 64, "pipeline_parallel": 16, "accumulation": 64, "precision": "bf16"}
+    stages = predict_run("llama2_7b", (64, 1024), "16x H100 SXM", **options)
     assert stages.memory_bytes < H100.memory_bytes
     assert not any("not fit" in note for note in stages.notes)
-
-
-def test_a_step_is_that_of_a_run_but_for_its_loss():
-    """GPT-2 ends with logits of 50,257 words, whose loss a run counts and a model does not have."""
-    step = train((32, 512), "4x H100 SXM", data_parallel=4, micro_batches=2)
-    run = joulecast.predict_run("gpt2", (32, 512), "4x H100 SXM", samples=32, precision="bf16", accumulation=2)
-    assert run.memory_bytes == pytest.approx(step.memory_bytes, rel=0.01)
-    assert step.communication_s == pytest.approx(train((32, 512), "4x H100 SXM", data_parallel=4).communication_s)
-    assert (
-        step.compute_s < sum(part.time_s for part in run.parts if part.name != "communication") < 1.2 * step.compute_s
-    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tensor_parallel": 8}, "cannot be divided"),  # 12 heads
-        ({"tensor_parallel": 3}, "groups"),
-        ({"data_parallel": 4, "gpu": "2x H100 SXM"}, "not the product"),
-        ({"data_parallel": 2, "shape": (3, 128)}, "cannot be divided into replicas"),
+        ({"gpus": 8, "tensor_parallel": 8}, "cannot be divided"),  # 12 heads
+        ({"gpus": 3, "tensor_parallel": 3}, "groups"),
+        ({"gpus": 2, "shape": (3, 128)}, "cannot be divided into replicas"),
         ({"pipeline_parallel": 0}, "positive integer"),
-        ({"micro_batches": 0}, "positive integer"),
+        ({"accumulation": 0}, "positive integer"),
     ],
 )
 def test_what_does_not_divide_is_refused(options, message):
@@ -123,7 +115,8 @@ def test_what_does_not_divide_is_refused(options, message):
 @pytest.mark.parametrize("shape", [(1, 128), (16, 512)], ids=["the host decides", "the device decides"])
 def test_one_gpu_takes_as_long_as_an_iteration(shape):
     one = joulecast.predict("gpt2", shape, "H100 SXM", mode="training", precision="bf16", optimizer="adamw")
-    found = train(shape, "1x H100 SXM")
-    assert (found.time_s, found.energy_j) == pytest.approx((one.time_s, one.energy_j))
+    found = train(shape)
+    assert (found.whole.time_s, found.whole.energy_j) == pytest.approx((one.time_s, one.energy_j))
+    assert found.memory.total_bytes == one.memory_bytes
     with pytest.raises(InputError, match="can share"):
-        predict_parallel_training("resnet18", (8, 3, 64, 64), "A30", tensor_parallel=2)
+        predict_run("resnet18", (8, 3, 64, 64), "2x A30", samples=8, tensor_parallel=2)
