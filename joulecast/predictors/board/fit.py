@@ -220,8 +220,11 @@ def _held_mhz(datasets: Sequence[Dataset], gpu: GPU, cap_w: float) -> tuple[floa
     """
     held: list[float | None] = []
     for dataset in datasets:
-        measured = (each for each in dataset.measurements if each.clock_mhz and each.power_w is not None)
-        free = [each.clock_mhz for each in measured if each.power_w < _FREE * cap_w]
+        free = [
+            each.clock_mhz
+            for each in dataset.measurements
+            if each.clock_mhz and each.power_w is not None and each.power_w < _FREE * cap_w
+        ]
         held.append(float(np.quantile(free, 0.9)) if len(free) >= LEAST_OPERATIONS else dataset.card.clock_mhz)
     most_mhz = math.inf if None in held else max(each for each in held if each is not None)
     least_mhz = (1 - _CLOCK_STEP) * min(most_mhz, gpu.boost_clock_mhz)
