@@ -34,20 +34,7 @@ from ..operation_predictions import OperationPredictions
 from ..physics.operation_numbers import FAMILIES, numbers_of
 from ..predictor import OperationPredictor
 from .calibrated import calibrated
-from .parts import (
-    CLASSES,
-    CYCLES,
-    DRAM,
-    ENERGY_PARTS,
-    JOULES,
-    LAUNCHES,
-    STATIC,
-    TIME_PARTS,
-    VOLTAGE,
-    WHOLE,
-    members,
-    places_of,
-)
+from .parts import ACTING, CLASSES, ENERGY_PARTS, TIME_PARTS, members, places_of
 from .profile import ALL, DAY, MOST_ERRORS, QUANTITIES, BoardProfile, Improvement
 
 LEAST_OPERATIONS = 10
@@ -104,13 +91,9 @@ class _Rows:
         """
         acting = np.zeros_like(self.members)
         for name, weight in weights.items():
-            places = places_of(_ACTING[name])
+            places = places_of(ACTING[name])
             acting[:, places] = weight[:, None] * self.members[:, places]
         return acting
-
-
-_ACTING = {"memory": (DRAM,), "cycles": CYCLES, "whole": WHOLE, "launches": LAUNCHES}
-_ACTING |= {"static": (STATIC,), "dynamic": JOULES, "voltage": (VOLTAGE,)}
 
 
 class _Equations(NamedTuple):

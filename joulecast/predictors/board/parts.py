@@ -43,6 +43,10 @@ ENERGY_PARTS = (STATIC, VOLTAGE, *JOULES)
 PARTS = (*TIME_PARTS, *ENERGY_PARTS)
 """Names of all factors that a profile may have."""
 
+ACTING = {"memory": (DRAM,), "cycles": CYCLES, "whole": WHOLE, "launches": LAUNCHES}
+ACTING |= {"static": (STATIC,), "dynamic": JOULES, "voltage": (VOLTAGE,)}
+"""Factors that a cost follows by the same share of it."""
+
 _PLACES = {name: place for place, name in enumerate(PARTS)}
 _MOST_VOLTAGE_POWER = 6.0  # Where `logic_energy` is still above 0, at the lowest voltage of the catalogue.
 _MIDDLE_BYTES, _DECADES = 1e7, 2.0  # Where factors of sizes are 1, and how far from there they grow: no farther.
