@@ -104,7 +104,7 @@ def served() -> Iterator[Score]:
 def energy(data: Path) -> Iterator[Score]:
     """ML.ENERGY's runs of vLLM, and of images and videos."""
     commit = commit_of()
-    for each in serving_energy.outcomes(data):
+    for each, _ in serving_energy.outcomes(data):
         run = each.run
         seconds = 1 / run.number("output_throughput_tokens_per_sec")
         gpu = f"{run['gpus']}x {_short(run['gpu'])}"

@@ -41,7 +41,7 @@ def held_back(mpt: Path, networks: Path) -> Iterator[Error]:
             yield case.gpu, case.network, float(np.log(1e3 * seconds / case.step_ms))
     for row in runs.rows(mpt):
         if row.model not in runs.LOOKED_AT:
-            yield row.gpu, row.model, float(np.log(row.predicted().time_s / row.step_s))
+            yield row.gpu, row.model, float(np.log(row.predicted().whole.time_s / row.step_s))
 
 
 def main() -> None:

@@ -48,9 +48,9 @@ def wall_energy_j(time_s: float, boards_j: float, others_w: float) -> float:
 _COMPUTED = frozenset({"forward", "backward", "recomputing", "optimizer", "evaluation"})
 # Factor that 90 % of collectives lie within, where they were not measured in the same place: assumed.
 _COLLECTIVES = 1.3
-# Standard deviation of the logarithms of time and joules of compiled steps in half precision and below: as of eager
-# ones, 90 % of which are within 24 %. All twelve compiled steps of Megatron on 8 to 1,024 H100 are within 14 %
-# (benchmarks/training/MEGATRON.md).
+# Standard deviation of the logarithms of time and joules of compiled steps in half precision and below: 90 % within
+# 24 %. All twelve of Megatron on 8 to 1,024 H100 are within 14 % (benchmarks/training/MEGATRON.md), 90 % of eager ones
+# within 28 %.
 _COMPILED_SIGMA = 0.13
 _WRITTEN = (
     *("precision", "samples", "epochs", "steps", "step_s", "time_s", "energy_j", "wall_energy_j", "cost", "carbon_kg"),

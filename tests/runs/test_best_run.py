@@ -93,8 +93,8 @@ def test_the_command_prints_what_the_library_says(call):
 
 def test_chance_that_one_is_quicker():
     runs = [predict_run("bert_base", (32, 128), gpu, **BERT) for gpu in ("A100 SXM4 80GB", "L40S", "L4")]
-    # Both times are within 24 % (90 %), so their ratio of 1.33 is 1.5 deviations of independent errors away from 1.
-    assert runs[0].chance_below(runs[1]) == pytest.approx(0.94, abs=0.02)
+    # Both times are within 28 % (90 %), so their ratio of 1.32 is 1.3 deviations of independent errors away from 1.
+    assert runs[0].chance_below(runs[1]) == pytest.approx(0.91, abs=0.02)
     assert runs[1].chance_below(runs[0]) == pytest.approx(1 - runs[0].chance_below(runs[1]))
     assert runs[0].chance_below(runs[0], "wall_energy_j") == 0.5
     assert runs[0].chance_below(runs[2]) > 0.99

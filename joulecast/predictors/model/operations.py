@@ -27,8 +27,7 @@ from ..batches import asked_together
 from ..contract import Files, Regressor, host_times
 from ..formats.numbers import require_features
 from ..physics.energy import EnergyConstants
-from ..physics.fp32_kernels import counted_ratio
-from ..physics.half_precision import seen_as, with_depthwise
+from ..physics.half_precision import device_ratio, seen_as
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.operation_rows import OperationRows
 from ..physics.relative import RELATIVE_NAMES, relative_features
@@ -112,10 +111,7 @@ class LearnedOperations:
         in_training, in_inference = self._trust[:, n.kind.astype(int)]
         trust = np.where(is_depthwise(n), 0.0, np.where(n.is_training > 0, in_training, in_inference))
         trust[self._by_chip(seen, gpu)] = 1.0
-        log_ratio = trust * self._known_log_ratios(listed, [gpu])[gpu]
-        # Rows in half precision take as many steps as in fp32, for fewer bytes.
-        counted = np.where(n.is_product > 0, *(counted_ratio(each, gpu, capped) for each in (seen, listed)))
-        return with_depthwise(listed, gpu, np.exp(log_ratio) * counted)
+        return device_ratio(listed, gpu, np.exp(trust * self._known_log_ratios(listed, [gpu])[gpu]), capped)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`. It is quick, as paths through the trees are alike on all GPUs."""

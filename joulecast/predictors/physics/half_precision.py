@@ -24,6 +24,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.attributes import HALF_BYTES
 from ...operations.operation_list import OperationList
+from .fp32_kernels import counted_ratio
 from .operation_numbers import FAMILIES, numbers_of
 from .precisions import as_fp32, in_fp32
 from .roofline import on_tensor_cores
@@ -32,7 +33,18 @@ _MOVEMENT = FAMILIES.index("movement")
 DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolutions in training.
 
 
-def with_depthwise(operations: OperationList, gpu: GPU, ratio: FloatArray) -> FloatArray:
+def device_ratio(operations: OperationList, gpu: GPU, learned: FloatArray, capped: bool) -> FloatArray:
+    """Device time over least time from what was learned of it: what is counted of kernels in fp32 is a part of it.
+
+    Products count as they are seen. Rows in half precision take as many steps as in fp32, for fewer bytes. Shape
+    (operations,).
+    """
+    product = numbers_of(operations).is_product > 0
+    counted = np.where(product, *(counted_ratio(each, gpu, capped) for each in (seen_as(operations, gpu), operations)))
+    return _with_depthwise(operations, gpu, learned * counted)
+
+
+def _with_depthwise(operations: OperationList, gpu: GPU, ratio: FloatArray) -> FloatArray:
     """Device time over least time, with that of depthwise convolutions in half precision replaced by constants.
 
     They hold where half precision runs on tensor cores. Shape (operations,).

@@ -23,7 +23,7 @@ from ..contract import Files, host_times
 from ..formats.numbers import number, require_features
 from ..physics.cached import cached
 from ..physics.energy import EnergyConstants
-from ..physics.fp32_kernels import counted_ratio
+from ..physics.half_precision import device_ratio, seen_as
 from ..recipes import TransformerRecipe, recipe_of
 from .encoder import Encoder
 from .tokens import PHYSICS_NAMES, ROLES, tokens
@@ -60,7 +60,7 @@ class Attentive:
         known = {kind: self.range_of(kind) for kind in {operation.kind for operation in listed}}
         lowest, highest = np.array([known[operation.kind] for operation in listed]).T
         learned: FloatArray = np.exp(np.clip(_log_ratios(listed, self, gpu), lowest, highest))
-        return learned * counted_ratio(listed, gpu, capped)
+        return device_ratio(listed, gpu, learned, capped)
 
     def range_of(self, kind: str) -> Range:
         """Lowest and highest log ratio of time that was seen of a kind, or of its family."""
@@ -74,7 +74,7 @@ class Attentive:
 
     def log_ratios(self, operations: OperationList, some: Sequence[GPU]) -> FloatArray:
         """Log ratios on each of some GPUs, shape (gpus, operations)."""
-        each = (tokens(operations, gpu, self.vocabulary) for gpu in some)
+        each = (tokens(seen_as(operations, gpu), gpu, self.vocabulary) for gpu in some)
         values, families, kinds = (np.concatenate(column)[:, None] for column in zip(*each, strict=True))
         parts = [slice(first, first + _AT_ONCE) for first in range(0, len(values), _AT_ONCE)]
         ratios = over_cores(lambda p: self.encoder(values[p], families[p], kinds[p])[:, 0], parts)

@@ -241,5 +241,6 @@ def test_loops_at_the_cap_bound_the_joules_of_networks_at_it():
         joulecast.predict("resnet50", (32, 3, 224, 224), gpu, predictor="any-gpu/boosting", calibration=each)
         for each in (None, profile)
     )
-    assert after.power_w > 0.95 * gpu.power_limit_w
+    # No loop draws less than 0.9 of the cap but small ones.
+    assert after.power_w > 0.9 * gpu.power_limit_w
     assert after.time_s < 1.4 * before.time_s  # The board computes at 0.8 of the rate.

@@ -156,6 +156,16 @@ def test_repeats_of_an_operation_are_one_case():
     assert np.mean(off > 0.3) == 0.5
 
 
+def test_loops_that_wait_for_the_host_have_errors_of_their_own():
+    operations, waits = [Operation("relu", [(n, 8)]) for n in range(1, 201)], np.arange(200) < 100
+    off = np.exp(np.where(waits, 0.5, 0.1))
+    part = replace(_errors("folds", operations, off, off, np.ones(200)), host_bound=waits)
+    groups = calibrate(Closeness({}), [part], None).groups
+    for family in ("", "elementwise "):
+        for bound, error in (("host", 0.5), ("GPU", 0.1)):
+            assert groups[family + bound][0].errors["time"] == pytest.approx(error)
+
+
 def test_what_stands_in_errs_as_it_does_in_its_family():
     part = replace(_drawn("kinds"), distances=np.full(CASES, np.inf))
     calibration = calibrate(Closeness({}), [part], None)

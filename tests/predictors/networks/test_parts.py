@@ -123,7 +123,7 @@ def test_predictions_follow_the_order_one_by_one_and_many_together():
     alone_s = [joulecast.predict(network, gpu="T4", execution="graph").time_s for network in (first, last)]
     together = joulecast.predict_many([first, last], "T4", execution="graph")
     assert together.time_s.tolist() == pytest.approx(alone_s)
-    assert alone_s[1] < 0.95 * alone_s[0]
+    assert alone_s[1] < 0.97 * alone_s[0]
 
 
 def test_an_order_that_is_neither_true_nor_false_is_refused():

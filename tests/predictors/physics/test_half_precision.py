@@ -6,7 +6,7 @@ import pytest
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.physics.half_precision import seen_as, with_depthwise
+from joulecast.predictors.physics.half_precision import device_ratio, seen_as
 from joulecast.predictors.physics.least_times import LeastTimes
 
 A100 = find_gpu("A100 PCIe 40GB")
@@ -33,7 +33,7 @@ def test_without_tensor_cores_half_precision_is_looked_up_in_fp32(gpu):
 
 
 def corrected(operation: Operation, gpu=A100) -> float:
-    return float(with_depthwise(OperationList([operation]), gpu, np.array([7.0]))[0])
+    return float(device_ratio(OperationList([operation]), gpu, np.array([7.0]), True)[0])
 
 
 def test_depthwise_convolutions_are_bound_by_memory_in_half_precision():
