@@ -1,12 +1,13 @@
 """A simulated board with known deviations from what is predicted for its GPU, by formulas of its own.
 
 Products and convolutions compute at 0.8 of their rate, the memory has 0.9 of its bandwidth, the waiting board draws
-15 W more, and the host needs 1.3 of the time to launch. Seconds and watts have noise.
+15 W more, and the host needs 1.3 of the time to launch. Its supply voltage may have another curve than the catalogue's,
+by which the clock that it holds under its cap is another one. Seconds and watts have noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,10 +15,25 @@ from joulecast import Operation
 from joulecast.datasets import Card, Dataset, Measurement
 from joulecast.hardware import GPU
 from joulecast.predictors.physics.energy import static_power_w
+from joulecast.predictors.physics.voltage import relative_voltage
 
 SLOW_PRODUCTS, BANDWIDTH, MORE_STATIC_W, LAUNCH = 0.8, 0.9, 15.0, 1.3
 """Rate of products, bandwidth of memory and time of launches relative to the prediction; watts of the waiting board."""
-NOISE = 0.02
+NOISE, STEP_MHZ = 0.02, 15
+Voltage = Callable[[np.ndarray], np.ndarray]
+"""Supply voltage by clock, both relative to those at the boost clock."""
+
+
+def deep(clock: np.ndarray) -> np.ndarray:
+    """A voltage that falls in a line to 0.6 at 0.45 of the boost clock; the catalogue's is flat below 0.69, at 0.78."""
+    return 0.6 + 0.4 * np.clip((clock - 0.45) / 0.55, 0.0, None)
+
+
+def shallow(clock: np.ndarray) -> np.ndarray:
+    """A voltage that falls to 0.9 only."""
+    return 0.9 + 0.1 * np.clip((clock - 0.45) / 0.55, 0.0, None)
+
+
 DAY = "2026-11-23T10:00:00+00:00"
 
 
@@ -42,7 +58,14 @@ def operations(mode: str = "inference") -> list[Operation]:
     return of_all_sizes
 
 
-def measured(predictor, asked: Sequence[Operation], gpu: GPU, seed: int = 0, clock_mhz: float | None = None) -> Dataset:
+def measured(
+    predictor,
+    asked: Sequence[Operation],
+    gpu: GPU,
+    seed: int = 0,
+    clock_mhz: float | None = None,
+    voltage: Voltage | None = None,
+) -> Dataset:
     """What the board shows of operations: loops, device times, and power by a sensor with noise.
 
     Args:
@@ -51,22 +74,43 @@ def measured(predictor, asked: Sequence[Operation], gpu: GPU, seed: int = 0, clo
         gpu: The GPU.
         seed: Seed of the noise.
         clock_mhz: The highest clock of the board; None for the GPU's default.
+        voltage: Its supply voltage; None for that of the catalogue.
     """
-    draw = np.random.default_rng(seed)
-    predicted = predictor.predict(asked, clock_mhz)
-    parts, held = predicted.work.parts, predicted.work.clock_mhz / predicted.held_clock_mhz
+    draw, boost_mhz = np.random.default_rng(seed), float(gpu.boost_clock_mhz)
+    usual = predictor.predict(asked)
+    work, top_mhz, host_s = usual.work, usual.held_clock_mhz, LAUNCH * usual.host_time_s
     product = np.array([each.row.family in ("matmul", "convolution") for each in asked])
-    on_clock, memory = held**3 * (parts.compute_s**3 + parts.cache_s**3), parts.memory_s**3
-    slowed = on_clock * np.where(product, SLOW_PRODUCTS**-3, 1.0) + memory * BANDWIDTH**-3
+
+    def shown(mhz: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Seconds of the device and of the loop, static watts and dynamic joules, each operation at its own clock."""
+        # Times of loops were learned under the cap, so they hold at the clock that the cap leaves.
+        as_clocked = boost_mhz * mhz / top_mhz
+        on_clock = (work.parts.compute_s**3 + work.parts.cache_s**3) * (work.clock_mhz / as_clocked) ** 3
+        memory = work.parts.memory_s**3
+        slowed = on_clock * np.where(product, SLOW_PRODUCTS**-3, 1.0) + memory * BANDWIDTH**-3
+        device_s = work.at(as_clocked)[0] * np.cbrt(slowed / (on_clock + memory))
+        loop_s = (device_s**4 + host_s**4) ** 0.25
+        own = 1.0 if voltage is None else voltage(mhz / boost_mhz) / relative_voltage(gpu, mhz)
+        joules = work.memory_j + (work.at(mhz)[1] - work.memory_j) * own**2
+        static_w = static_power_w(gpu, mhz) + MORE_STATIC_W
+        return device_s, loop_s, static_w, joules
+
+    held_mhz = np.full(len(asked), float(gpu.min_clock_mhz))
+    for mhz in np.arange(clock_mhz or boost_mhz, gpu.min_clock_mhz, -STEP_MHZ)[::-1]:
+        _, loop_s, static_w, joules = shown(np.full(len(asked), mhz))
+        held_mhz = np.where(static_w + joules / loop_s <= gpu.power_limit_w, mhz, held_mhz)
+    device_s, _, static_w, joules = shown(held_mhz)
     noise = np.exp(NOISE * draw.standard_normal((2, len(asked))))
-    device_s = predicted.device_time_s * np.cbrt(slowed / (on_clock + memory)) * noise[0]
-    loop_s = (device_s**4 + (LAUNCH * predicted.host_time_s) ** 4) ** 0.25
-    static_w = np.array([static_power_w(gpu, mhz) for mhz in predicted.held_clock_mhz.tolist()])
-    power_w = static_w + MORE_STATIC_W + predicted.dynamic_energy_j / loop_s
-    power_w = np.minimum(power_w * noise[1], gpu.power_limit_w)
+    device_s = device_s * noise[0]
+    loop_s = (device_s**4 + host_s**4) ** 0.25
+    # A device that waits for its host between two operations does not exceed the cap within one either.
+    joules = np.minimum(joules, (gpu.power_limit_w - static_w) * device_s)
+    power_w = np.minimum((static_w + joules / loop_s) * noise[1], gpu.power_limit_w)
     rows = [
-        Measurement(operation, t, w, t * w, device_time_s=d, clock_mhz=clock_mhz, started=DAY, method="simulated")
-        for operation, t, w, d in zip(asked, loop_s.tolist(), power_w.tolist(), device_s.tolist(), strict=True)
+        Measurement(operation, t, w, t * w, device_time_s=d, clock_mhz=f, started=DAY, method="simulated")
+        for operation, t, w, d, f in zip(
+            asked, *(each.tolist() for each in (loop_s, power_w, device_s, held_mhz)), strict=True
+        )
     ]
-    card = Card(gpu.name, None, "simulated", "none", {"simulated": "simulated"}, power_limit_w=gpu.power_limit_w)
+    card = Card(gpu.name, clock_mhz, "simulated", "none", {"simulated": "simulated"}, power_limit_w=gpu.power_limit_w)
     return Dataset(card, tuple(rows))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,9 +68,8 @@ def calibrate(
     found = {mode: find_predictor(board, mode, predictor) for mode in MODES}
     folders = measured or _measure(found, minutes, device, out.with_name(f"{out.stem}-measurements"))
     datasets = _datasets(folders)
-    joined = replace(datasets[0], measurements=tuple(each for one in datasets for each in one.measurements))
     operations, names = ({mode: getattr(each, of) for mode, each in found.items()} for of in ("operations", "name"))
-    profile = fit_profile(joined, operations, names)
+    profile = fit_profile(datasets, operations, names)
     profile.write(out)
     typer.echo(_text(profile))
     typer.echo(f"wrote {out}; use it with --calibration {out}")

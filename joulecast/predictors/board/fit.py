@@ -26,14 +26,15 @@ from ... import __version__
 from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement
 from ...errors import InputError
-from ...operations.operation import MODES
+from ...hardware import GPU
+from ...operations.operation import MODES, Operation
 from ...operations.operation_list import OperationList
 from ..intervals.conformal import thinned
 from ..operation_predictions import OperationPredictions
 from ..physics.operation_numbers import FAMILIES, numbers_of
 from ..predictor import OperationPredictor
 from .calibrated import calibrated
-from .parts import CLASSES, CYCLES, DRAM, DYNAMIC, ENERGY_PARTS, LAUNCHES, STATIC, TIME_PARTS, WHOLE, members, places_of
+from .parts import ACTING, CLASSES, ENERGY_PARTS, TIME_PARTS, members, places_of
 from .profile import ALL, DAY, MOST_ERRORS, QUANTITIES, BoardProfile, Improvement
 
 LEAST_OPERATIONS = 10
@@ -46,6 +47,7 @@ _LEAST_VARIANCE, _FIRST_VARIANCE, _LEAST_NOISE = 1e-8, 0.02, 1e-4
 _LEAST_FAMILY = 10  # Errors from which a family has intervals of its own.
 _AT_CAP = 0.97  # Share of the cap from which power says nothing about energy.
 _LEAST_ABOVE = 0.1  # Watts above static ones, relative to these: less cannot be told from an error of static power.
+_NUDGE = 0.01  # Of the exponent of the voltage, for a derivative.
 _LARGEST_LOG = 2.0  # Of a factor: 7.4 times.
 _FREE, _CLOCK_STEP = 0.8, 0.02  # Share of the cap below which no clock is lowered; clocks change in steps of about 1 %.
 _LEAST = 1e-30
@@ -55,19 +57,27 @@ _CLASS_OF = {name: place for place, names in enumerate(CLASSES.values()) for nam
 
 @dataclass(frozen=True)
 class _Rows:
-    """Measurements of one mode beside their predictor. Arrays have one value for each measurement; NaN is unknown."""
+    """Measurements of one mode at one clock setting beside their predictor.
+
+    Args:
+        clock_mhz: The clock that was set; None where the board chose, as it does for predictions at the default clock.
+
+    Arrays have one value for each measurement; NaN is unknown.
+    """
 
     predictor: OperationPredictor
     operations: OperationList
+    clock_mhz: float | None
     cap_w: float
     groups: NDArray[np.int64]
     loop_s: FloatArray
     device_s: FloatArray
     power_w: FloatArray
+    held_mhz: FloatArray
 
     def on(self, profile: BoardProfile) -> OperationPredictions:
         """The predictions for the board."""
-        return calibrated(self.predictor, profile).predict(self.operations, None, self.cap_w)
+        return calibrated(self.predictor, profile).predict(self.operations, self.clock_mhz, self.cap_w)
 
     @cached_property
     def members(self) -> FloatArray:
@@ -81,13 +91,9 @@ class _Rows:
         """
         acting = np.zeros_like(self.members)
         for name, weight in weights.items():
-            places = places_of(_ACTING[name])
+            places = places_of(ACTING[name])
             acting[:, places] = weight[:, None] * self.members[:, places]
         return acting
-
-
-_ACTING = {"memory": (DRAM,), "cycles": CYCLES, "whole": WHOLE, "launches": LAUNCHES}
-_ACTING |= {"static": (STATIC,), "dynamic": (DYNAMIC, *CLASSES["joules"])}
 
 
 class _Equations(NamedTuple):
@@ -107,15 +113,23 @@ class _Equations(NamedTuple):
 
 
 def fit_profile(
-    dataset: Dataset, predictors: Mapping[str, OperationPredictor], names: Mapping[str, str]
+    datasets: Sequence[Dataset], predictors: Mapping[str, OperationPredictor], names: Mapping[str, str]
 ) -> BoardProfile:
-    """Fit a profile to measurements of a board at the default clock and cap.
+    """Fit a profile to measurements of a board under one cap, at its default clock and at others that were locked.
 
     For each mode there is a predictor to correct, of the GPU that was measured, and its name. Raises InputError: fewer
     than ten operations can be compared.
     """
-    card, cap_w = dataset.card, dataset.card.power_limit_w
-    found = [_rows(dataset, mode, predictors[mode], cap_w) for mode in MODES if mode in predictors]
+    card, numbers = datasets[0].card, dict[Operation, int]()
+    gpu = next(iter(predictors.values())).gpu
+    cap_w = gpu.power_limit_w if card.power_limit_w is None else card.power_limit_w
+    most_mhz, clocks_mhz = _held_mhz(datasets, gpu, cap_w)
+    found = [
+        _rows(dataset, mode, predictors[mode], clock_mhz, cap_w, numbers)
+        for dataset, clock_mhz in zip(datasets, clocks_mhz, strict=True)
+        for mode in MODES
+        if mode in predictors
+    ]
     rows = [each for each in found if each is not None]
     everything = np.unique(np.concatenate([np.empty(0, np.int64), *(each.groups for each in rows)]))
     if len(everything) < LEAST_OPERATIONS:
@@ -125,17 +139,17 @@ def fit_profile(
             allowed=f"{LEAST_OPERATIONS} or more",
             hint="measure for longer: joulecast calibrate --minutes 10",
         )
-    started = (each.started[:10] for each in dataset.measurements)
+    started = (each.started[:10] for dataset in datasets for each in dataset.measurements)
     days = sorted(day for day in started if DAY.fullmatch(day)) or ["1970-01-01"]
     empty = BoardProfile(
         gpu=rows[0].predictor.gpu.name,
-        board={"name": card.gpu} | ({} if cap_w is None else {"power limit (W)": cap_w}),
+        board={"name": card.gpu} | ({} if card.power_limit_w is None else {"power limit (W)": cap_w}),
         software={"joulecast": __version__, **card.software},
         predictors={each.predictor.mode: names[each.predictor.mode] for each in rows},
         measured=(days[0], days[-1]),
         operations=len(everything),
         factors={},
-        most_clock_mhz=_held_mhz(dataset, rows),
+        most_clock_mhz=most_mhz,
     )
     fold_of = np.random.default_rng(0).permutation(len(everything)) % _FOLDS
     before, after = [], []
@@ -146,7 +160,15 @@ def fit_profile(
     return _judged(*_fitted(empty, rows, everything), _joined(before), _joined(after))
 
 
-def _rows(dataset: Dataset, mode: str, predictor: OperationPredictor, cap_w: float | None) -> _Rows | None:
+def _rows(
+    dataset: Dataset,
+    mode: str,
+    predictor: OperationPredictor,
+    clock_mhz: float | None,
+    cap_w: float,
+    numbers: dict[Operation, int],
+) -> _Rows | None:
+    """What can be compared of a dataset; `numbers` gets a number for each operation that has none yet."""
     measured = [
         each
         for each in dataset.measurements
@@ -154,18 +176,17 @@ def _rows(dataset: Dataset, mode: str, predictor: OperationPredictor, cap_w: flo
     ]
     if not measured:
         return None
-    found = predictor.predict([each.operation for each in measured], None, cap_w)
+    found = predictor.predict([each.operation for each in measured], clock_mhz, cap_w)
     some = [each for each, source in zip(measured, found.source, strict=True) if source != "missing"]
     if not some:
         return None
-    numbers: dict[str, int] = {}
-    offset = MODES.index(mode) * 10**6  # An operation in another mode is another operation.
     return _Rows(
         predictor,
         OperationList(each.operation for each in some),
-        found.power_range_w[1],
-        np.array([offset + numbers.setdefault(each.operation.digest, len(numbers)) for each in some]),
-        *(_column(some, name) for name in ("time_s", "device_time_s", "power_w")),
+        clock_mhz,
+        cap_w,
+        np.array([numbers.setdefault(each.operation, len(numbers)) for each in some]),
+        *(_column(some, name) for name in ("time_s", "device_time_s", "power_w", "clock_mhz")),
     )
 
 
@@ -174,18 +195,24 @@ def _column(measured: Sequence[Measurement], name: str) -> FloatArray:
     return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
-def _held_mhz(dataset: Dataset, rows: Sequence[_Rows]) -> float | None:
-    """The highest clock of the board, if boards below their cap held less than the default; None if it is unknown."""
-    gpu, cap_w = rows[0].predictor.gpu, rows[0].cap_w
-    free = [
-        each.clock_mhz
-        for each in dataset.measurements
-        if each.clock_mhz and each.power_w is not None and each.power_w < _FREE * cap_w
-    ]
-    if len(free) < LEAST_OPERATIONS:
-        return None
-    held = float(np.quantile(free, 0.9))
-    return held if held < (1 - _CLOCK_STEP) * gpu.boost_clock_mhz else None
+def _held_mhz(datasets: Sequence[Dataset], gpu: GPU, cap_w: float) -> tuple[float | None, list[float | None]]:
+    """The clocks of a board below its cap.
+
+    Returns:
+        The highest one, None where it is unknown or the GPU's own; and that of each dataset, None for the highest.
+    """
+    held: list[float | None] = []
+    for dataset in datasets:
+        free = [
+            each.clock_mhz
+            for each in dataset.measurements
+            if each.clock_mhz and each.power_w is not None and each.power_w < _FREE * cap_w
+        ]
+        held.append(float(np.quantile(free, 0.9)) if len(free) >= LEAST_OPERATIONS else dataset.card.clock_mhz)
+    most_mhz = math.inf if None in held else max(each for each in held if each is not None)
+    least_mhz = (1 - _CLOCK_STEP) * min(most_mhz, gpu.boost_clock_mhz)
+    clocks = [each if each is not None and each < least_mhz else None for each in held]
+    return most_mhz if most_mhz < (1 - _CLOCK_STEP) * gpu.boost_clock_mhz else None, clocks
 
 
 def _fitted(
@@ -250,8 +277,15 @@ def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
     dynamic = np.clip(dynamic_w / np.maximum(found.power_w, _LEAST), 0.0, 1.0)
     static_w = np.maximum(found.power_w - dynamic_w, 0.0)
     above_w = np.maximum(rows.power_w - static_w, _LEAST_ABOVE * static_w)
-    # Predicted joules of a loop end where the cap does; those of its work do not.
-    joules = np.maximum(found.work.at(found.held_clock_mhz)[1], _LEAST)
+    # Predicted joules of a loop end where the cap does, which they then do not exceed while the device works; those of
+    # its work do not.
+    follows = found.dynamic_energy_j > _AT_CAP * found.work.at(found.held_clock_mhz)[1]
+    read = np.isfinite(rows.held_mhz)
+    held_mhz = np.where(read, rows.held_mhz, found.held_clock_mhz)
+    joules = np.maximum(found.work.at(held_mhz)[1], _LEAST)
+    # How joules follow the log of the exponent of the voltage, where the clock was read.
+    steeper = replace(found.work, voltage_power=found.work.voltage_power * (1 + _NUDGE)).at(held_mhz)[1]
+    voltage = np.where(read, np.log(np.maximum(steeper, _LEAST) / joules) / math.log1p(_NUDGE), 0.0)
     at_cap = np.isfinite(rows.power_w) & ~below
     return _Equations(
         np.concatenate(
@@ -262,8 +296,8 @@ def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
         ),
         np.concatenate(
             [
-                rows.follows(static=1 - dynamic, dynamic=dynamic),
-                rows.follows(static=static_w / above_w, dynamic=one),
+                rows.follows(static=1 - dynamic, dynamic=dynamic * follows, voltage=dynamic * follows * voltage),
+                rows.follows(static=static_w / above_w, dynamic=one, voltage=voltage),
             ]
         ),
         np.concatenate([rows.groups, rows.groups]),

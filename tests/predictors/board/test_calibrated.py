@@ -32,13 +32,13 @@ def halves():
     return everything[::2], everything[1::2]
 
 
-def fitted(dataset, predictor):
-    return fit_profile(dataset, {"inference": predictor.operations}, {"inference": predictor.name})
+def fitted(predictor, *datasets):
+    return fit_profile(datasets, {"inference": predictor.operations}, {"inference": predictor.name})
 
 
 @pytest.fixture(scope="module")
 def profile(predictor, halves):
-    return fitted(board.measured(predictor.operations, halves[0], GPU), predictor)
+    return fitted(predictor, board.measured(predictor.operations, halves[0], GPU))
 
 
 def errors(found, dataset):
@@ -73,7 +73,7 @@ def test_what_differs_is_found(profile, predictor):
 
 def test_a_lower_clock_is_read_and_held(predictor, halves):
     low_mhz = 0.8 * GPU.boost_clock_mhz
-    profile = fitted(board.measured(predictor.operations, halves[0], GPU, clock_mhz=low_mhz), predictor)
+    profile = fitted(predictor, board.measured(predictor.operations, halves[0], GPU, clock_mhz=low_mhz))
     assert profile.most_clock_mhz == pytest.approx(low_mhz)
     truth = board.measured(predictor.operations, halves[1], GPU, 1, low_mhz)
     found = joulecast.predict_operations(halves[1], GPU, calibration=profile)
@@ -88,6 +88,36 @@ def test_a_lower_clock_is_read_and_held(predictor, halves):
     assert default.held_clock_mhz == pytest.approx(low_mhz)
     many = joulecast.predict_many([network], GPU, calibration=profile)
     assert (many.time_s[0], many.energy_j[0]) == (default.time_s, default.energy_j)
+
+
+def test_the_voltage_is_found_where_clocks_were_read():
+    """Of a board whose voltage hardly falls, joules at a low clock are those of the default one, nearly."""
+    gpu = find_gpu("L40S")
+    predictor = find_predictor(gpu, "inference")
+    asked, others = board.operations()[::2], board.operations()[1::2]
+    low_mhz = 0.6 * gpu.boost_clock_mhz
+    seen = board.measured(predictor.operations, asked, gpu, voltage=board.shallow)
+    low = board.measured(predictor.operations, asked[::3], gpu, 1, low_mhz, board.shallow)
+    unread = replace(seen, measurements=tuple(replace(each, clock_mhz=None) for each in seen.measurements))
+    profiles = [fitted(predictor, *datasets) for datasets in ([unread], [seen], [seen, low])]
+    assert [profile.most_clock_mhz for profile in profiles] == [None, None, None]
+    assert "voltage" not in profiles[0].factors
+    assert all(profile.factors["voltage"] < 0.6 for profile in profiles[1:])
+    truth = board.measured(predictor.operations, others, gpu, 2, low_mhz, board.shallow)
+    off = [
+        errors(joulecast.predict_operations(others, gpu, low_mhz, calibration=profile), truth)["energy"].mean()
+        for profile in profiles
+    ]
+    assert off[0] > 0.12
+    assert off[1] < 0.5 * off[0]
+    assert off[2] < 0.5 * off[0]
+
+
+def test_a_board_with_the_voltage_of_the_catalogue_keeps_it():
+    gpu = find_gpu("A10")
+    predictor = find_predictor(gpu, "inference")
+    seen = board.measured(predictor.operations, board.operations(), gpu)
+    assert fitted(predictor, seen).factors["voltage"] == pytest.approx(1, abs=0.15)
 
 
 def test_intervals_are_those_of_operations_left_out(halves, profile, predictor):
@@ -117,7 +147,7 @@ def test_a_board_as_predicted_gets_no_factors(predictor, halves):
         replace(each, time_s=t, power_w=None, energy_j=None, device_time_s=t)
         for each, t in zip(rows, (found.device_time_s * np.exp(draw)).tolist(), strict=True)
     ]
-    profile = fitted(replace(board.measured(predictor.operations, halves[0], GPU), measurements=tuple(rows)), predictor)
+    profile = fitted(predictor, replace(board.measured(predictor.operations, halves[0], GPU), measurements=tuple(rows)))
     assert not profile.factors or profile.improvements["time"].after < profile.improvements["time"].before
     assert all(factor == pytest.approx(1, abs=0.12) for factor in profile.factors.values())
 
@@ -206,7 +236,7 @@ def test_loops_at_the_cap_bound_the_joules_of_networks_at_it():
         if watts < 0.9 * gpu.power_limit_w:
             watts = min(30 + 2.5 * (watts - 30), 0.9 * gpu.power_limit_w)
         rows.append(replace(each, power_w=watts, energy_j=watts * each.time_s))
-    profile = fitted(replace(seen, measurements=tuple(rows)), found)
+    profile = fitted(found, replace(seen, measurements=tuple(rows)))
     before, after = (
         joulecast.predict("resnet50", (32, 3, 224, 224), gpu, predictor="any-gpu/boosting", calibration=each)
         for each in (None, profile)
