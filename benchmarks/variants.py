@@ -10,6 +10,7 @@ here, on the CPU.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import defaultdict
 from typing import Any
 
@@ -19,6 +20,7 @@ from joulecast.cli.options import named_values
 from joulecast.cli.printing import table
 from joulecast.energy import EnergyTree
 from joulecast.energy.comparison import comparison
+from joulecast.errors import JoulecastError
 from joulecast.extraction.models.named_models import build_to_run
 from joulecast.operations.inputs import parse_shapes
 from joulecast.units import si
@@ -83,4 +85,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except JoulecastError as error:
+        sys.exit(f"error: {error}")

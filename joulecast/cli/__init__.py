@@ -22,13 +22,14 @@ GROUPS: Mapping[str, str] = TABLES["command_groups"]
 """Group of commands -> its words in `--help`."""
 
 _EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
+_ELSEWHERE = {"context_settings": {**_EXTRA, "help_option_names": []}}
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "collect": {"context_settings": {**_EXTRA, "help_option_names": []}},
+    **dict.fromkeys(("collect", "published", "account study", "account graph", "datasets convert"), _ELSEWHERE),
     "check": {"context_settings": _EXTRA, "options_metavar": "MODEL [SHAPE]... [OPTIONS OF PREDICT] [OPTIONS]"},
     "measure run": {"context_settings": {"ignore_unknown_options": True}},
 }
 """Commands whose further arguments are read elsewhere: in profiling/command.py, so that collecting works where typer is
-not installed, and by `joulecast predict`."""
+not installed; by `joulecast predict`; and by scripts of the repository."""
 
 
 class _Group(typer.core.TyperGroup):
