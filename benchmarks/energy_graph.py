@@ -18,19 +18,24 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-
 import joulecast
-from joulecast.accounting.steps import steps_of
 from joulecast.energy import EnergyTree
 from joulecast.errors import JoulecastError
-from joulecast.extraction.models.named_models import build_to_run
 from joulecast.operations.inputs import parse_shape
 from joulecast.rendering.answers import Plain
 from joulecast.rendering.notebook import checked_path
 from joulecast.units import si
+
+try:
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    from joulecast.accounting.steps import steps_of
+    from joulecast.extraction.models.named_models import build_to_run
+except ImportError:
+    sys.exit("error: a graph is watched while the model runs, which needs torch\nnext:    pip install '.[torch]'")
+
 
 INPUT = "(input)"
 """Name of the node that stands for the inputs of the model."""

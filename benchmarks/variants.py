@@ -20,8 +20,7 @@ from joulecast.cli.options import named_values
 from joulecast.cli.printing import table
 from joulecast.energy import EnergyTree
 from joulecast.energy.comparison import comparison
-from joulecast.errors import JoulecastError
-from joulecast.extraction.models.named_models import build_to_run
+from joulecast.errors import JoulecastError, needing, with_extra
 from joulecast.operations.inputs import parse_shapes
 from joulecast.units import si
 
@@ -30,6 +29,8 @@ def tree_of(model: str, options: dict[str, Any], shape: Any, mode: str, gpu: str
     """The joules of a variant, predicted or measured here, with repeated layers added up."""
     if gpu is not None:
         return joulecast.predict(model, shape, gpu, mode=mode, model_options=options or None).tree().summarized()
+    with needing("running a variant needs torch; with --gpu it is predicted", with_extra("torch")):
+        from joulecast.extraction.models.named_models import build_to_run
     return joulecast.account(build_to_run(model, options or None), shape, mode=mode).tree().summarized()
 
 
