@@ -25,7 +25,7 @@ from ..physics.energy import static_power_w
 from ..physics.least_times import LeastTimes
 from ..physics.limits import with_limits
 from ..physics.operation_numbers import numbers_of
-from ..physics.precisions import attention_in_half, fp64_in_fp32, tf32_in_fp32, without_tf32
+from ..physics.precisions import as_run, attention_in_half, fp64_in_fp32, tf32_in_fp32
 from ..predictor import OperationPredictor
 from .learned import OneModel
 from .roofline import NoResidual
@@ -35,15 +35,9 @@ _LEAST_J = 1e-15  # Instead of a division by zero.
 
 def lists_asked_for(operations: OperationList, gpu: GPU) -> tuple[OperationList, ...]:
     """The lists that the residual model and the kernels are asked for, to prefetch them."""
-    listed = _as_run(operations.derived(with_limits).operations, gpu)
+    listed = as_run(operations.derived(with_limits).operations, gpu)
     plain = listed.derived(tf32_in_fp32).operations
     return (listed, plain) if plain else (listed,)
-
-
-def _as_run(operations: OperationList, gpu: GPU) -> OperationList:
-    """The operations as a GPU runs them: TF32 is a permission, of no use where its rate is not above that of fp32."""
-    is_quicker = gpu.peak_flops.get("tf32", 0.0) > gpu.peak_flops["fp32"]
-    return operations if is_quicker else operations.derived(without_tf32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +76,7 @@ class SharedByAll:
 
     def work(self, operations: OperationList, gpu: GPU, capped: bool) -> Work:
         """Where TF32 is allowed, cuDNN chooses between it and fp32, so the time is the smaller of both."""
-        listed = _as_run(operations, gpu)
+        listed = as_run(operations, gpu)
         places, always, plain = listed.derived(tf32_in_fp32)
         work = self._work(listed, gpu, capped)
         if not plain:
@@ -128,14 +122,14 @@ class SharedByAll:
         """See `OneModel.read_s`; NaN without a model of kernels."""
         if self.kernels is None:
             return np.full(len(operations), np.nan)
-        return self.kernels.read_s(_as_run(operations, gpu), gpu)
+        return self.kernels.read_s(as_run(operations, gpu), gpu)
 
     def spread(self, operations: OperationList, gpu: GPU) -> OperationSpread | None:
         """Errors on chips that were left out; for kernels, errors for the measurements that their times rest on."""
         if self.calibration is None:
             return None
         fallback: tuple[OperationSpread, NDArray[np.bool_]] | None = None
-        run = _as_run(operations, gpu)
+        run = as_run(operations, gpu)
         for calibration, places in () if self.kernels is None else self.kernels.calibrations(run, gpu):
             others = places if fallback is None else places | fallback[1]
             fallback = OperationSpread(calibration, frozenset(), None, fallback), others
@@ -145,14 +139,14 @@ class SharedByAll:
         """What networks teach about some of their operations; the others stay as they are."""
         if self.kernels is None:
             return predictions
-        run = _as_run(OperationList.of(predictions.operations), gpu)
+        run = as_run(OperationList.of(predictions.operations), gpu)
         slower = np.where(which, self.kernels.in_network(run, gpu), 1.0)
         cycles = np.where(which, self.kernels.load_cycles(run, gpu), 0.0)
         return predictions.times(slower, _energy_if_slower(predictions, slower)).loading(cycles)
 
     def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
         """The measurements behind the device times of kernels."""
-        return () if self.kernels is None else self.kernels.remarks(_as_run(operations, gpu), gpu)
+        return () if self.kernels is None else self.kernels.remarks(as_run(operations, gpu), gpu)
 
     @property
     def models(self) -> tuple[SharedModel, ...]:

@@ -21,6 +21,7 @@ from .cached import cached
 from .fp32_products import Products, product_times_s
 from .least_times import LeastTimes
 from .operation_numbers import KIND_PLACES, numbers_of
+from .precisions import as_run
 from .row_kernels import Rows, layer_norm_rows, layer_norm_times_s, softmax_rows, softmax_times_s
 
 
@@ -37,7 +38,7 @@ def counted_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True
         matmul, linear, softmax and layer_norm, other precisions than fp32, softmax and layer norm in training and on
         AMD's GPUs.
     """
-    return _counted_ratio(OperationList.of(operations), gpu, capped)
+    return _counted_ratio(as_run(OperationList.of(operations), gpu), gpu, capped)
 
 
 @cached
@@ -75,13 +76,12 @@ class _Known(NamedTuple):
 def _known(operations: OperationList) -> _Known:
     n = numbers_of(operations)
     plain, training = n.precision == PRECISIONS.index("fp32"), n.is_training > 0
-    linear = n.kind == KIND_PLACES["linear"]
-    product = plain & (linear | (n.kind == KIND_PLACES["matmul"]))
+    product = plain & np.isin(n.kind, [KIND_PLACES[kind] for kind in ("linear", "matmul")])
     found = _Known([], [])
     for places in (np.flatnonzero(product & ~training), np.flatnonzero(product & training)):
         if len(places):
             some = _some(n, places)
-            found.products.append((places, [Products.of(one, linear[places]) for one in _passes(some)]))
+            found.products.append((places, [Products.of(one) for one in _passes(some)]))
     # Softmax and layer norm take as many steps for a row in half precision.
     in_rows = (plain | (n.element_bytes == HALF_BYTES)) & ~training
     for kind, rows_of, times_s in _ROW_KERNELS:

@@ -1,6 +1,6 @@
 """Device times of cuBLAS's products in fp32 on NVIDIA's GPUs, counted from the tiles that its kernels compute.
 
-Five effects are counted:
+Six effects are counted:
 
 - Tiles. cuBLAS computes batched products in tiles of a few sizes, which depend on the generation: of the 87,623 kernels
   that NeuSight recorded, all but 0.4 % are named maxwell_sgemm_128x64 on Pascal, volta_sgemm_64x64, 128x64, 32x128 or
@@ -15,6 +15,8 @@ Five effects are counted:
 - Issue slots. From Ampere on, most multiprocessors have 128 lanes, which need all four instructions that can be issued
   per cycle. Loads and addresses take slots from them; with 64 lanes they use slots that are free. No single product was
   measured on such a chip. The factor is about that of a ViT in fp32 on an A10.
+- Vectors. A product with a single row or column is computed by a kernel of its own (gemv), which has no tiles to fill and
+  reads the matrix once. None was measured.
 - Pascal's kernels for linear layers are slower than later ones, and more so for long reductions.
 
 The constants were fitted to NeuSight's GPUs (Lee et al., ASPLOS 2025), and those of linear layers to A30 and
@@ -37,6 +39,7 @@ from .bandwidth import reached_bandwidth
 from .energy import PRIOR_ENERGY, process_factor, static_power_w
 from .least_times import LeastTimes
 from .norms import overlapped
+from .operation_numbers import is_batched
 
 Tiles = tuple[tuple[int, int, float], ...]
 """Rows and columns of tiles, and their time relative to that of the same work in the largest one."""
@@ -77,7 +80,8 @@ class Products(NamedTuple):
     """What does not depend on the GPU of products in fp32; arrays of shape (operations,) unless said otherwise.
 
     Args:
-        is_linear: True for linear layers, False for batched products.
+        is_linear: True for linear layers and single products, False for batched products.
+        by_vector: True for products with a single row or column.
         flops: FLOPs, with the start of each tile.
         outputs: Numbers of the result.
         linear_tiles: Tiles of each size of _LINEAR_TILES, shape (sizes, operations).
@@ -88,6 +92,7 @@ class Products(NamedTuple):
     """
 
     is_linear: NDArray[np.bool_]
+    by_vector: NDArray[np.bool_]
     flops: FloatArray
     outputs: FloatArray
     linear_tiles: FloatArray
@@ -97,12 +102,15 @@ class Products(NamedTuple):
     reduction: FloatArray
 
     @classmethod
-    def of(cls, n: Any, is_linear: NDArray[np.bool_]) -> Self:
+    def of(cls, n: Any) -> Self:
         """Count the tiles of products."""
+        by_vector = (n.rows == 1) | (n.columns == 1)
+        is_linear = ~is_batched(n.batch, n.rows, n.columns)
         left_bytes = n.element_bytes * n.batch * n.rows * n.reduction
         far_apart = _FAR_APART * n.reduction / (n.reduction + _FAR_APART_STEPS)
         return cls(
             is_linear=is_linear,
+            by_vector=by_vector,
             flops=n.flops * (1 + _START_STEPS / np.maximum(n.reduction, 1.0)),
             outputs=np.maximum(n.batch * n.rows * n.columns, 1.0),
             linear_tiles=_tiles(n, _LINEAR_TILES),
@@ -117,6 +125,7 @@ def product_times_s(products: Products, least: LeastTimes, gpu: GPU, capped: boo
     """Device seconds of products in fp32 at the boost clock, shape (operations,)."""
     linear, generation, peak = products.is_linear, kernel_generation(gpu), gpu.peak_flops["fp32"]
     waves = np.where(linear, _LINEAR_SLOWER * _linear_waves(products, gpu), _batched_waves(products, gpu))
+    waves = np.where(products.by_vector, products.outputs / (_OUTPUTS * gpu.sms), waves)
     compute_s = products.flops / products.outputs * waves * (_OUTPUTS * gpu.sms / peak)
     lanes = peak / (2 * gpu.sms * gpu.boost_clock_mhz * 1e6)
     if generation == _AMPERE and lanes > _MANY_LANES:

@@ -212,13 +212,29 @@ def _winograd(operation: Counted) -> float:
 def _computed_flops(operation: Counted) -> float:
     if operation.kind not in ("matmul", "attention"):
         return operation.executed_flops
-    _, rows, columns, reduction = _as_product(operation)
+    batch, rows, columns, reduction = _as_product(operation)
     if operation.kind == "attention":
         columns = operation.input_shapes[1][-2]
     needed = rows * columns * reduction
     computed = padded(rows, _BATCHED_TILE) * padded(columns, _BATCHED_TILE) * (reduction + BATCHED_START_STEPS)
+    if operation.kind == "matmul":
+        computed = np.where(is_batched(batch, rows, columns), computed, needed)
     flops: float = operation.executed_flops * computed / needed
     return flops
+
+
+def is_batched(batch: Any, rows: Any, columns: Any) -> Any:
+    """Whether products of two tensors are computed by batched kernels, which have tiles of a few sizes.
+
+    A single product is computed as a linear layer is (PyTorch calls gemm in place of bmm). A product with a vector has a
+    kernel of its own (gemv), which has no tiles to fill.
+    """
+    return (batch > 1) & (rows > 1) & (columns > 1)
+
+
+def by_batched_kernels(n: Any) -> Any:
+    """Whether each operation is a product of two tensors that batched kernels compute; shape (operations,)."""
+    return (n.kind == KIND_PLACES["matmul"]) & is_batched(n.batch, n.rows, n.columns)
 
 
 def _as_product(operation: Counted) -> Product:

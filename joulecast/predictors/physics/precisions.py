@@ -72,6 +72,12 @@ def without_tf32(operations: OperationList) -> OperationList:
     return OperationList(as_fp32(each) if each.precision == "tf32" else each for each in operations)
 
 
+def as_run(operations: OperationList, gpu: GPU) -> OperationList:
+    """The operations as a GPU runs them: TF32 is a permission, of no use where its rate is not above that of fp32."""
+    is_quicker = gpu.peak_flops.get("tf32", 0.0) > gpu.peak_flops["fp32"]
+    return operations if is_quicker else operations.derived(without_tf32)
+
+
 def tf32_in_fp32(operations: OperationList) -> InFp32:
     """The operations in TF32, converted to fp32, and where they stand; use with `OperationList.derived`."""
     places = np.array([operation.precision == "tf32" for operation in operations], dtype=bool)

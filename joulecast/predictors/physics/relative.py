@@ -21,7 +21,7 @@ from .convolutions import CONVOLUTION_NAMES
 from .features import FEATURE_NAMES, convolution_features, gpu_features, size_features
 from .fp32_products import kernel_generation, tile_ratio
 from .least_times import LeastTimes
-from .operation_numbers import KIND_PLACES, numbers_of
+from .operation_numbers import KIND_PLACES, by_batched_kernels, numbers_of
 from .tiling import Tile, padded, tile_count
 
 MACHINE_NAMES: tuple[str, ...] = ("kernel_generation", "log_ridge", "log_sms", "log_watts_per_tflops")
@@ -93,7 +93,7 @@ def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
         **convolution_features(listed, gpu),
         "log_compute_over_memory": np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S)),
         "log_cycles": np.log(least.time_s * clock_mhz * 1e6),
-        "log_library_tiles": np.where(n.kind == KIND_PLACES["matmul"], np.log(tile_ratio(n, gpu)), 0.0),
+        "log_library_tiles": np.where(by_batched_kernels(n), np.log(tile_ratio(n, gpu)), 0.0),
         # A tree splits halfway between two values of its training data. The feature counts whole generations of
         # kernels, so that a GPU left out of training falls on the side of those that run the same kernels: the V100 on
         # that of the T4, not of Pascal, and the H100 on that of Ampere.
