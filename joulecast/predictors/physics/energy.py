@@ -25,7 +25,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...hardware.gpu import IdleCurve
-from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES
+from ...operations.attributes import ELEMENT_BYTES
 from ...operations.operation import Operation
 from ...system.caches import remembered
 from ..formats.numbers import numbers
@@ -193,13 +193,12 @@ class EnergyConstants:
         """
         n = numbers_of(operations)
         tensor = on_tensor_cores(n, gpu)
-        # Tiles of tensor cores are padded with zeros (a step of decoding has one row in a tile of 64). Multiplying
-        # zeros switches next to nothing, so the padding takes time but no energy.
-        done = np.where(tensor & (n.element_bytes == HALF_BYTES), n.flops, n.computed_flops)
+        # Tiles are padded with zeros (a step of decoding has one row in a tile of 64). Multiplying zeros switches next
+        # to nothing, so the padding takes time but no energy.
         # TF32 multiplies numbers of twice the width of half precision, and fp64 of twice the width of fp32. On tensor
         # cores fp64 is taken to draw what fp32 does: an A100 has 19.5 TFLOP/s of either under the same cap.
         double = n.element_bytes == ELEMENT_BYTES["fp64"]
-        flops = done * of_precisions(n.precision, gpu, _tf32_doubles(gpu))
+        flops = n.flops * of_precisions(n.precision, gpu, _tf32_doubles(gpu))
         flops = np.where(double & ~tensor, 2.0 * flops, flops)
         tensor = tensor & ~double
         moved = n.bytes_read + n.bytes_written

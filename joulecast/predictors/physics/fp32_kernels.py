@@ -6,8 +6,8 @@ softmax and layer norm (row_kernels.py). What is learned is the ratio to these t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,13 @@ from ...operations.attributes import HALF_BYTES, PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from .cached import cached
-from .fp32_products import Products, product_times_s
+from .fp32_products import product_times_s
 from .least_times import LeastTimes
 from .operation_numbers import KIND_PLACES, numbers_of
 from .precisions import as_run
-from .row_kernels import Rows, layer_norm_rows, layer_norm_times_s, softmax_rows, softmax_times_s
+from .row_kernels import layer_norm_times_s, softmax_times_s
+
+_ROW_KERNELS = {"softmax": softmax_times_s, "layer_norm": layer_norm_times_s}
 
 
 def counted_s(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
@@ -43,52 +45,25 @@ def counted_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True
 
 @cached
 def _counted_ratio(operations: OperationList, gpu: GPU, capped: bool) -> FloatArray:
-    ratio = np.ones(len(operations))
-    products, rows = operations.derived(_known)
-    if products or rows:
-        least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
-        for places, passes in products:
-            parts = LeastTimes(*(each[places] for each in (least.compute_s, least.memory_s, least.cache_s)))
-            of_each = parts.times(np.full(len(places), 1 / len(passes)))
-            seconds = sum(product_times_s(one, of_each, gpu, capped) for one in passes)
-            ratio[places] = seconds / least.time_s[places]
-        for places, counted, times_s in rows if gpu.is_nvidia else ():
-            ratio[places] = times_s(counted, least.memory_s[places], gpu) / least.time_s[places]
-    ratio.flags.writeable = False
-    return ratio
-
-
-RowTimes = Callable[[Rows, FloatArray, GPU], FloatArray]
-
-
-class _Known(NamedTuple):
-    """Operations whose kernels are counted, and what is counted for them.
-
-    Args:
-        products: Places in the list, with the products of each pass: one in inference, three in training.
-        rows: Places in the list, with the rows of softmax or layer norm, and the function that gives their times.
-    """
-
-    products: list[tuple[NDArray[np.int64], list[Products]]]
-    rows: list[tuple[NDArray[np.int64], Rows, RowTimes]]
-
-
-def _known(operations: OperationList) -> _Known:
-    n = numbers_of(operations)
+    n, ratio = numbers_of(operations), np.ones(len(operations))
     plain, training = n.precision == PRECISIONS.index("fp32"), n.is_training > 0
     product = plain & np.isin(n.kind, [KIND_PLACES[kind] for kind in ("linear", "matmul")])
-    found = _Known([], [])
-    for places in (np.flatnonzero(product & ~training), np.flatnonzero(product & training)):
-        if len(places):
-            some = _some(n, places)
-            found.products.append((places, [Products.of(one) for one in _passes(some)]))
     # Softmax and layer norm take as many steps for a row in half precision.
-    in_rows = (plain | (n.element_bytes == HALF_BYTES)) & ~training
-    for kind, rows_of, times_s in _ROW_KERNELS:
-        places = np.flatnonzero(in_rows & (n.kind == KIND_PLACES[kind]))
-        if len(places):
-            found.rows.append((places, rows_of(_some(n, places)), times_s))
-    return found
+    in_rows = (plain | (n.element_bytes == HALF_BYTES)) & ~training & gpu.is_nvidia
+    if (product | in_rows).any():
+        least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
+        for places in (np.flatnonzero(product & ~training), np.flatnonzero(product & training)):
+            if len(places):
+                passes, parts = _passes(_some(n, places)), least.some(places)
+                of_each = parts.times(np.full(len(places), 1 / len(passes)))
+                seconds = sum(product_times_s(one, of_each, gpu, capped) for one in passes)
+                ratio[places] = seconds / least.time_s[places]
+        for kind, times_s in _ROW_KERNELS.items():
+            places = np.flatnonzero(in_rows & (n.kind == KIND_PLACES[kind]))
+            if len(places):
+                ratio[places] = times_s(_some(n, places), least.memory_s[places], gpu) / least.time_s[places]
+    ratio.flags.writeable = False
+    return ratio
 
 
 def _passes(n: Any) -> list[Any]:
@@ -103,9 +78,3 @@ def _passes(n: Any) -> list[Any]:
 def _some(n: Any, places: NDArray[np.int64]) -> Any:
     """The numbers of some operations of a list."""
     return n._make(column[places] for column in n)
-
-
-_ROW_KERNELS: tuple[tuple[str, Callable[[Any], Rows], RowTimes], ...] = (
-    ("softmax", softmax_rows, softmax_times_s),
-    ("layer_norm", layer_norm_rows, layer_norm_times_s),
-)

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
@@ -83,6 +84,10 @@ class LeastTimes:
         """The sum of cubes of the parts that scale with the clock, and the cube of the part that does not."""
         return cubed(self.compute_s) + cubed(self.cache_s), cubed(self.memory_s)
 
+    def some(self, places: NDArray[np.int64]) -> Self:
+        """The least times of the operations at these indices."""
+        return type(self)(self.compute_s[places], self.memory_s[places], self.cache_s[places])
+
     def times(self, ratio: FloatArray) -> Self:
         """These times multiplied by a ratio, shape (operations,); their p-norm grows by the same ratio."""
         return type(self)(self.compute_s * ratio, self.memory_s * ratio, self.cache_s * ratio)
@@ -98,7 +103,7 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     passed = moved * np.where(is_half & (n.is_product == 0), 4 / HALF_BYTES, 1.0)
     # Each tile of a product loads its own rows and columns from the cache, also those that other tiles load, too.
     loaded = np.where(is_half & on_tensor_cores(n, gpu), loaded_tile(n.rows, gpu), LOADED_TILE)
-    tiles_s = n.is_product * n.computed_flops * n.element_bytes / loaded
+    tiles_s = n.is_product * n.flops * n.element_bytes / loaded
     way = _SM_BYTES * gpu.sms * clock_mhz * 1e6
     parts = np.array([line.compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
     _put_convolutions(parts, operations, gpu, clock_mhz, way)

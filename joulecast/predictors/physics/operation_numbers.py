@@ -16,7 +16,6 @@ from ...operations.operation import Operation
 from ...operations.operation_list import AlikeOperations, Group, OperationList, alike_groups
 from ...operations.rules import Product, size
 from .operation_rows import OperationRows
-from .tiling import padded
 
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(kind.family for kind in KINDS.values()))
 
@@ -26,12 +25,6 @@ PRODUCTS: tuple[str, ...] = ("convolution", "matmul", "attention")
 KIND_PLACES = {kind: place for place, kind in enumerate(KINDS)}
 """Kind -> its value in the field `kind` of `numbers_of`."""
 
-# In fp32, cuBLAS computes batched products in blocks of 128 x 128 even if the matrices are smaller: on the A100 all but
-# 0.4 % of the bmm kernels that NeuSight (Lee et al., ASPLOS 2025) recorded are named ampere_sgemm_128x128. Starting a
-# block takes as long as 30 to 90 steps of the reduction there. 32 was chosen because it fits swin_t, swin_b and
-# swin_v2_t on the A30, so the measurements of these networks do not test it independently.
-_BATCHED_TILE = 128
-BATCHED_START_STEPS = 32
 WINOGRAD = 9 / 4
 """Multiplications of a 3 x 3 convolution over those of Winograd's F(2 x 2, 3 x 3): 36 over 16 for 2 x 2 outputs (Lavin
 and Gray, CVPR 2016)."""
@@ -42,13 +35,12 @@ _WINOGRAD_FITS = (("kernel_size", 3), ("stride", 1), ("dilation", 1))
 class _Numbers(NamedTuple):
     """An operation as numbers that do not depend on the GPU.
 
-    `batch`, `rows`, `columns` and `reduction` are the sizes of its matrix product. `computed_flops` includes the
-    padding of small products to whole blocks. `family`, `kind` and `precision` are indices into FAMILIES, KINDS and
-    PRECISIONS. `is_masked` is of attention with a causal mask, `is_partial` of training without all of its gradients.
-    Fields that start with `is_`, `bias` and `transforms` are 0 or 1.
+    `batch`, `rows`, `columns` and `reduction` are the sizes of its matrix product, `flops` those that run. `family`,
+    `kind` and `precision` are indices into FAMILIES, KINDS and PRECISIONS. `is_masked` is of attention with a causal
+    mask, `is_partial` of training without all of its gradients. Fields that start with `is_`, `bias` and `transforms`
+    are 0 or 1.
     """
 
-    computed_flops: float
     flops: float
     bytes_read: float
     bytes_written: float
@@ -94,7 +86,6 @@ def _numbers(operation: Counted) -> _Numbers:
     channels_in = inputs[1] if channels_first and len(inputs) > 1 else inputs[-1]
     batch, rows, columns, reduction = _as_product(operation)
     return _Numbers(
-        computed_flops=_computed_flops(operation),
         flops=operation.executed_flops,
         bytes_read=operation.bytes_read,
         bytes_written=operation.bytes_written,
@@ -209,25 +200,11 @@ def _winograd(operation: Counted) -> float:
     return saving
 
 
-def _computed_flops(operation: Counted) -> float:
-    if operation.kind not in ("matmul", "attention"):
-        return operation.executed_flops
-    batch, rows, columns, reduction = _as_product(operation)
-    if operation.kind == "attention":
-        columns = operation.input_shapes[1][-2]
-    needed = rows * columns * reduction
-    computed = padded(rows, _BATCHED_TILE) * padded(columns, _BATCHED_TILE) * (reduction + BATCHED_START_STEPS)
-    if operation.kind == "matmul":
-        computed = np.where(is_batched(batch, rows, columns), computed, needed)
-    flops: float = operation.executed_flops * computed / needed
-    return flops
-
-
 def is_batched(batch: Any, rows: Any, columns: Any) -> Any:
     """Whether products of two tensors are computed by batched kernels, which have tiles of a few sizes.
 
-    A single product is computed as a linear layer is (PyTorch calls gemm in place of bmm). A product with a vector has a
-    kernel of its own (gemv), which has no tiles to fill.
+    A single product is computed as a linear layer is (PyTorch calls gemm in place of bmm). A product with a vector has
+    a kernel of its own (gemv), which has no tiles to fill.
     """
     return (batch > 1) & (rows > 1) & (columns > 1)
 

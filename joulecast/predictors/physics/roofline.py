@@ -51,8 +51,7 @@ class Roofline:
 def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roofline:
     """Least compute and memory time of each operation on a GPU at a clock.
 
-    Compute scales with the graphics clock, memory does not. A library computes small batched products in whole blocks,
-    so all FLOPs of these blocks count, also those beyond the edges of the output.
+    Compute scales with the graphics clock, memory does not.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -62,7 +61,7 @@ def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roo
 
 def _roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
     ratio = clock_mhz / gpu.boost_clock_mhz
-    compute_s = n.computed_flops / (peak_flops(n.precision, gpu) * ratio)
+    compute_s = n.flops / (peak_flops(n.precision, gpu) * ratio)
     return Roofline(compute_s, (n.bytes_read + n.bytes_written) / gpu.memory_bandwidth)
 
 

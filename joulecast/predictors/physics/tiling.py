@@ -28,9 +28,18 @@ class Tile(NamedTuple):
     columns: int
 
     @property
+    def outputs(self) -> int:
+        """Numbers of the output in one tile."""
+        return self.rows * self.columns
+
+    @property
     def flops_per_step(self) -> float:
         """FLOPs of one step along the reduction; a multiply-add is two."""
-        return 2.0 * self.rows * self.columns
+        return 2.0 * self.outputs
+
+
+START_STEPS = 20.0
+"""Starting a tile takes as long as this many steps of its reduction, in fp32 and in TF32."""
 
 
 def padded(size: Any, side: float) -> Any:
