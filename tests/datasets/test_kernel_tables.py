@@ -7,8 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from joulecast import Operation
-from joulecast.datasets import load, save
-from joulecast.datasets.published import PUBLISHED
+from joulecast.datasets import PUBLISHED, load, save
 from joulecast.errors import DatasetError, InputError
 from joulecast.predictors.measured import variants
 
