@@ -19,9 +19,9 @@ from ..operations.operation import Operation
 from ..operations.rules import size
 from ..predictors.board.profile import find_profile
 from ..predictors.networks.composition import Execution
-from ..predictors.networks.energy_rows import forward_fraction
+from ..predictors.networks.costs import OperationCost
 from ..predictors.networks.memory import MemoryNeed, moments
-from ..predictors.networks.operation_cost import OperationCost
+from ..predictors.networks.memory_levels import forward_fraction
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
