@@ -36,7 +36,7 @@ from joulecast.predictors.board.parts import VOLTAGE
 from joulecast.predictors.board.profile import QUANTITIES, BoardProfile, percent
 from joulecast.predictors.contract import ResidualModel
 from joulecast.predictors.fitting.fit import fit_operations
-from joulecast.predictors.measured.rows import device_rows
+from joulecast.predictors.measured import device_rows
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import Execution, HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor

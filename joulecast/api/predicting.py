@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..extraction.conversions import CustomOperators
     from ..extraction.job import Assume
     from ..extraction.sources import InputShape, Model
-    from ..predictors.cpu.network import PreparedOnCpu
+    from ..predictors.networks.on_cpu import PreparedOnCpu
 
 SHOWN_BY = prediction_html
 """Renders results in Jupyter. Importing the module registers the classes that it can render."""

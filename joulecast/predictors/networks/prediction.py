@@ -16,8 +16,7 @@ from ...rendering.notebook import Picture, as_picture
 from ...units import NOT_MEASURED, si
 from ..intervals.conformal import require_level
 from ..intervals.network_calibration import Interval, NetworkSpread
-from .operation_cost import COLUMNS, OperationCost, by_cost
-from .uncovered import Coverage, Uncovered
+from .costs import COLUMNS, Coverage, OperationCost, Uncovered, by_cost
 
 if TYPE_CHECKING:
     from ...energy import EnergyTree
@@ -189,7 +188,7 @@ class Prediction(Answer):
         """
         # Imported here, because most programs ask for totals alone.
         from ...energy import EnergyTree
-        from .energy_rows import DYNAMIC, STATIC, iteration_rows
+        from .memory_levels import DYNAMIC, STATIC, iteration_rows
 
         def energy_j(cost: OperationCost) -> dict[str, float | None]:
             static_j = None if cost.energy_j is None else max(0.0, cost.energy_j - (cost.dynamic_energy_j or 0.0))

@@ -8,7 +8,7 @@ from ...operations.operation_list import operation_text
 from ...rendering.notebook import Bar, Picture, as_html, as_picture, bars, document, notes, short, table
 from ...units import NOT_MEASURED, si
 from ..intervals.network_calibration import Interval
-from .operation_cost import OperationCost, by_cost
+from .costs import OperationCost, by_cost
 from .prediction import Prediction
 
 LEVEL = 0.9
