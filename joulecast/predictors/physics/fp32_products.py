@@ -70,7 +70,7 @@ def product_times_s(n: Any, least: LeastTimes, gpu: GPU, capped: bool) -> FloatA
     outputs = np.maximum(n.batch * n.rows * n.columns, 1.0)
     waves = np.where(batched, _batched_waves(n, gpu), _LINEAR_SLOWER * _linear_waves(n, gpu))
     waves = np.where(by_vector, outputs / (_WHOLE.outputs * gpu.sms), waves)
-    compute_s = _started_flops(n) / outputs * waves * (_WHOLE.outputs * gpu.sms / peak)
+    compute_s = n.flops * _started(n) / outputs * waves * (_WHOLE.outputs * gpu.sms / peak)
     lanes = peak / (2 * gpu.sms * gpu.boost_clock_mhz * 1e6)
     if generation == _AMPERE and lanes > _MANY_LANES:
         compute_s = compute_s * _ISSUE_SLOWER
@@ -93,12 +93,13 @@ def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
         Shape (operations,).
     """
     outputs = np.maximum(n.batch * n.rows * n.columns, 1.0)
-    found: FloatArray = _batched_waves(n, gpu) * _WHOLE.outputs * gpu.sms / outputs * _started_flops(n) / n.flops
+    found: FloatArray = _batched_waves(n, gpu) * _WHOLE.outputs * gpu.sms / outputs * _started(n)
     return found
 
 
-def _started_flops(n: Any) -> Any:
-    return n.flops * (1 + START_STEPS / np.maximum(n.reduction, 1.0))
+def _started(n: Any) -> Any:
+    """Time of tiles with their start, relative to that of their reduction alone."""
+    return 1 + START_STEPS / np.maximum(n.reduction, 1.0)
 
 
 def _batched_waves(n: Any, gpu: GPU) -> FloatArray:

@@ -13,7 +13,6 @@ from joulecast.predictors.networks.composition import COMPILED_CALL_S, COMPILED_
 from joulecast.predictors.networks.parts import INPUT_GRADIENT, SLOWER_DEPTHWISE, SLOWER_NORMS, unconfirmed_share
 from joulecast.predictors.physics.bandwidth import PRODUCTS_SHARE, READ_SHARE
 from joulecast.predictors.physics.half_precision import DEPTHWISE_TRAINING
-from joulecast.predictors.physics.operation_numbers import BATCHED_START_STEPS
 from joulecast.system.resources import shipped
 from joulecast.zoo import find_predictor
 
@@ -34,7 +33,6 @@ CONSTANTS = {
     "batch norm in training in half precision": SLOWER_NORMS,
     "depthwise convolutions in training in half precision": DEPTHWISE_TRAINING,
     "convolutions where tensor cores are sold with a lower rate": PRODUCTS_SHARE,
-    "start of batched products in fp32": BATCHED_START_STEPS,
     "channels last in training, TF32": SLOWER_DEPTHWISE["tf32"],
     "channels last in training, fp32": SLOWER_DEPTHWISE["fp32"],
     "entering compiled code": COMPILED_CALL_S,
