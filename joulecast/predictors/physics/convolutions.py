@@ -40,8 +40,10 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.attributes import HALF_BYTES
+from ...operations.operation_list import OperationList
 from .bandwidth import reached_bandwidth
 from .norms import overlapped
+from .operation_numbers import numbers_of
 from .tiling import START_STEPS, Tile, padded, tile_count
 
 CONVOLUTION_NAMES: tuple[str, ...] = (
@@ -295,3 +297,8 @@ class Convolutions(NamedTuple):
             self.alignment,
         ]
         return columns
+
+
+def dense_convolutions(operations: OperationList) -> Convolutions:
+    """The convolutions of a list that are not grouped; use with `OperationList.derived`."""
+    return Convolutions.of(numbers_of(operations))

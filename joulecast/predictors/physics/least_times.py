@@ -23,8 +23,7 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from .bandwidth import chosen_clock_mhz, reached_bandwidth, time_at_lower_rate
 from .cached import cached
-from .convolutions import transposed_bytes
-from .features import dense_convolutions
+from .convolutions import dense_convolutions, transposed_bytes
 from .norms import cubed, overlapped
 from .operation_numbers import numbers_of
 from .roofline import on_tensor_cores, peak_flops, roofline
