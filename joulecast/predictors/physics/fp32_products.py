@@ -45,6 +45,7 @@ _NARROW, _NARROW_SLOWER = (
 )  # Time of tiles of 32 rows or columns, relative to that of the same work in larger ones.
 _WHOLE = Tile(128, 128)
 _LINEAR_SLOWER = 1.1  # Linear layers in whole tiles relative to the peak rate, and split reductions to whole ones.
+_FEWEST_STEPS = 64.0  # Of a part of a reduction that is split, as in half precision (model/tiles.py).
 _LOGIC = 0.9  # Power of fp32 products relative to the prior of energy.py.
 _LONG_S = 8e-4  # Seconds of a kernel that feels half of what a very long one feels of the cap.
 _AMPERE, _MANY_LANES, _ISSUE_SLOWER = 8, 96, 1.25  # Between 64 and 128 lanes: data sheets round (H100 NVL: 127.3).
@@ -116,7 +117,8 @@ def _linear_waves(n: Any, gpu: GPU) -> FloatArray:
     for tile in _LINEAR_TILES:
         held = tile_count(n.rows, n.columns, tile, n.batch) / gpu.sms
         slower = _NARROW_SLOWER if _NARROW in tile else 1.0
-        waves.append(np.minimum(np.ceil(held), _LINEAR_SLOWER * held) * (slower * tile.outputs / _WHOLE.outputs))
+        split = np.maximum(_LINEAR_SLOWER * held, _FEWEST_STEPS / np.maximum(n.reduction, 1.0))
+        waves.append(np.minimum(np.ceil(held), split) * (slower * tile.outputs / _WHOLE.outputs))
     least: FloatArray = np.min(waves, axis=0)
     return least
 
