@@ -12,7 +12,7 @@ GELU = Operation("gelu", [(1000, 1000)])
 TRAINING = RELU.replace(mode="training")
 IDENTITY = Operation("dropout", [(1000, 1000)])  # which does nothing in inference
 HOST_S = {"short": 10e-6, "long": 30e-6}
-# relu moves 4 MB five times in training; adding its gradient up moves it three times more. Copies reach 100 / 1.17 GB/s.
+# relu moves 4 MB five times in training; adding its gradient up moves it three times more, at 100 / 1.17 GB/s.
 ADDED_S = 12e6 * 1.17 / 1e11
 
 
@@ -162,7 +162,7 @@ SMALL_GELU, LARGE_GELU, UNREAD_GELU = (
 @pytest.mark.parametrize(
     ("rows", "watts"),
     [
-        # Small loops draw 60 W, large ones 150 W and 170 W. gelu has no large loop, or none whose power can be used, so it
+        # Small loops draw 60 W, large ones 150 W and 170 W. gelu has no large loop, or none whose power can be used: it
         # gets the median of all large ones.
         ([*[SMALL] * 9, *[LARGE] * 2, *[HUNGRY] * 3, *[SMALL_GELU] * 9], {"relu": 170.0, "gelu": 170.0}),
         ([*[SMALL] * 9, *[LARGE] * 2, *[HUNGRY] * 3, SMALL_GELU, UNREAD_GELU], {"relu": 170.0, "gelu": 170.0}),

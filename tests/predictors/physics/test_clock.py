@@ -112,7 +112,7 @@ CAPS = [
 def test_the_clock_falls_until_the_power_is_within_the_cap(cap_w, held_mhz):
     assert loop_clocks_mhz(HUNGRY, 2000.0, cap_w) == pytest.approx([held_mhz], abs=1.0)
     assert loop_clocks_mhz(HUNGRY, 700.0, cap_w) == pytest.approx([min(held_mhz, 700.0)], abs=1.0)
-    # Beside it, an operation of 100 W holds its own clock: exactly that which was asked for, where it is within the cap.
+    # Beside it, an operation of 100 W holds its own clock: exactly that which is asked for, if it is within the cap.
     light = loop_clocks_mhz(work(compute_s=1e-3, switching_j=np.array([0.1, 0.3])), 2000.0, cap_w)
     assert light[1] == pytest.approx(held_mhz, abs=1.0)
     assert (light[0] == 2000.0) == (cap_w >= 150.0)

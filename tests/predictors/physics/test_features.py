@@ -73,8 +73,8 @@ def product(batch, rows, columns, reduction):
         (conv(stride=2), {"transforms": 0}),
         (conv(dilation=2), {"transforms": 0}),
         (conv(groups=2), {"transforms": 0}),
-        # Winograd's squares of four outputs take 16 multiplications for 9 each. 3 x 5 outputs need as many as 4 x 6; one
-        # alone would take more in a square than by itself.
+        # Winograd's squares of four outputs take 16 multiplications for 9 each. 3 x 5 outputs need as many as 4 x 6, and
+        # one alone would take more in a square than by itself.
         (conv((2, 6, 4, 4)), {"winograd": 9 / 4}),
         (conv((2, 6, 3, 5)), {"winograd": 15 * 9 / (6 * 16)}),
         (conv((2, 6, 1, 1)), {"winograd": 1}),
@@ -121,6 +121,10 @@ def layer(last, features):
     return Operation("linear", [(4, last)], {"out_features": features, "bias": False})
 
 
+LAYER = Operation("linear", [(32, 96)], {"out_features": 80, "bias": True})
+GROUPED = conv((2, 16, 10, 12), out_channels=24, stride=2, padding=0, groups=4, bias=False)
+
+
 def aligned(last, channel):
     return {"last_size_alignment": last, "channel_alignment": channel}
 
@@ -128,27 +132,14 @@ def aligned(last, channel):
 @pytest.mark.parametrize(
     ("operation", "expected"),
     [
-        # 32 x 80 outputs lie in two blocks of 64 x 64. FLOPs and bytes count one more, so that none has no logarithm.
-        (
-            Operation("linear", [(32, 96)], {"out_features": 80, "bias": True}),
-            {
-                "log_intensity": math.log(491521) - math.log(4 * (3072 + 7760 + 2560) + 1),
-                **{"kernel": 1, "stride": 1, "log_groups": 0, "channels_per_group": 96, "bias": 1},
-                **{"log_rows": math.log(32), "log_columns": math.log(80), "log_reduction": math.log(96)},
-                **{"tile_fill": 32 * 80 / (64 * 128), "family_matmul": 1, "family_convolution": 0},
-            },
-        ),
-        (
-            Operation(
-                "conv2d",
-                [(2, 16, 10, 12)],
-                {"out_channels": 24, "kernel_size": 3, "stride": 2, "groups": 4, "bias": False},
-            ),
-            {
-                **{"kernel": 3, "stride": 2, "log_groups": math.log(4), "channels_per_group": 4, "bias": 0},
-                **{"family_matmul": 0, "family_convolution": 1, **aligned(1, 2)},
-            },
-        ),
+        # FLOPs and bytes count one more, so that none has no logarithm.
+        (LAYER, {"log_intensity": math.log(491521) - math.log(4 * (3072 + 7760 + 2560) + 1)}),
+        (LAYER, {"kernel": 1, "stride": 1, "log_groups": 0, "channels_per_group": 96, "bias": 1}),
+        (LAYER, {"log_rows": math.log(32), "log_columns": math.log(80), "log_reduction": math.log(96)}),
+        # 32 x 80 outputs lie in two blocks of 64 x 64.
+        (LAYER, {"tile_fill": 32 * 80 / (64 * 128), "family_matmul": 1, "family_convolution": 0}),
+        (GROUPED, {"kernel": 3, "stride": 2, "log_groups": math.log(4), "channels_per_group": 4, "bias": 0}),
+        (GROUPED, {"family_matmul": 0, "family_convolution": 1, **aligned(1, 2)}),
         (Operation("relu", [(5, 7)]), {"tile_fill": 1}),
         # Alignment counts multiples of 4 and of 8.
         (layer(8, 8), aligned(2, 2)),
@@ -169,7 +160,7 @@ def test_features_that_are_the_same_on_all_gpus(operation, expected):
     ("operation", "blocks", "touched"),
     [
         # 32 x 80 outputs in two blocks of 64 x 64; weights and biases are touched beside inputs and outputs.
-        (Operation("linear", [(32, 96)], {"out_features": 80, "bias": True}), 2, 4 * (32 * 96 + 97 * 80 + 32 * 80)),
+        (LAYER, 2, 4 * (32 * 96 + 97 * 80 + 32 * 80)),
         # Seven products of 96 x 40 outputs in two blocks each.
         (Operation("matmul", [(7, 96, 100), (7, 100, 40)]), 14, 4 * 7 * (96 * 100 + 100 * 40 + 96 * 40)),
     ],

@@ -59,8 +59,10 @@ def test_copies_reach_a_share_of_the_bandwidth(changes, share):
 
 @pytest.mark.parametrize(
     ("gpu", "gigabytes_per_s"),
-    [("P100 PCIe", 556), ("T4", 243), ("RTX 4090", 907), ("RTX A6000", 691), ("RTX PRO 6000 Server", 1437)]
-    + [("H100 SXM", 3049), ("MI300X", 4505)],
+    [
+        *[("P100 PCIe", 556), ("T4", 243), ("RTX 4090", 907), ("RTX A6000", 691)],
+        *[("RTX PRO 6000 Server", 1437), ("H100 SXM", 3049), ("MI300X", 4505)],
+    ],
 )
 def test_copies_on_boards_of_the_catalogue(gpu, gigabytes_per_s):
     assert reached_bandwidth(find_gpu(gpu)) == pytest.approx(1e9 * gigabytes_per_s, rel=0.005)
