@@ -73,7 +73,7 @@ def product(batch, rows, columns, reduction):
         (conv(stride=2), {"transforms": 0}),
         (conv(dilation=2), {"transforms": 0}),
         (conv(groups=2), {"transforms": 0}),
-        # Winograd's squares of four outputs take 16 multiplications for 9 each. 3 x 5 outputs need as many as 4 x 6, and
+        # Winograd's squares of four outputs take 16 multiplications for 9 each. 3 x 5 outputs need as many as 4 x 6;
         # one alone would take more in a square than by itself.
         (conv((2, 6, 4, 4)), {"winograd": 9 / 4}),
         (conv((2, 6, 3, 5)), {"winograd": 15 * 9 / (6 * 16)}),
