@@ -348,7 +348,7 @@ def rewrite(entry, name, value):
 @pytest.fixture(scope="session")
 def physics_caches():
     """The caches of all functions of physics."""
-    from joulecast.predictors.physics import clock, features, fp32_kernels, relative  # noqa: F401  (these import all the others)
+    from joulecast.predictors.physics import clock, fp32_kernels, relative  # noqa: F401  (these import all the others)
 
     cache = type(lru_cache(lambda: 0))
     # Not isinstance, which asks lazy modules for their class and makes them warn.

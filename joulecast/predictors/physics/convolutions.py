@@ -69,6 +69,8 @@ _FUSED_SQUARES, _FUSED_CHANNELS, _FUSED_MULTIPLICATIONS = (4, 8), 32, 16
 _SEPARATE_MULTIPLICATIONS, _SEPARATE_IMAGES, _SEPARATE_SIDE = 36, 16, 4
 _FOURIER_SIZE = 32
 _COMPLEX = 4.0  # Real multiplications in one complex multiplication; the same factor for FLOPs.
+# On fp32 pipes, a block that is alone on a multiprocessor waits for memory as long as a second block would compute.
+_LEAST_WAVES = np.array([[2], [2], [2], [2], [1]])
 TRANSPOSED, _THINNED = 4, 2
 """Passes over images that are transposed before and after, and over those that a stride thins out."""
 _LOADED_BYTES = 16  # What tensor cores load at once: channels of one pixel.
@@ -117,7 +119,7 @@ class Blocks(NamedTuple):
 
     def flops_on(self, sms: int) -> FloatArray:
         """FLOPs that a GPU could compute at its peak during the whole waves, on this number of multiprocessors."""
-        flops: FloatArray = np.ceil(self.number / sms) * (sms * self.flops)
+        flops: FloatArray = np.maximum(np.ceil(self.number / sms), _LEAST_WAVES) * (sms * self.flops)
         return flops
 
     def times_s(self, gpu: GPU, peak_flops: FloatArray | float) -> FloatArray:

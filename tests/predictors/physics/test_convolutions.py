@@ -6,9 +6,9 @@ import pytest
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.physics.convolutions import CONVOLUTION_NAMES
-from joulecast.predictors.physics.features import convolution_features, dense_convolutions
+from joulecast.predictors.physics.convolutions import CONVOLUTION_NAMES, dense_convolutions
 from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
 from joulecast.predictors.physics.roofline import on_tensor_cores, peak_flops
 
 A30, V100, P4 = find_gpu("A30"), find_gpu("V100-PCIE-32GB"), find_gpu("Tesla P4")
@@ -31,14 +31,19 @@ def moved(operation):
 
 
 def seen(operation, gpu=A30):
-    return {name: float(column[0]) for name, column in convolution_features(OperationList([operation]), gpu).items()}
+    return dict(zip(CONVOLUTION_NAMES, features([operation], gpu)[:, 0].tolist(), strict=True))
+
+
+def features(operations, gpu=A30):
+    """Shape (names, operations)."""
+    return relative_features(operations, gpu)[:, [RELATIVE_NAMES.index(name) for name in CONVOLUTION_NAMES]].T
 
 
 def test_winograd_in_one_kernel_computes_blocks_beyond_the_edge():
     # NeuSight recorded a grid of 39 x 2 x 1 for 3 images of 12 x 12 and 400 channels: 13 x 3 blocks of 32 channels.
     # 78 blocks, of which 80 multiprocessors compute one each in the time of two.
     work = least(conv((3, 659, 12, 12), 400), V100)
-    assert work.flops == pytest.approx(2 * 80 * 2 * 16 * 32 * 32 * (659 + 8) / 0.5)
+    assert work.flops == pytest.approx(2 * 80 * 2 * 16 * 32 * 32 * (659 + 20) / 0.6)
     assert not work.in_turn
     assert work.bytes == 4 * (3 * 659 * 144 + 3 * 400 * 144 + 659 * 400 * 9)
 
@@ -80,14 +85,14 @@ def test_tensor_cores_read_transposed_images():
 
 
 def test_tensor_cores_compute_whole_waves():
-    """32 x 49 positions and 512 channels: 13 x 8 blocks of 128 x 64 in two waves, each of 64 steps more."""
+    """32 x 49 positions and 512 channels: 13 x 8 blocks of 128 x 64 in two waves, each of 20 steps more."""
     work = least(conv((32, 256, 7, 7), 512, precision="tf32"))
-    assert work.flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (9 * 256 + 64) / 0.75)
+    assert work.flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (9 * 256 + 20) / 0.75)
     assert work.compute_s == pytest.approx(work.flops / A30.peak_flops["tf32"])
     # A window of one pixel reaches 0.6 of the peak, and less by 1.6 where loads of 49 positions are not aligned.
     point, even = (conv((32, 256, n, 7), 512, precision="tf32", kernel_size=1, padding=0) for n in (7, 6))
-    assert least(point).flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (256 + 64) / 0.6 * 1.6)
-    assert least(even).flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (256 + 64) / 0.6)
+    assert least(point).flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (256 + 20) / 0.6 * 1.6)
+    assert least(even).flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (256 + 20) / 0.6)
 
 
 @pytest.mark.parametrize(("channels", "outputs", "measured_us"), [(3072, 128, 205), (1824, 76, 124), (1152, 48, 81)])
@@ -118,7 +123,7 @@ def test_images_of_three_channels_run_on_fp32_pipes_or_are_padded():
     image = conv((32, 3, 224, 224), 64, kernel_size=7, stride=2, padding=3)
     tf32, fp32, half = (least(image.replace(precision=precision)) for precision in ("tf32", "fp32", "fp16"))
     assert tf32 == fp32
-    assert half.flops == pytest.approx(56 * SMS * 2 * 128 * 64 * (49 * 8 + 64) / 0.75)  # 3,136 blocks
+    assert half.flops == pytest.approx(56 * SMS * 2 * 128 * 64 * (49 * 8 + 20) / 0.75)  # 3,136 blocks
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
@@ -144,10 +149,10 @@ def test_other_operations_are_unchanged_wherever_they_stand():
     grouped = conv((32, 64, 56, 56), 64, groups=64)
     others = [Operation("relu", [(32, 64, 56, 56)]), grouped, Operation("linear", [(64, 64)], {"out_features": 64})]
     dense = conv((32, 64, 56, 56), 64)
-    columns = np.array(list(convolution_features(OperationList([others[0], dense, *others[1:]]), A30).values()))
+    columns = features([others[0], dense, *others[1:]])
     assert not columns[:, [0, 2, 3]].any()
     assert columns[:, 1].tolist() == pytest.approx(list(seen(dense).values()))
-    assert not np.array(list(convolution_features(OperationList(others), A30).values())).any()
+    assert not features(others).any()
 
 
 def test_image_sizes_that_fill_blocks_cost_less_per_output():

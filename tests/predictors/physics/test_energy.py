@@ -80,7 +80,6 @@ def test_older_processes_cost_more_for_logic(process, factor):
 
 SMALL = Operation("matmul", [(10, 16, 64), (10, 64, 16)])
 SMALL_FLOPS = 10 * 2 * 16 * 16 * 64
-BLOCKS = 10 * 2 * 128 * 128 * (64 + 32)  # of 128 x 128, with 32 steps more
 WITHOUT = replace(ROUND, tensor_precisions=())
 DOUBLE = replace(ROUND, peak_flops={**ROUND.peak_flops, "fp64": 5e11}, tensor_precisions=("tf32", "fp16", "bf16"))
 DOUBLE_TENSOR = replace(DOUBLE, tensor_precisions=("tf32", "fp16", "bf16", "fp64"))
@@ -93,10 +92,10 @@ DOUBLE_TENSOR = replace(DOUBLE, tensor_precisions=("tf32", "fp16", "bf16", "fp64
         pytest.param(LINEAR, "fp64", DOUBLE, [2 * FLOPS, 0], id="fp64 is twice as wide as fp32"),
         pytest.param(LINEAR, "fp64", DOUBLE_TENSOR, [FLOPS, 0], id="fp64 on tensor cores draws what fp32 does"),
         pytest.param(LINEAR, "fp32", DOUBLE, [FLOPS, 0], id="fp32 where there is fp64"),
-        pytest.param(SMALL, "fp32", ROUND, [BLOCKS, 0], id="blocks in fp32"),
-        pytest.param(SMALL, "fp16", ROUND, [0, SMALL_FLOPS], id="no blocks in fp16"),
-        pytest.param(SMALL, "tf32", ROUND, [0, 2 * BLOCKS], id="blocks in TF32, twice as wide"),
-        pytest.param(SMALL, "fp16", WITHOUT, [BLOCKS, 0], id="blocks in fp16 without tensor cores"),
+        pytest.param(SMALL, "fp32", ROUND, [SMALL_FLOPS, 0], id="no padding of blocks"),
+        pytest.param(SMALL, "fp16", ROUND, [0, SMALL_FLOPS], id="fp16"),
+        pytest.param(SMALL, "tf32", ROUND, [0, 2 * SMALL_FLOPS], id="TF32 is twice as wide"),
+        pytest.param(SMALL, "fp16", WITHOUT, [SMALL_FLOPS, 0], id="fp16 without tensor cores"),
     ],
 )
 def test_flops_paid_on_fp32_pipes_and_on_tensor_cores(operation, precision, gpu, paid):
