@@ -36,6 +36,9 @@ _ADA, _CACHED_FASTER = "8.9", 6.6
 # Products that take less than 10 us in bf16 mostly take longer in fp8 (aiconfigurator2026). Of those over 200 us with
 # at least 2048 columns and a reduction of 1024, 0.06 to 7 % do by GPU and library, and the median takes a third less.
 _LARGE_S, _ALIGNED, _COLUMNS, _ROWS = 200e-6, 1024, 2048, 16384
+# Loops hold several weights of a linear layer, and one product of two tensors. A product with a vector has nothing to
+# do but to read its matrix; small ones wait for launches and steps.
+_MOST_APART, _MOST_PASSES, _SMALL_S = 2.0, 3.0, 50e-6
 _ALONE = 50  # One operation of so many is predicted alone, and compared with its prediction among others.
 ANY_GPU = "any-gpu/boosting"
 """The predictor that answers from a data sheet alone, on every GPU."""
@@ -175,6 +178,36 @@ def _narrow(batch: Batch) -> FloatArray:
     return _over(wide, narrow)
 
 
+def _single(kind: str, one: Operation) -> Operation | None:
+    """One of the products of a batch, as a product of two tensors or as a linear layer."""
+    if one.kind != "matmul":
+        return None
+    (*_, m, k), (*_, n) = one.input_shapes
+    if kind == "linear":
+        return Operation("linear", [(m, k)], {"out_features": n, "bias": False}, precision=one.precision, mode=one.mode)
+    return Operation("matmul", [(1, m, k), (1, k, n)], precision=one.precision, mode=one.mode)
+
+
+def _single_product(batch: Batch) -> FloatArray:
+    matmul, linear = (batch.changed(partial(_single, kind))[DEVICE] for kind in ("matmul", "linear"))
+    return _worst(_over(_MOST_APART * matmul, linear), _over(_MOST_APART * linear, matmul))
+
+
+def _by_vector(one: Operation) -> Operation | None:
+    """The products of a batch with a single column."""
+    if one.kind != "matmul":
+        return None
+    left, (*_, k, _n) = one.input_shapes
+    return Operation("matmul", [left, (left[0], k, 1)], precision=one.precision, mode=one.mode)
+
+
+def _vector(batch: Batch) -> FloatArray:
+    variants = [_by_vector(one) for one in batch.ones]
+    moved = np.array([0.0 if each is None else float(each.bytes_read + each.bytes_written) for each in variants])
+    most_s = _SMALL_S + _MOST_PASSES * moved / batch.gpu.memory_bandwidth
+    return _over(most_s, batch.changed(_by_vector)[DEVICE])
+
+
 FIGURES = ("sms", "boost_clock_mhz", "memory_bandwidth", "l2_bytes", "power_limit_w", "max_clock_mhz")
 """Figures of a data sheet of which more is never slower."""
 
@@ -262,6 +295,16 @@ OPERATION_LAWS: dict[str, OperationLaw] = {
     "narrow products": OperationLaw(
         f"A linear layer of at least {_LARGE_S * 1e6:g} us and {_COLUMNS} columns is not slower in fp8 than in bf16.",
         _narrow,
+        exact=False,
+    ),
+    "single products": OperationLaw(
+        f"A single product takes within a factor of {_MOST_APART:g} what a linear layer of its sizes does.",
+        _single_product,
+        exact=False,
+    ),
+    "vectors": OperationLaw(
+        f"A product with a vector takes at most {_MOST_PASSES:g} times what its bytes do, and {_SMALL_S * 1e6:g} us.",
+        _vector,
         exact=False,
     ),
     "siblings": OperationLaw(

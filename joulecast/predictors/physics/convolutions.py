@@ -10,8 +10,8 @@ whole waves of blocks (tiling.py), and bytes to and from memory:
 - separate: Winograd's F(4 x 4, 3 x 3) in several kernels. Images and weights are transformed, 36 matrix products
   follow, and the results are transformed back. There are four times fewer multiplications, but transformed numbers are
   written to memory and read again.
-- fourier: as "separate", with Fourier transforms, if image and window fit together into 32 x 32 pixels. (Larger images
-  can be cut into such squares, but cuDNN seldom does so.)
+- fourier: as "separate", with Fourier transforms, if image and window fit together into 16 x 16 or 32 x 32 pixels.
+  (Larger images can be cut into such squares, but cuDNN seldom does so.)
 
 The last three need a stride and a dilation of one, and no groups. Their block sizes, and that "separate" computes
 images in multiples of sixteen, were derived from the grids of the kernels that NeuSight (Lee et al., ASPLOS 2025)
@@ -44,7 +44,7 @@ from ...operations.operation_list import OperationList
 from .bandwidth import reached_bandwidth
 from .norms import overlapped
 from .operation_numbers import numbers_of
-from .tiling import START_STEPS, Tile, padded, tile_count
+from .tiling import Tile, padded, tile_count
 
 CONVOLUTION_NAMES: tuple[str, ...] = (
     "log_least_way",
@@ -56,23 +56,25 @@ CONVOLUTION_NAMES: tuple[str, ...] = (
 )
 """Names of the features of `Convolutions.features`."""
 
-# Rows of the arrays below are algorithms: implicit, fused, separate and fourier on fp32 pipes, and last the one on
-# tensor cores. Algorithms whose transforms and products are kernels one after the other are "in turn".
-_IMPLICIT, _FUSED, _TENSOR = 0, 1, 4
-_IN_TURN = np.array([[False], [False], [True], [True], [False]])
-_BLOCK, _PRODUCT_TILE, _FOURIER_TILE = Tile(128, 64), Tile(128, 128), Tile(64, 64)
-# Share of the peak that blocks reach: implicit and on tensor cores, of one pixel on tensor cores, fused, and products.
-_SHARE, _ONE_PIXEL_SHARE, _FUSED_SHARE, _PRODUCT_SHARE = 0.75, 0.6, 0.6, 0.85
-_ODD_POSITIONS = 1.6
+# Rows of the arrays below are algorithms: implicit with two block sizes, fused, separate and fourier on fp32 pipes, and
+# last the one on tensor cores. Algorithms whose transforms and products are kernels one after the other are "in turn".
+_IMPLICIT, _FUSED, _TENSOR = 0, 2, 5
+_IN_TURN = np.array([[False], [False], [False], [True], [True], [False]])
+_WIDE, _NARROW, _PRODUCT_TILE, _FOURIER_TILE = Tile(128, 64), Tile(128, 32), Tile(128, 128), Tile(64, 64)
+_IMPLICIT_SHARE, _FUSED_SHARE, _PRODUCT_SHARE, _TENSOR_SHARE = 0.75, 0.5, 0.85, 0.75
+_ONE_PIXEL_SHARE, _ODD_POSITIONS = 0.6, 1.6
+_NARROW_SHARE = 0.7 * _IMPLICIT_SHARE
 _LEAST_ROWS = 32
 _FUSED_SQUARES, _FUSED_CHANNELS, _FUSED_MULTIPLICATIONS = (4, 8), 32, 16
 _SEPARATE_MULTIPLICATIONS, _SEPARATE_IMAGES, _SEPARATE_SIDE = 36, 16, 4
-_FOURIER_SIZE = 32
+_FOURIER_SIZES = (16, 32)
 _COMPLEX = 4.0  # Real multiplications in one complex multiplication; the same factor for FLOPs.
+_CONVOLUTION_START_STEPS = 8  # Starting a block takes as long as this many steps of its reduction.
 # On fp32 pipes, a block that is alone on a multiprocessor waits for memory as long as a second block would compute.
-_LEAST_WAVES = np.array([[2], [2], [2], [2], [1]])
+_LEAST_WAVES = np.array([[2], [2], [2], [2], [2], [1]])
 TRANSPOSED, _THINNED = 4, 2
 """Passes over images that are transposed before and after, and over those that a stride thins out."""
+_TENSOR_START_STEPS = 64
 _LOADED_BYTES = 16  # What tensor cores load at once: channels of one pixel.
 _TRAINING_PASSES = 3.0  # Forward, gradient of the input, and gradient of the weights: products of the same size.
 _MOST_LOG = 2.0  # Log ratios are clipped to this; beyond it, an algorithm is not used or does not exist.
@@ -147,38 +149,42 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
     separate = _SEPARATE_MULTIPLICATIONS * tile_count(squares, p.channels_out, _PRODUCT_TILE)
     # Fourier: real data needs only half of the frequencies, because the other half is its complex conjugate.
     needed = np.maximum(n.height, n.width) + n.kernel - 1
-    frequencies = _FOURIER_SIZE * (_FOURIER_SIZE // 2 + 1)
+    size = np.where(needed > _FOURIER_SIZES[0], _FOURIER_SIZES[1], _FOURIER_SIZES[0])
+    frequencies = size * (size // 2 + 1)
     fourier = frequencies * tile_count(n.first_size, p.channels_out, _FOURIER_TILE)
-    fits = (n.transforms > 0) & (needed <= _FOURIER_SIZE)
-    steps, channels = p.reduction + START_STEPS, p.channels_in + START_STEPS
-    blocks = tile_count(p.rows, p.channels_out, _BLOCK)
+    fits = (n.transforms > 0) & (needed <= _FOURIER_SIZES[1])
+    steps, channels = p.reduction + _CONVOLUTION_START_STEPS, p.channels_in + _CONVOLUTION_START_STEPS
+    wide_tiles = tile_count(p.rows, p.channels_out, _WIDE)
     one_pixel = _window(n) == 1
-    fewer = np.where(one_pixel, np.clip(2.0 ** np.ceil(np.log2(p.rows)), _LEAST_ROWS, _BLOCK.rows) / _BLOCK.rows, 1.0)
+    fewer = np.where(one_pixel, np.clip(2.0 ** np.ceil(np.log2(p.rows)), _LEAST_ROWS, _WIDE.rows) / _WIDE.rows, 1.0)
     narrow_loads = np.where(n.positions % 2 == 1, _ODD_POSITIONS, 1.0)
-    share = np.where(one_pixel, _ONE_PIXEL_SHARE / narrow_loads, _SHARE)
+    share = np.where(one_pixel, _ONE_PIXEL_SHARE / narrow_loads, _TENSOR_SHARE)
     loaded = p.reduction * padded(p.channels_in, _LOADED_BYTES / n.element_bytes) / p.channels_in
     passes = np.where(one_pixel, np.where(n.stride > 1, _THINNED, 1), TRANSPOSED)
     return Blocks(
         np.array(
             [
-                blocks,
+                wide_tiles,
+                tile_count(p.rows, p.channels_out, _NARROW),
                 np.where(is_three, fused, np.inf),
                 np.where(is_three, separate, np.inf),
                 np.where(fits, fourier, np.inf),
-                blocks,
+                wide_tiles,
             ]
         ),
         np.array(
             [
-                fewer * _BLOCK.flops_per_step * steps / _SHARE,
+                fewer * _WIDE.flops_per_step * steps / _IMPLICIT_SHARE,
+                fewer * _NARROW.flops_per_step * steps / _NARROW_SHARE,
                 of_fused * channels / _FUSED_SHARE,
                 _PRODUCT_TILE.flops_per_step * channels / _PRODUCT_SHARE,
                 _COMPLEX * _FOURIER_TILE.flops_per_step * channels / _PRODUCT_SHARE,
-                fewer * _BLOCK.flops_per_step * (loaded + START_STEPS) / share,
+                fewer * _WIDE.flops_per_step * (loaded + _TENSOR_START_STEPS) / share,
             ]
         ),
         np.array(
             [
+                moved,
                 moved,
                 moved,
                 moved + 2 * n.element_bytes * _SEPARATE_MULTIPLICATIONS * _transformed(squares, p),
@@ -289,7 +295,7 @@ class Convolutions(NamedTuple):
         forward_s, backward_s = (blocks.times_s(gpu, peak_flops) for blocks in (self.forward, self.backward))
         own_s, each = self.own_flops / peak_flops, np.arange(len(self.places))
         taken, back = (self._taken(times_s, on_tensor_cores) for times_s in (forward_s, backward_s))
-        ratio = forward_s[_FUSED:_TENSOR] / forward_s[_IMPLICIT]
+        ratio = forward_s[_FUSED:_TENSOR] / np.min(forward_s[_IMPLICIT:_FUSED], axis=0)
         ratio[:, taken == _TENSOR] = np.inf
         columns = np.zeros((len(CONVOLUTION_NAMES), self.operations))
         columns[:, self.places] = [

@@ -33,7 +33,7 @@ from .energy import PRIOR_ENERGY, process_factor, static_power_w
 from .least_times import LeastTimes
 from .norms import overlapped
 from .operation_numbers import is_batched
-from .tiling import START_STEPS, Tile, tile_count
+from .tiling import Tile, tile_count
 
 _BATCHED_TILES = {6: Tile(64, 128), 7: Tile(64, 64), 8: Tile(128, 128)}
 """Generation of kernels -> the tile of batched products."""
@@ -44,6 +44,7 @@ _NARROW, _NARROW_SLOWER = (
     1.65,
 )  # Time of tiles of 32 rows or columns, relative to that of the same work in larger ones.
 _WHOLE = Tile(128, 128)
+_START_STEPS = 20.0  # Starting a tile takes as long as this many steps of its reduction.
 _LINEAR_SLOWER = 1.1  # Linear layers in whole tiles relative to the peak rate, and split reductions to whole ones.
 _FEWEST_STEPS = 64.0  # Of a part of a reduction that is split, as in half precision (model/tiles.py).
 _LOGIC = 0.9  # Power of fp32 products relative to the prior of energy.py.
@@ -100,7 +101,7 @@ def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
 
 def _started(n: Any) -> Any:
     """Time of tiles with their start, relative to that of their reduction alone."""
-    return 1 + START_STEPS / np.maximum(n.reduction, 1.0)
+    return 1 + _START_STEPS / np.maximum(n.reduction, 1.0)
 
 
 def _batched_waves(n: Any, gpu: GPU) -> FloatArray:

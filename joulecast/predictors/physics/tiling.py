@@ -38,10 +38,6 @@ class Tile(NamedTuple):
         return 2.0 * self.outputs
 
 
-START_STEPS = 20.0
-"""Starting a tile takes as long as this many steps of its reduction, in fp32 and in TF32."""
-
-
 def padded(size: Any, side: float) -> Any:
     """Sizes rounded up to whole tiles."""
     return np.ceil(size / side) * side

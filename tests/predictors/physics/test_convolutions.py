@@ -43,7 +43,7 @@ def test_winograd_in_one_kernel_computes_blocks_beyond_the_edge():
     # NeuSight recorded a grid of 39 x 2 x 1 for 3 images of 12 x 12 and 400 channels: 13 x 3 blocks of 32 channels.
     # 78 blocks, of which 80 multiprocessors compute one each in the time of two.
     work = least(conv((3, 659, 12, 12), 400), V100)
-    assert work.flops == pytest.approx(2 * 80 * 2 * 16 * 32 * 32 * (659 + 20) / 0.6)
+    assert work.flops == pytest.approx(2 * 80 * 2 * 16 * 32 * 32 * (659 + 8) / 0.5)
     assert not work.in_turn
     assert work.bytes == 4 * (3 * 659 * 144 + 3 * 400 * 144 + 659 * 400 * 9)
 
@@ -85,14 +85,14 @@ def test_tensor_cores_read_transposed_images():
 
 
 def test_tensor_cores_compute_whole_waves():
-    """32 x 49 positions and 512 channels: 13 x 8 blocks of 128 x 64 in two waves, each of 20 steps more."""
+    """32 x 49 positions and 512 channels: 13 x 8 blocks of 128 x 64 in two waves, each of 64 steps more."""
     work = least(conv((32, 256, 7, 7), 512, precision="tf32"))
-    assert work.flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (9 * 256 + 20) / 0.75)
+    assert work.flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (9 * 256 + 64) / 0.75)
     assert work.compute_s == pytest.approx(work.flops / A30.peak_flops["tf32"])
     # A window of one pixel reaches 0.6 of the peak, and less by 1.6 where loads of 49 positions are not aligned.
     point, even = (conv((32, 256, n, 7), 512, precision="tf32", kernel_size=1, padding=0) for n in (7, 6))
-    assert least(point).flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (256 + 20) / 0.6 * 1.6)
-    assert least(even).flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (256 + 20) / 0.6)
+    assert least(point).flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (256 + 64) / 0.6 * 1.6)
+    assert least(even).flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (256 + 64) / 0.6)
 
 
 @pytest.mark.parametrize(("channels", "outputs", "measured_us"), [(3072, 128, 205), (1824, 76, 124), (1152, 48, 81)])
@@ -123,7 +123,7 @@ def test_images_of_three_channels_run_on_fp32_pipes_or_are_padded():
     image = conv((32, 3, 224, 224), 64, kernel_size=7, stride=2, padding=3)
     tf32, fp32, half = (least(image.replace(precision=precision)) for precision in ("tf32", "fp32", "fp16"))
     assert tf32 == fp32
-    assert half.flops == pytest.approx(56 * SMS * 2 * 128 * 64 * (49 * 8 + 20) / 0.75)  # 3,136 blocks
+    assert half.flops == pytest.approx(56 * SMS * 2 * 128 * 64 * (49 * 8 + 64) / 0.75)  # 3,136 blocks
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
