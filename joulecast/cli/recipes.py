@@ -31,8 +31,8 @@ from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe, XGBoostRecipe
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from ..zoo.catalogue import find_kernels
-from ..zoo.mlflow.tracking import tuning
 from ..zoo.rendering import any_gpu_errors, cpu_errors
+from ..zoo.tracking import tuning
 from ..zoo.training import Trained, train, train_any_gpu, train_cpu
 
 Tracking = tuple[str | None, str]

@@ -14,15 +14,15 @@ from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped
-from .entries.entry import Background, Loaded, load_any, load_background
-from .entries.files import MANIFEST, NAME
+from .entry import Background, Loaded, load_any, load_background
+from .files import MANIFEST, NAME
 from .store import pulled, pulled_folder
 
 if TYPE_CHECKING:
     from ..predictors.contract import Shared
     from ..predictors.cpu.network import CpuNetworkPredictor
     from ..predictors.model.learned import OneModel
-    from .entries.any_gpu_entry import AnyGpuEntry
+    from .other_entries import AnyGpuEntry
 
 DEFAULT_PREDICTOR = "forest"
 """The recipe of what a measured chip adds, unless the caller names another."""
@@ -89,7 +89,7 @@ def _folder(device: Device, mode: str, predictor: str | Path | None) -> Path:
 def _named(predictor: str) -> Path | None:
     """Folder of an entry that is named by its folder, or by a registry; None for other names."""
     if predictor.startswith("models:"):
-        from .mlflow.registry import registry_folder
+        from .registry import registry_folder
 
         return registry_folder(predictor)
     return Path(predictor).resolve() if is_file(Path(predictor) / MANIFEST) else None
@@ -149,7 +149,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
         return _of_chip(entry, gpu)
     # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
     from ..predictors.cpu.network import CpuNetworkPredictor
-    from .entries.any_gpu_entry import AnyGpuEntry
+    from .other_entries import AnyGpuEntry
 
     if isinstance(entry, AnyGpuEntry):
         return _on_gpu(entry, find_kernels(), gpu, mode)
@@ -215,7 +215,7 @@ def find_kernels() -> OneModel | None:
 
 @lru_cache(maxsize=2)
 def _loaded_kernels(folder: Path, stamp: int) -> OneModel:
-    from .entries.kernels_entry import load_kernels
+    from .kernels_entry import load_kernels
 
     return load_kernels(folder).kernels
 
@@ -249,7 +249,7 @@ def _own_entry(folder: Path) -> NetworkPredictor:
 def _shared_by_all() -> Shared:
     """What all GPUs share, for what was not measured on one; physics alone where the zoo has no such entry."""
     from ..predictors.model.shared import nothing_shared
-    from .entries.any_gpu_entry import AnyGpuEntry
+    from .other_entries import AnyGpuEntry
 
     folder = _stored(ANY_GPU)
     entry = None if folder is None else _load(folder)

@@ -43,11 +43,11 @@ from ..predictors.model.learned import Key, NetworkBasis, OneModel
 from ..predictors.model.work import GROUPS, Work
 from ..predictors.physics.norms import overlapped
 from ..predictors.recipes import KernelRecipe
+from .cards import ModelCard, made_now
 from .catalogue import KERNELS_ENTRY
-from .entries.any_gpu_entry import AnyGpuEntry
-from .entries.cards import ModelCard, made_now
-from .entries.kernels_entry import Golden, KernelsEntry, save_kernels
-from .entries.stored import GOLDEN_OPERATIONS, golden_sample
+from .kernels_entry import Golden, KernelsEntry, save_kernels
+from .other_entries import AnyGpuEntry
+from .stored import golden_sample
 from .training import Trained, described
 
 _PRODUCTS = (0.7, 2.5)  # No network shows more.
@@ -285,5 +285,5 @@ def _golden(tables: Sequence[Measured]) -> Golden:
         for group in np.unique(groups).tolist():
             mine = OperationList(table.kernels[place] for place in np.flatnonzero(groups == group).tolist())
             key = table.generation, GROUPS[group]
-            golden.setdefault(key, (table.gpu.name, golden_sample(set(mine))[:GOLDEN_OPERATIONS]))
+            golden.setdefault(key, (table.gpu.name, golden_sample(set(mine))))
     return golden

@@ -1,4 +1,4 @@
-"""The cache of pulled zoo entries: a place like all others (places/sources.py), which only checked entries get into."""
+"""The cache of pulled zoo entries: a place like all others (places.py), which only checked entries get into."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from ..errors import ZooError
 from ..operations.operation import MODES
 from ..system.limits import limited_memory
 from ..system.resources import cache_folder, shipped
-from .entries.cards import name_of
-from .entries.entry import load_any
-from .entries.files import MANIFEST, NAME, StoredEntry, put_in_place, read_plain, sha256_of
-from .places.places import INDEX, FolderPlace
-from .places.sources import Row, fetch, index_of, open_source, put, remove
+from .cards import name_of
+from .entry import load_any
+from .files import MANIFEST, NAME, StoredEntry, put_in_place, read_plain, sha256_of
+from .places import INDEX, FolderPlace, Row, fetch, index_of, open_source, put, remove
 
 REGISTERED = "models/"
 """Beginning of the names of models of a registry in the cache."""

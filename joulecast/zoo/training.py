@@ -27,14 +27,13 @@ from ..predictors.measured.rows import DeviceRow, device_rows
 from ..predictors.model.shared import SharedByAll
 from ..predictors.networks.composition import HostModel
 from ..predictors.recipes import Recipe
+from .cards import ModelCard, card_files, made_now
 from .catalogue import entry_name, find_kernels
-from .entries.any_gpu_entry import AnyGpuEntry, save_any_gpu
-from .entries.cards import ModelCard, change_card, made_now
-from .entries.comparing import operations_left_out
-from .entries.cpu_entry import save_cpu_entry
-from .entries.entry import load_entry, save_entry
-from .entries.files import StoredEntry
-from .entries.stored import golden_sample
+from .entry import load_entry, save_entry
+from .files import StoredEntry
+from .other_entries import AnyGpuEntry, save_any_gpu, save_cpu_entry
+from .promotion import operations_left_out
+from .stored import golden_sample
 
 ANY_GPU_LIMITS = (
     "It knows GPUs by their data sheets. A GPU that runs hotter, has a lower power cap, or has a less tuned library "
@@ -228,7 +227,8 @@ def renew_hosts(folder: Path, networks: Networks) -> None:
     measured = {measurement.mode for _, measurement, _ in networks}
     learned = any_gpu.fit_hosts(entry.shared, networks)
     hosts = {**entry.hosts, **{mode: host for mode, host in learned.items() if mode in measured}}
-    change_card(StoredEntry.of(folder), {"host": {mode: host.to_dict() for mode, host in hosts.items()}})
+    stored = StoredEntry.of(folder)
+    stored.replace(card_files({**stored.card, "host": {mode: host.to_dict() for mode, host in hosts.items()}}))
 
 
 def described(folder: Path, dataset: Dataset) -> dict[str, Any]:

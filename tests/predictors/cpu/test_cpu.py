@@ -17,10 +17,10 @@ from joulecast.predictors.cpu.predictor import CallModel
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_cpu_predictor
+from joulecast.zoo.cards import measured_gpus
 from joulecast.zoo.catalogue import CPU_FOLDERS
-from joulecast.zoo.entries.cards import measured_gpus
-from joulecast.zoo.entries.comparing import left_out_of
-from joulecast.zoo.entries.files import StoredEntry
+from joulecast.zoo.files import StoredEntry
+from joulecast.zoo.promotion import left_out_of
 from joulecast.zoo.training import train_cpu
 
 CALL_S, FLOPS_PER_S, BYTES_PER_S, POWER_W = 2e-6, 1e11, 1e10, {"linear": 30.0, "relu": 20.0}

@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import InputError, ZooError, damaged_entry
-from ...operations.network import Network
-from ...operations.operation import Operation
+from ..errors import InputError, ZooError, damaged_entry
+from ..operations.network import Network
+from ..operations.operation import Operation
 from .cards import ModelCard, card_files
 from .files import FACTS, StoredEntry, json_bytes, write_files
 
 if TYPE_CHECKING:
-    from ...predictors.cpu.network import CpuNetworkPredictor
-    from ...predictors.networks.prepared import NetworkPredictor
+    from ..predictors.cpu.network import CpuNetworkPredictor
+    from ..predictors.networks.prepared import NetworkPredictor
 
-GOLDEN_OPERATIONS = 8
-"""How many operations a golden prediction has; where it covers several GPUs, per GPU."""
+_GOLDEN_OPERATIONS = 8  # Where a golden prediction covers several GPUs, per GPU.
 _MOST_OPERATIONS = 64
 # Sums in fp32 differ between processors: those of trees by 1e-6, and those of a transformer, whose large terms
 # cancel, by up to 5e-4 (measured against fp64). A different forest differs by far more.
@@ -41,23 +40,18 @@ def save_as_entry(
     golden: Mapping[str, Any],
     predictor: str,
 ) -> Path:
-    """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
-
-    Args:
-        predictor: What the manifest names as the predictor, by which the entry is read (`load_any`).
-    """
-    return write_files(
-        folder, {**card_files(card.to_dict()), FACTS: json_bytes(facts), **files}, golden, predictor=predictor
-    )
+    """Write an entry; see `write_files`. `facts` are what the predictor needs besides the arrays in files."""
+    files = {**card_files(card.to_dict()), FACTS: json_bytes(facts), **files}
+    return write_files(folder, files, golden, predictor=predictor)
 
 
 def golden_sample(operations: Collection[Operation]) -> list[Operation]:
-    """Choose operations for a golden prediction, spread evenly over those that a predictor was trained on.
+    """Choose at most eight operations for a golden prediction, spread evenly over those that a predictor learned from.
 
     The choice does not depend on the order of the operations.
     """
     listed = sorted(operations, key=lambda operation: operation.digest)
-    return listed[:: max(1, len(listed) // GOLDEN_OPERATIONS)]
+    return listed[:: max(1, len(listed) // _GOLDEN_OPERATIONS)][:_GOLDEN_OPERATIONS]
 
 
 def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
@@ -114,15 +108,15 @@ def refusing_damage(where: str) -> Iterator[None]:
         raise damaged_entry("this zoo entry is damaged", f"{where}: {cause}"[:400]) from error
 
 
-def require_agreement(stored: StoredEntry, pairs: Iterable[tuple[Any, Any]]) -> None:
-    """Compare the golden prediction as it comes out now with the stored one.
+def require_agreement(stored: StoredEntry, again: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Compare a golden prediction as it comes out now with the stored one.
 
     Raises ZooError: they differ by more than rounding, or are not numbers.
     """
     with refusing_damage(stored.where):
         agrees = all(
-            np.shape(now) == np.shape(before) and np.allclose(now, before, rtol=_TOLERANCE, atol=0)
-            for now, before in [*pairs]  # all of them exist, before one is compared
+            np.shape(now) == np.shape(then) and np.allclose(now, then, rtol=_TOLERANCE, atol=0)
+            for now, then in [*golden_values(again, before)]  # all of them exist, before one is compared
         )
     if not agrees:
         raise ZooError(

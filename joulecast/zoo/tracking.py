@@ -12,18 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...predictors.contract import Curves, curves_of
-from ...predictors.evaluation.any_gpu import AnyGpuValidation
-from ...predictors.evaluation.one_gpu import Validation
-from ...predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, own_tables, report
-from ...predictors.recipes import Recipe
-from ..entries.cards import git_commit
-from ..entries.files import StoredEntry, library_versions
-from ..training import Trained
-from .mlflow_client import EXPERIMENT, connected, default_uri, experiment
-from .registry import log_model
-
-__all__ = ["EXPERIMENT", "Tuning", "default_uri", "track", "track_evaluation", "tuning"]
+from ..predictors.contract import Curves, curves_of
+from ..predictors.evaluation.any_gpu import AnyGpuValidation
+from ..predictors.evaluation.one_gpu import Validation
+from ..predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, own_tables, report
+from ..predictors.recipes import Recipe
+from .cards import git_commit
+from .files import StoredEntry, library_versions
+from .registry import connected, experiment, log_model
+from .training import Trained
 
 _AT_ONCE = 90  # MLflow accepts up to 100 parameters and 1000 metrics in one request.
 _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables

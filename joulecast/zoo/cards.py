@@ -10,12 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ...checked import number
-from ...errors import damaged_entry
-from ...predictors.networks.composition import HostModel
-from ...system.resources import shipped
-from ..rendering import markdown
-from .files import CARD, MANIFEST, README, StoredEntry, json_bytes, put_in_place
+from ..checked import number
+from ..errors import damaged_entry
+from ..predictors.networks.composition import HostModel
+from ..system.resources import shipped
+from .files import CARD, MANIFEST, README, StoredEntry, json_bytes
+from .rendering import markdown
 
 _LONGEST_NAME = 200
 _MOST_OFFSET_S = 1.0
@@ -88,41 +88,24 @@ def made_now() -> dict[str, Any]:
 
 def git_commit() -> str:
     """The commit of the checkout that joulecast runs from, followed by "+" if files were changed; else "unknown"."""
-    checkout = Path(__file__).resolve().parents[3]
+    checkout = Path(__file__).resolve().parents[2]
     if not (checkout / "pyproject.toml").is_file():
         return "unknown"
-    commit = _git(checkout, "rev-parse", "HEAD")
-    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "joulecast", "predictors")
-    return f"{commit}{'+' if changed else ''}" if commit else "unknown"
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    try:
-        result = subprocess.run(  # noqa: S603
-            ["git", *arguments],  # noqa: S607
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return result.stdout.strip() if result.returncode == 0 else ""
+    said = []
+    of_code = ["status", "--porcelain", "--untracked-files=no", "--", "joulecast", "predictors"]
+    for command in (["git", "rev-parse", "HEAD"], ["git", *of_code]):
+        try:
+            run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
+        except (OSError, subprocess.SubprocessError):
+            return "unknown"
+        said.append(run.stdout.strip())
+    commit, changed = said
+    return f"{commit}{'+' if changed else ''}"
 
 
 def card_files(card: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of a card: file name -> content."""
     return {CARD: json_bytes(card), README: markdown(card).encode()}
-
-
-def change_card(stored: StoredEntry, changed: Mapping[str, Any]) -> bool:
-    """Replace values of the card of an entry in a folder. Returns whether anything changed."""
-    files = card_files({**stored.card, **changed})
-    if all(stored.files.get(name) == data for name, data in files.items()):
-        return False
-    put_in_place(stored.where, stored.with_files(files))
-    return True
 
 
 def name_of(value: Any) -> str:
@@ -136,9 +119,6 @@ def host_of(value: Mapping[str, Any]) -> HostModel:
     """Host costs of a call inside a network, as a card states them. Raises KeyError, TypeError, ValueError: damaged."""
     number(value["offset_s"], -_MOST_OFFSET_S, _MOST_OFFSET_S)
     return HostModel.from_dict(value)
-
-
-_NO_SENSOR = "none"
 
 
 @dataclass(frozen=True)
@@ -209,11 +189,11 @@ def _measured(stamped: tuple[tuple[Path, int], ...]) -> Mapping[str, Measured]:
 def _of_card(card: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:
     if isinstance(card["data"], Mapping):  # a predictor of one GPU or CPU
         operations = int(card["data"].get("unique_operations", 0))
-        has_power = not card["data"].get("sensor", "").startswith(_NO_SENSOR)
+        has_power = not card["data"].get("sensor", "").startswith("none")
         yield card["gpu"], Measured(operations, len(card["network_errors"]), has_power=has_power)
         return
     for data in card["data"]:
         # Cards of kernels have no clocks and networks: kernels were measured one by one, at the default clock.
         clocks = () if data.get("clock_mhz") is None else (float(data["clock_mhz"]),)
-        has_power = data.get("sensor", _NO_SENSOR) != _NO_SENSOR
+        has_power = data.get("sensor", "none") != "none"
         yield data["gpu"], Measured(data["operations"], data.get("networks", 0), clocks, has_power)

@@ -2,33 +2,33 @@
 
 Users load models by alias, and an alias moves only in the last step: first the files are stored, then the version with
 all its tags, then the alias. A process that is killed in between leaves the alias where it was. Running the same
-command again completes its work.
+command again completes its work. Requests end within seconds, and every failure is one error with a next step.
 """
 
 from __future__ import annotations
 
-import datetime
+import contextlib
 import json
+import logging
+import os
 import re
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError, ZooError
-from ...hardware import find_device
-from ...operations.operation import MODES, Operation
-from ...system.limits import within
-from ..entries.cards import git_commit
-from ..entries.comparing import Verdict, decide, left_out_of
-from ..entries.files import StoredEntry, library_versions, put_in_place, sha256_of
-from ..entries.kernels_entry import not_by_itself
-from ..store import REGISTERED, admit, pulled, pulled_folder
-from .mlflow_client import connected, default_uri, experiment
+from ..errors import InputError, TrackingError, ZooError, needing, with_extra
+from ..hardware import find_device
+from ..operations.operation import MODES, Operation
+from ..system.limits import within
+from .cards import git_commit
+from .files import StoredEntry, library_versions, put_in_place, sha256_of
+from .kernels_entry import not_by_itself
+from .store import REGISTERED, admit, pulled, pulled_folder
 
 ENTRY = "entry"
 """Name of an entry as an artifact of its model, and of its folder below `artifacts/`."""
@@ -43,6 +43,95 @@ _URI = re.compile(r"models:/(?P<name>[\w.-]{1,120})(?:@(?P<alias>[\w.-]{1,80})|/
 _MOST_BYTES = 128 << 20
 _ALIAS_SECONDS = 60.0
 _SECONDS = 300.0  # to look up and fetch a version, the largest of which has 128 MB
+# A server that is down would otherwise be asked for eight minutes.
+_SETTINGS = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+_EXPERIMENT = "joulecast"
+_SQLITE = "sqlite:///"
+
+
+def default_uri() -> str:
+    """$MLFLOW_TRACKING_URI, or a SQLite file in the working folder, because MLflow has given up its file store."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{Path.cwd() / 'mlflow.db'}"
+
+
+@contextlib.contextmanager
+def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[Any]:
+    """Yield the module mlflow, connected to a server or store. Its settings are restored afterwards.
+
+    Raises MissingDependencyError: mlflow is not installed. Raises TrackingError: the server cannot be reached or
+    refuses, or there is no store to read.
+
+    Args:
+        what: What failed, for the error, such as "the run was not logged".
+        reading: Whether the store is only read. A store that does not exist is then an error, and is not made.
+    """
+    uri = uri or default_uri()
+    if reading and uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
+        raise TrackingError(
+            f"there is no MLflow registry here: {what}", given=uri, hint="set $MLFLOW_TRACKING_URI to the server"
+        )
+    environment = {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_")}
+    os.environ.update({**_SETTINGS, **environment})
+    try:
+        with needing("tracking and registering need mlflow", f"{with_extra('mlflow')}; or --no-track"):
+            import mlflow
+        for logger in ("mlflow", "alembic"):
+            logging.getLogger(logger).setLevel(logging.ERROR)
+        before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+        mlflow.set_tracking_uri(uri)
+        try:
+            with warnings.catch_warnings():
+                # MLflow and what it imports warn about themselves and each other.
+                warnings.simplefilter("ignore")
+                yield mlflow
+        except (mlflow.exceptions.MlflowException, OSError) as error:
+            raise _translated(error, uri, what) from error
+        finally:
+            mlflow.set_tracking_uri(before)
+    finally:
+        # MLflow also records its last server and experiment in environment variables.
+        for name in [name for name in os.environ if name.startswith("MLFLOW_") and name not in environment]:
+            del os.environ[name]
+        os.environ.update(environment)
+
+
+def _translated(error: Exception, uri: str, what: str) -> TrackingError:
+    """The `TrackingError` for an exception that MLflow raised."""
+    said = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+    code = str(getattr(error, "error_code", ""))
+    status = getattr(error, "get_http_status_code", lambda: 0)()
+    if code in ("UNAUTHENTICATED", "PERMISSION_DENIED") or status in (401, 403) or "error code 40" in said:
+        cause, hint = "MLflow denied access", "set $MLFLOW_TRACKING_USERNAME and $MLFLOW_TRACKING_PASSWORD, or a token"
+    elif code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+        cause, hint = "MLflow has no such object", "the page of `mlflow server` lists what there is under Models"
+    elif uri.startswith("http") and ("ailed with exception" in said or "Connection" in said or "timed out" in said):
+        cause, hint = "MLflow cannot be reached", "start the server, or give another --tracking-uri"
+    else:
+        cause, hint = "MLflow rejected this request", "see its message; give another --tracking-uri, or use --no-track"
+    return TrackingError(f"{cause}: {what}", given=uri, hint=f"{hint}; it said: {said}")
+
+
+def experiment(mlflow: Any, uri: str | None) -> str:
+    """The id of joulecast's experiment. It is created if needed, even if several processes try that at once."""
+    uri = uri or default_uri()
+    known = mlflow.get_experiment_by_name(_EXPERIMENT)
+    if known is None:
+        # A local store would put artifacts into ./mlruns of the working folder; this puts them beside the database.
+        local = uri.startswith(_SQLITE)
+        root = (Path(uri.removeprefix(_SQLITE)).resolve().parent / "mlartifacts").as_uri() if local else None
+        try:
+            return str(mlflow.create_experiment(_EXPERIMENT, artifact_location=root))
+        except mlflow.exceptions.MlflowException:
+            known = mlflow.get_experiment_by_name(_EXPERIMENT)
+            if known is None:
+                raise
+    return str(known.experiment_id)
 
 
 def model_name(card: Mapping[str, Any]) -> str:
@@ -59,7 +148,15 @@ def model_name(card: Mapping[str, Any]) -> str:
 
 def log_model(mlflow: Any, entry: StoredEntry) -> str:
     """Log an entry as a model of the active run, and return the model's URI."""
-    any_gpu = "gpu" not in entry.card
+    import pandas as pd
+    from mlflow.types.schema import ColSpec, Schema
+
+    # A predictor for any GPU is told the GPU of each operation.
+    gpu = {"gpu": "NVIDIA A30"} if "gpu" not in entry.card else {}
+    columns = [ColSpec("string", name) for name in ("operation", *gpu)]
+    columns.append(ColSpec("double", "clock_mhz", required=False))
+    mode = entry.card.get("mode", "inference")
+    operations = [Operation("relu", [(32, channels, 56, 56)], mode=mode) for channels in (64, 256)]
     with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
         # MLflow warns of missing type hints, from which it would infer the signature, but the signature is given here.
         warnings.simplefilter("ignore", UserWarning)
@@ -68,35 +165,15 @@ def log_model(mlflow: Any, entry: StoredEntry) -> str:
             name=model_name(entry.card),
             python_model=str(_MODEL_CODE),
             artifacts={ENTRY: str(put_in_place(Path(scratch) / ENTRY, entry.files))},
-            signature=_signature(mlflow, any_gpu),
-            input_example=_example(entry.card, any_gpu),
+            signature=mlflow.models.ModelSignature(
+                inputs=Schema(columns), outputs=Schema([ColSpec("double", name) for name in OUTPUTS])
+            ),
+            input_example=pd.DataFrame([{"operation": json.dumps(each.to_dict()), **gpu} for each in operations]),
             # Stated here, because MLflow would otherwise load the model in another process to find out.
             pip_requirements=[f"joulecast=={library_versions()['joulecast']}"],
             metadata={"entry_sha256": entry.sha256},
         )
         return str(info.model_uri)
-
-
-def _signature(mlflow: Any, any_gpu: bool) -> Any:
-    from mlflow.types.schema import ColSpec, Schema
-
-    inputs = [ColSpec("string", "operation"), ColSpec("double", "clock_mhz", required=False)]
-    if any_gpu:
-        inputs.insert(1, ColSpec("string", "gpu"))
-    return mlflow.models.ModelSignature(
-        inputs=Schema(inputs), outputs=Schema([ColSpec("double", name) for name in OUTPUTS])
-    )
-
-
-def _example(card: Mapping[str, Any], any_gpu: bool) -> Any:
-    import pandas as pd
-
-    mode = "inference" if any_gpu else card["mode"]
-    operations = [Operation("relu", [(32, channels, 56, 56)], mode=mode) for channels in (64, 256)]
-    columns = {"operation": [json.dumps(operation.to_dict()) for operation in operations]}
-    if any_gpu:
-        columns["gpu"] = ["NVIDIA A30", "NVIDIA A30"]
-    return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True)
@@ -106,15 +183,6 @@ class Registered:
     name: str
     version: str
     said: str
-
-
-@dataclass(frozen=True)
-class Promotion:
-    """The result of `promote`."""
-
-    promoted: bool
-    said: str
-    verdict: Verdict | None = None
 
 
 def register(folder: Path, uri: str | None = None, *, run_id: str | None = None) -> Registered:
@@ -181,51 +249,8 @@ def _set_alias(client: Any, name: str, version: str) -> str:
     return f"is the challenger; `joulecast zoo promote {name}` compares it with the champion"
 
 
-def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> Promotion:
-    """Make a version champion if it is better than the champion by more than chance explains.
-
-    Both are compared on networks and operations that were left out of the training of both, see comparing.py. Raises
-    MissingDependencyError: mlflow is not installed. Raises TrackingError: the server cannot be reached or denies
-    access, or there is no such model. Raises ZooError: one of the versions was not registered by joulecast.
-
-    Args:
-        version: Version of the model; None for the challenger.
-        force: Make it champion whatever the comparison says. The version's tags record that.
-    """
-    with connected(uri, "nothing was promoted", reading=True) as mlflow:
-        client = mlflow.MlflowClient()
-        aliases = {alias: str(each) for alias, each in client.get_registered_model(name).aliases.items()}
-        champion, challenger = aliases.get(CHAMPION), version or aliases.get(CHALLENGER)
-        if challenger is None:
-            raise InputError(
-                "this model has no challenger", given=name, hint=f"register one, or `zoo promote {name} --version N`"
-            )
-        if challenger == champion:
-            return Promotion(False, f"{name}/{challenger} is the champion already")
-        new = left_out_of(_fetched(mlflow, name, challenger, uri))
-        if champion is None:
-            verdict = Verdict(True, "there is no champion yet")
-        else:
-            verdict = decide(left_out_of(_fetched(mlflow, name, champion, uri)), new)
-        if not verdict.better and not force:
-            return Promotion(False, f"{name}/{challenger} was not promoted: {verdict.why}", verdict)
-        said = verdict.why if verdict.better else f"forced, although {verdict.why}"
-        tags = {
-            "promoted": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "promotion": said,
-            "promotion_forced": str(not verdict.better).lower(),
-            "champion_before": champion or "",
-        }
-        for key, value in tags.items():
-            client.set_model_version_tag(name, challenger, f"joulecast.{key}", value)
-        client.set_registered_model_alias(name, CHAMPION, challenger)
-        if aliases.get(CHALLENGER) == challenger:
-            client.delete_registered_model_alias(name, CHALLENGER)
-        _aliases.pop((uri or default_uri(), name, CHAMPION), None)
-        return Promotion(True, f"{name}/{challenger} is the champion: {said}", verdict)
-
-
-_aliases: dict[tuple[str, str, str], tuple[float, str]] = {}
+ALIASES: dict[tuple[str, str, str], tuple[float, str]] = {}
+"""Server, model and alias -> when the version behind the alias was looked up, and which it was."""
 
 
 def registry_folder(model: str, uri: str | None = None) -> Path:
@@ -245,7 +270,7 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
         )
     uri = uri or default_uri()
     name, alias, version = match["name"], match["alias"], match["version"]
-    asked = _aliases.get((uri, name, alias or ""))
+    asked = ALIASES.get((uri, name, alias or ""))
     if version is None and asked is not None and time.monotonic() - asked[0] < _ALIAS_SECONDS:
         version = asked[1]
     if version is not None and (folder := pulled_folder(name_in_cache(name, version, uri))):
@@ -258,8 +283,8 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
 def _looked_up(mlflow: Any, name: str, alias: str, version: str | None, uri: str) -> Path:
     if version is None:
         version = str(mlflow.MlflowClient().get_model_version_by_alias(name, alias).version)
-        _aliases[uri, name, alias] = (time.monotonic(), version)
-    return _fetched(mlflow, name, version, uri)
+        ALIASES[uri, name, alias] = (time.monotonic(), version)
+    return fetched(mlflow, name, version, uri)
 
 
 def pull_model(model: str, *, replace: bool = False) -> str:
@@ -274,8 +299,8 @@ def name_in_cache(name: str, version: str, uri: str) -> str:
     return f"{REGISTERED}{sha256_of(f'{uri} {name} {version}'.encode())[:32]}"
 
 
-def _fetched(mlflow: Any, name: str, version: str, uri: str | None) -> Path:
-    """The folder of a version in the cache."""
+def fetched(mlflow: Any, name: str, version: str, uri: str | None) -> Path:
+    """The folder of a version in the cache. Raises ZooError: it was not registered by joulecast, or is damaged."""
     cached, where = name_in_cache(name, version, uri or default_uri()), f"models:/{name}/{version}"
     if folder := pulled_folder(cached):
         return folder
@@ -289,7 +314,15 @@ def _fetched(mlflow: Any, name: str, version: str, uri: str | None) -> Path:
         )
     alike = next((other for other, row in pulled().items() if row.manifest_sha256 == digest), "")
     folder = pulled_folder(alike)
-    entry = _downloaded(mlflow, where) if folder is None else StoredEntry.of(folder)
+    if folder is not None:
+        entry = StoredEntry.of(folder)
+    else:
+        below = f"{where}/artifacts/{ENTRY}"
+        size_bytes = sum(each.file_size or 0 for each in mlflow.artifacts.list_artifacts(artifact_uri=below))
+        if size_bytes > _MOST_BYTES:
+            raise ZooError("a zoo entry is larger than allowed", given=size_bytes, allowed=f"{_MOST_BYTES} bytes")
+        with tempfile.TemporaryDirectory() as scratch:
+            entry = StoredEntry.of(mlflow.artifacts.download_artifacts(artifact_uri=below, dst_path=scratch))
     if entry.sha256 != digest:
         raise ZooError(
             "the files of this version were changed after it was registered",
@@ -297,12 +330,3 @@ def _fetched(mlflow: Any, name: str, version: str, uri: str | None) -> Path:
             hint="ask the owner of the registry",
         )
     return admit(entry, cached, where)
-
-
-def _downloaded(mlflow: Any, where: str) -> StoredEntry:
-    below = f"{where}/artifacts/{ENTRY}"
-    sizes = [each.file_size or 0 for each in mlflow.artifacts.list_artifacts(artifact_uri=below)]
-    if sum(sizes) > _MOST_BYTES:
-        raise ZooError("a zoo entry is larger than allowed", given=sum(sizes), allowed=f"{_MOST_BYTES} bytes")
-    with tempfile.TemporaryDirectory() as scratch:
-        return StoredEntry.of(mlflow.artifacts.download_artifacts(artifact_uri=below, dst_path=scratch))

@@ -11,19 +11,26 @@ are deleted when its entry is removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import os
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from http.client import HTTPException
+from pathlib import Path, PurePosixPath
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-from ...errors import InputError, ZooError, damaged_zoo, unknown_name
-from ...system.resources import shipped
-from ..entries.files import MANIFEST, NAME, StoredEntry, json_bytes, parsed_json, read_manifest, sha256_of
-from .places import INDEX, FolderPlace, HttpPlace, Place
+from ..errors import InputError, ZooError, damaged_zoo, unknown_name
+from ..system.fetching import fetch as fetch_url
+from ..system.resources import shipped
+from ..system.whole_files import locked, whole_file
+from .files import MANIFEST, NAME, StoredEntry, json_bytes, parsed_json, read_manifest, read_plain, sha256_of
 
-INDEX_VERSION = 2
-
+INDEX = "index.json"
+TOKEN = "JOULECAST_ZOO_TOKEN"  # noqa: S105  # the name of a variable
+_SECONDS = 300.0  # per file, of which the largest has 64 MB
+_INDEX_VERSION = 2
 _MOST_INDEX_BYTES = 8 << 20
 _MOST_ENTRIES = 10_000
 
@@ -58,6 +65,138 @@ class Row:
         return cls(str(value["manifest_sha256"]), size, predictor, str(value["folder"]), source)
 
 
+def _checked(path: str) -> PurePosixPath:
+    """Check that a relative path stays within its folder.
+
+    Raises ZooError: the path is absolute or leads out of the folder.
+    """
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or "\\" in path or "\0" in path or ":" in path or {"..", "."} & set(path.split("/")):
+        raise damaged_zoo("a path in a zoo leads out of it", repr(path)[:100])
+    return pure
+
+
+class FolderPlace:
+    """Entries below a folder. Links in it are not followed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.where = folder, str(folder)
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        """Read a file; None where there is none. Raises ZooError: it has more than `most_bytes`, or is not plain."""
+        self._refuse_unless_there()
+        file = self.folder
+        for part in _checked(path).parts:
+            file = file / part
+            if file.is_symlink():
+                raise ZooError(
+                    "a path in a zoo is a link, which is not followed",
+                    given=str(file),
+                    hint="copy the file that it points to in its place",
+                )
+        return read_plain(file, most_bytes) if file.exists() else None
+
+    def names(self) -> list[str]:
+        """List the names of entries, for a folder without an index."""
+        self._refuse_unless_there()
+        return sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in self.folder.glob(f"*/*/{MANIFEST}"))
+
+    def files(self, folder: str) -> list[str]:
+        """Paths of all files below a folder."""
+        inside = (self.folder / _checked(folder)).rglob("*")
+        return sorted(path.relative_to(self.folder).as_posix() for path in inside if not path.is_dir())
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file. Raises ZooError: the folder cannot be written to."""
+        target = self.folder / _checked(path)
+        with self.writing():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(target) as unfinished:
+                unfinished.write_bytes(data)
+                unfinished.chmod(0o644)
+
+    def delete(self, paths: list[str]) -> None:
+        """Delete files, and the folders in which nothing is left."""
+        with self.writing():
+            for path in paths:
+                (self.folder / _checked(path)).unlink(missing_ok=True)
+            above = {parent for path in paths for parent in list(_checked(path).parents)[:-1]}
+            for each in sorted(above, key=lambda parent: -len(parent.parts)):
+                with contextlib.suppress(OSError):  # something else lies in it
+                    (self.folder / each).rmdir()
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """A context in which no other process changes the index."""
+        with self.writing():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with locked(self.folder / ".lock"):
+                yield
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Turn errors of the system, such as a full disk, into an error that names the folder."""
+        try:
+            yield
+        except OSError as error:
+            raise ZooError(
+                "this zoo cannot be written to",
+                given=f"{self.where}: {error.strerror}",
+                hint="make room there, or name a folder that this user may write to ($JOULECAST_CACHE for the cache)",
+            ) from error
+
+    def _refuse_unless_there(self) -> None:
+        if not self.folder.is_dir():
+            raise InputError(
+                "there is no such folder", given=self.where, allowed="a folder (unzip an archive), or https://"
+            )
+
+
+class HttpPlace:
+    """Entries below an address, which can be read but not written.
+
+    If $JOULECAST_ZOO_TOKEN is set, it is sent as a bearer token.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where.rstrip("/")
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        """Fetch a file; None where there is none. Raises ZooError: there is no answer within the limits."""
+        url = f"{self.where}/{quote(str(_checked(path)))}"
+        request = urllib.request.Request(url)  # noqa: S310  # the scheme was checked when the source was opened
+        if token := os.environ.get(TOKEN):
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            status, data = fetch_url(request, seconds=_SECONDS, most_bytes=most_bytes, redirects=True)
+        except (OSError, HTTPException, ValueError) as error:
+            raise ZooError(
+                "this zoo cannot be reached, or its answer is not valid",
+                given=f"{url}: {error}",
+                hint="check the address; entries that ship with joulecast, and those that were pulled, need no network",
+            ) from error
+        if status == 404:
+            return None
+        if status != 200:
+            refused = status in (401, 403)
+            raise ZooError(
+                "this zoo denied access" if refused else "this zoo answered with an error",
+                given=f"{url}: {status}",
+                hint=f"set ${TOKEN} to a token with permission to read"
+                if refused
+                else "ask who runs it, or try again later",
+            )
+        return data
+
+    def names(self) -> list[str]:
+        """Refuse: without an index, entries behind HTTP cannot be listed. Raises ZooError: Always."""
+        raise ZooError(
+            "there is no zoo at this address",
+            given=f"{self.where}/{INDEX}",
+            hint="serve a folder that `joulecast zoo push` wrote",
+        )
+
+
 def open_source(where: str) -> FolderPlace | HttpPlace:
     """Open the place at an address: a folder, http:// or https://. Raises InputError: the address has another form."""
     scheme = where.split("://", 1)[0].lower() if "://" in where else ""
@@ -88,26 +227,23 @@ def writable(where: str) -> FolderPlace:
     return place
 
 
-def index_of(source: Place) -> dict[str, Row]:
+def index_of(source: FolderPlace | HttpPlace) -> dict[str, Row]:
     """List the entries of a place, from its index or, where it has none, by looking into its folders.
 
     Raises ZooError: the index is damaged.
     """
-    return _rows(source, source.read(INDEX, _MOST_INDEX_BYTES))
-
-
-def _rows(source: Place, data: bytes | None) -> dict[str, Row]:
+    data = source.read(INDEX, _MOST_INDEX_BYTES)
     if data is None:
         names = [name for name in source.names()[:_MOST_ENTRIES] if NAME.fullmatch(name)]
         manifests = {name: source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES) for name in names}
         return {name: Row.of(data, name, name) for name, data in manifests.items() if data is not None}
     value = parsed_json(data, "the index of this zoo")
     try:
-        if value["format_version"] != INDEX_VERSION:
+        if value["format_version"] != _INDEX_VERSION:
             raise ZooError(
                 "the index of this zoo has another format",
                 given=str(value["format_version"])[:40],
-                allowed=INDEX_VERSION,
+                allowed=_INDEX_VERSION,
                 hint="update joulecast",
             )
         rows = {name: Row.from_dict(row) for name, row in value["entries"].items()}
@@ -122,7 +258,7 @@ def _rows(source: Place, data: bytes | None) -> dict[str, Row]:
     return rows
 
 
-def fetch(source: Place, name: str) -> StoredEntry:
+def fetch(source: FolderPlace | HttpPlace, name: str) -> StoredEntry:
     """Fetch all files of an entry. Each is compared with the manifest, and the manifest with the index.
 
     Raises UnknownNameError: the place has no entry of this name. Raises ZooError: a file is missing or was changed.
@@ -182,14 +318,9 @@ def remove(source: FolderPlace, name: str) -> None:
 
 
 def _change_index(source: FolderPlace, change: Callable[[dict[str, Row]], dict[str, Row]]) -> dict[str, Row]:
-    """Replace the rows of an index, and return those before."""
-    before: dict[str, Row] = {}
-
-    def changed(data: bytes | None) -> bytes:
-        before.clear()
-        before.update(_rows(source, data))
+    """Replace the rows of an index while no other process does, and return those before."""
+    with source.changing():
+        before = index_of(source)
         entries = {name: asdict(row) for name, row in change(before).items()}
-        return json_bytes({"format_version": INDEX_VERSION, "entries": entries})
-
-    source.update(INDEX, changed)
+        source.write(INDEX, json_bytes({"format_version": _INDEX_VERSION, "entries": entries}))
     return before
