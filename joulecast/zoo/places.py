@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
@@ -124,14 +124,6 @@ class FolderPlace:
             for each in sorted(above, key=lambda parent: -len(parent.parts)):
                 with contextlib.suppress(OSError):  # something else lies in it
                     (self.folder / each).rmdir()
-
-    @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
-        """A context in which no other process changes the index."""
-        with self.writing():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with locked(self.folder / ".lock"):
-                yield
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -296,7 +288,9 @@ def put(source: FolderPlace, name: str, entry: StoredEntry, pulled_from: str = "
     row = Row.of(entry.files[MANIFEST], name, f"{name}/{entry.sha256[:16]}", pulled_from)
     for file, data in entry.files.items():
         source.write(f"{row.folder}/{file}", data)
-    before = _change_index(source, lambda rows: {**rows, name: row}).get(name)
+    with _index_changed(source) as rows:
+        before = rows.get(name)
+        rows[name] = row
     if before is not None and before.folder != row.folder:
         source.delete([path for path in source.files(before.folder) if not path.startswith(f"{row.folder}/")])
     return row.folder
@@ -307,20 +301,20 @@ def remove(source: FolderPlace, name: str) -> None:
 
     Raises UnknownNameError: the place has no entry of this name. Raises ZooError: the place cannot be written to.
     """
-
-    def without(rows: dict[str, Row]) -> dict[str, Row]:
+    with _index_changed(source) as rows:
         if name not in rows:
             raise unknown_name("zoo entry there", name, rows)
-        return {other: row for other, row in rows.items() if other != name}
-
-    _change_index(source, without)
+        del rows[name]
     source.delete(source.files(name))
 
 
-def _change_index(source: FolderPlace, change: Callable[[dict[str, Row]], dict[str, Row]]) -> dict[str, Row]:
-    """Replace the rows of an index while no other process does, and return those before."""
-    with source.changing():
-        before = index_of(source)
-        entries = {name: asdict(row) for name, row in change(before).items()}
-        source.write(INDEX, json_bytes({"format_version": _INDEX_VERSION, "entries": entries}))
-    return before
+@contextlib.contextmanager
+def _index_changed(source: FolderPlace) -> Iterator[dict[str, Row]]:
+    """The rows of an index, to be changed while no other process does; they are written at the end."""
+    with source.writing():
+        source.folder.mkdir(parents=True, exist_ok=True)
+        with locked(source.folder / ".lock"):
+            rows = index_of(source)
+            yield rows
+            entries = {name: asdict(row) for name, row in rows.items()}
+            source.write(INDEX, json_bytes({"format_version": _INDEX_VERSION, "entries": entries}))
