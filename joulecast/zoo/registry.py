@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -210,43 +209,29 @@ def register(folder: Path, uri: str | None = None, *, run_id: str | None = None)
                 raise
         versions = client.search_model_versions(f"name = '{name}'")
         mine = [int(each.version) for each in versions if each.tags.get(ENTRY_SHA256) == entry.sha256]
-        if mine:
-            return Registered(name, str(max(mine)), _set_alias(client, name, str(max(mine))))
-        source, run = _logged(mlflow, entry, named, uri, run_id)
-        # With all its tags in one request: a version is never without them.
-        tags = {ENTRY_SHA256: entry.sha256, "joulecast.entry": str(entry.card["name"]), **named}
-        version = str(
-            client.create_model_version(
-                name, source, run_id=run, tags=tags, model_id=source.removeprefix("models:/")
-            ).version
-        )
-        return Registered(name, version, _set_alias(client, name, version))
-
-
-def _logged(
-    mlflow: Any, entry: StoredEntry, tags: Mapping[str, str], uri: str | None, run_id: str | None
-) -> tuple[str, str]:
-    """The URI of the logged model, and the run that it belongs to."""
-    if run_id is not None:
-        outputs = mlflow.get_run(run_id).outputs
-        models = [each.model_id for each in outputs.model_outputs] if outputs else []
-        if models:
-            return f"models:/{models[-1]}", run_id
-    mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
-    tags = {"stage": "register", "git_commit": git_commit(), **tags}
-    with mlflow.start_run(run_name=f"register {entry.card['name']}", tags=tags) as run:
-        return log_model(mlflow, entry), str(run.info.run_id)
-
-
-def _set_alias(client: Any, name: str, version: str) -> str:
-    aliases = client.get_registered_model(name).aliases
-    if str(aliases.get(CHAMPION)) == version:
-        return "is the champion"
-    if CHAMPION not in aliases:
-        client.set_registered_model_alias(name, CHAMPION, version)
-        return "is the champion, because it is the first version"
-    client.set_registered_model_alias(name, CHALLENGER, version)
-    return f"is the challenger; `joulecast zoo promote {name}` compares it with the champion"
+        if not mine:
+            outputs = None if run_id is None else mlflow.get_run(run_id).outputs
+            if outputs and outputs.model_outputs:
+                source = f"models:/{outputs.model_outputs[-1].model_id}"
+            else:
+                mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
+                tags = {"stage": "register", "git_commit": git_commit(), **named}
+                with mlflow.start_run(run_name=f"register {entry.card['name']}", tags=tags) as run:
+                    source, run_id = log_model(mlflow, entry), str(run.info.run_id)
+            # With all its tags in one request: a version is never without them.
+            tags = {ENTRY_SHA256: entry.sha256, "joulecast.entry": str(entry.card["name"]), **named}
+            model_id = source.removeprefix("models:/")
+            made = client.create_model_version(name, source, run_id=run_id, tags=tags, model_id=model_id)
+            mine = [int(made.version)]
+        version, aliases = str(max(mine)), client.get_registered_model(name).aliases
+        if str(aliases.get(CHAMPION)) == version:
+            return Registered(name, version, "is the champion")
+        if CHAMPION not in aliases:
+            client.set_registered_model_alias(name, CHAMPION, version)
+            return Registered(name, version, "is the champion, because it is the first version")
+        client.set_registered_model_alias(name, CHALLENGER, version)
+        said = f"is the challenger; `joulecast zoo promote {name}` compares it with the champion"
+        return Registered(name, version, said)
 
 
 ALIASES: dict[tuple[str, str, str], tuple[float, str]] = {}
@@ -277,14 +262,14 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
         return folder
     what = "the model was not loaded; the predictors that ship with joulecast need no registry"
     with connected(uri, what, reading=True) as mlflow:
-        return within(_SECONDS, partial(_looked_up, mlflow, name, alias, version, uri))
 
+        def looked_up() -> Path:
+            found = version or str(mlflow.MlflowClient().get_model_version_by_alias(name, alias).version)
+            if version is None:
+                ALIASES[uri, name, alias] = (time.monotonic(), found)
+            return fetched(mlflow, name, found, uri)
 
-def _looked_up(mlflow: Any, name: str, alias: str, version: str | None, uri: str) -> Path:
-    if version is None:
-        version = str(mlflow.MlflowClient().get_model_version_by_alias(name, alias).version)
-        ALIASES[uri, name, alias] = (time.monotonic(), version)
-    return fetched(mlflow, name, version, uri)
+        return within(_SECONDS, looked_up)
 
 
 def pull_model(model: str, *, replace: bool = False) -> str:
