@@ -16,17 +16,16 @@ from joulecast.predictors.evaluation import any_gpu, kernels, one_gpu
 from joulecast.predictors.fitting.fit import ANY_GPU_FORMS
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.system.resources import shipped
-from joulecast.zoo.cards import card_files
+from joulecast.zoo.cards import card_files, golden_values
 from joulecast.zoo.catalogue import entries
 from joulecast.zoo.entry import read_entry
 from joulecast.zoo.files import StoredEntry
 from joulecast.zoo.kernels_entry import KERNELS_PREDICTOR
 from joulecast.zoo.kernels_training import LIMITS as KERNELS_LIMITS
 from joulecast.zoo.other_entries import CPU_PREDICTOR
-from joulecast.zoo.stored import golden_values
 from joulecast.zoo.training import ANY_GPU_LIMITS, limits_of
 
-_ROUNDING = 1e-3  # Processors and libraries differ in rounding (stored.py), which is no reason to change an entry.
+_ROUNDING = 1e-3  # Processors and libraries differ in rounding (cards.py), which is no reason to change an entry.
 
 
 def renew_golden(folder: Path) -> float:

@@ -12,7 +12,7 @@ from ..datasets import Dataset, NetworkMeasurement
 from ..errors import DatasetError, InputError
 from ..extraction import network_of
 from ..hardware import find_gpu
-from ..hardware.cpu import is_cpu
+from ..hardware.host import is_cpu
 from ..operations.network import Network
 from ..operations.operation import MODES, require_mode
 from ..predictors.contract import Networks

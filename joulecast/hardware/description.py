@@ -171,7 +171,7 @@ _FIELDS: dict[str, _Field] = {
         tuple,
     ),
     "idle_curve": _Field(
-        "a table of clock_mhz and power_w: as many power_w as clock_mhz, of 1 MHz and 1 watts or more, the clocks rising",
+        "a table of clock_mhz and power_w: as many power_w as clock_mhz, of 1 MHz and 1 watts or more, clocks rising",
         _is_idle_curve,
         lambda value: IdleCurve(tuple(value["clock_mhz"]), tuple(value["power_w"])),
     ),

@@ -23,16 +23,18 @@ from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.physics.baseline import Baseline
 from ..predictors.predictor import OperationPredictor
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
-from .cards import ModelCard, host_of, name_of
-from .files import LEFT_OUT, OPERATIONS, StoredEntry, json_bytes, parsed_json
-from .stored import (
+from .cards import (
+    ModelCard,
     golden_of,
     golden_operations,
+    host_of,
+    name_of,
     refusing_damage,
     require_agreement,
     save_as_entry,
     smoke_test,
 )
+from .files import LEFT_OUT, OPERATIONS, StoredEntry, json_bytes, parsed_json
 
 if TYPE_CHECKING:
     from ..predictors.cpu.network import CpuNetworkPredictor

@@ -26,9 +26,8 @@ from ..predictors.model.learned import NETWORK_BASES, Key, OneModel
 from ..predictors.model.physics import STARTS
 from ..predictors.model.power import POWER_NAMES, PowerDemand
 from ..predictors.regressors.trees import StoredTrees, stored_trees, trees_file
-from .cards import ModelCard, name_of
+from .cards import ModelCard, golden_operations, name_of, refusing_damage, require_agreement, save_as_entry
 from .files import StoredEntry
-from .stored import golden_operations, refusing_damage, require_agreement, save_as_entry
 
 KERNELS_PREDICTOR = "kernels"
 _MOST_TREES = 128

@@ -42,11 +42,10 @@ from ..predictors.model.learned import Key, NetworkBasis, OneModel
 from ..predictors.model.work import GROUPS, Work
 from ..predictors.physics.norms import overlapped
 from ..predictors.recipes import KernelRecipe
-from .cards import ModelCard, made_now
+from .cards import ModelCard, golden_sample, made_now
 from .catalogue import KERNELS_ENTRY
 from .kernels_entry import KernelsEntry, save_kernels
 from .other_entries import AnyGpuEntry
-from .stored import golden_sample
 from .training import Trained, described
 
 _PRODUCTS = (0.7, 2.5)  # No network shows more.

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import damaged_entry
 from ..hardware import GPU, find_gpu
-from ..hardware.cpu import find_cpu
+from ..hardware.host import find_cpu
 from ..operations.operation import MODES, Operation
 from ..predictors.contract import INPUT_NAMES, ResidualModel
 from ..predictors.cpu.network import CpuNetworkPredictor, SerialModel
@@ -26,9 +26,8 @@ from ..predictors.model.shared import SharedByAll
 from ..predictors.networks.composition import EAGER, HostModel
 from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
-from .cards import ModelCard, host_of, name_of
+from .cards import ModelCard, golden_of, golden_operations, host_of, name_of, save_as_entry, smoke_test
 from .files import StoredEntry
-from .stored import golden_of, golden_operations, save_as_entry, smoke_test
 
 _MOST_GOLDEN_GPUS = 64
 

@@ -22,7 +22,7 @@ from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 from ..errors import InputError, ZooError, damaged_zoo, unknown_name
-from ..system.fetching import fetch as fetch_url
+from ..system.limits import fetch as fetch_url
 from ..system.resources import shipped
 from ..system.whole_files import locked, whole_file
 from .files import MANIFEST, NAME, StoredEntry, json_bytes, parsed_json, read_manifest, read_plain, sha256_of

@@ -28,13 +28,12 @@ from ..predictors.measured.rows import device_rows
 from ..predictors.model.shared import SharedByAll
 from ..predictors.networks.composition import HostModel
 from ..predictors.recipes import Recipe
-from .cards import ModelCard, card_files, made_now
+from .cards import ModelCard, card_files, golden_sample, made_now
 from .catalogue import entry_name, find_kernels
 from .entry import load_entry, save_entry
 from .files import StoredEntry
 from .other_entries import AnyGpuEntry, save_any_gpu, save_cpu_entry
 from .promotion import operations_left_out
-from .stored import golden_sample
 
 ANY_GPU_LIMITS = (
     "It knows GPUs by their data sheets. A GPU that runs hotter, has a lower power cap, or has a less tuned library "

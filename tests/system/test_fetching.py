@@ -11,8 +11,7 @@ import pytest
 
 import joulecast
 from joulecast.errors import ServiceError, TrackingError, ZooError
-from joulecast.system.fetching import fetch
-from joulecast.system.limits import within
+from joulecast.system.limits import fetch, within
 from joulecast.zoo.places import TOKEN, HttpPlace
 
 SECRET = "a-token-that-is-nobody-elses"  # noqa: S105  # made up

@@ -21,8 +21,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement, NetworkMeasurement
 from ...errors import DatasetError, InputError
-from ...hardware.cpu import find_cpu
-from ...hardware.host import USUAL
+from ...hardware.host import USUAL, find_cpu
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ...rendering.answers import Plain

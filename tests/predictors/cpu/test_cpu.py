@@ -218,7 +218,7 @@ def test_a_cpu_has_many_names_and_one_folder():
     cpu = find_device("CPU Intel(R) Xeon(R) Platinum 8480C")
     assert isinstance(cpu, CPU)
     assert cpu.slug == find_device("intel xeon platinum 8480c").slug == "cpu-intel-xeon-platinum-8480c"
-    assert find_device("cpu") == find_device(joulecast.hardware.cpu.cpu_name())
+    assert find_device("cpu") == find_device(joulecast.hardware.host.cpu_name())
     assert find_device("A30").name == "NVIDIA A30"
     assert find_device(cpu) is cpu
     with pytest.raises(UnknownNameError):
