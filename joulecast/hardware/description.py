@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..checked import is_number
 from ..errors import InputError
 from ..operations.attributes import PRECISIONS
 from ..system.damage import refusing_damage
@@ -59,24 +60,20 @@ def _is_text(value: object, most: int = 1000) -> bool:
     return isinstance(value, str) and bool(value.strip()) and len(value) <= most
 
 
-def _is_number(value: Any, low: float, high: float, types: Any = int | float) -> bool:
-    return isinstance(value, types) and not isinstance(value, bool) and low <= value <= high
-
-
 def _number(low: float, high: float, unit: str, *, whole: bool = False) -> _Field:
     # The bounds are wide, but catch values in a wrong unit, such as 933 for 933 GB/s.
     return _Field(
         f"a {'whole ' if whole else ''}number of {unit} between {low:g} and {high:g}",
-        lambda value: _is_number(value, low, high, int if whole else int | float),
+        lambda value: is_number(value, low, high, int if whole else int | float),
     )
 
 
 def _are_numbers(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(_is_number(each, 1, 1e5) for each in value)
+    return isinstance(value, list) and bool(value) and all(is_number(each, 1, 1e5) for each in value)
 
 
 def _is_table(value: object, keys: Iterable[str], low: float, high: float) -> bool:
-    return isinstance(value, dict) and {*value} == {*keys} and all(_is_number(x, low, high) for x in value.values())
+    return isinstance(value, dict) and {*value} == {*keys} and all(is_number(x, low, high) for x in value.values())
 
 
 def _floats(value: Mapping[str, Any]) -> Mapping[str, float]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checked import number, text
-from ..errors import InputError, UnknownNameError, unknown_name
+from ..errors import InputError, UnknownNameError, named
 from ..system.regular_files import MOST_BYTES, is_file, read_json
 from .gpu import GPU
 
@@ -93,14 +93,11 @@ def find_host(wanted: str | float | Path | Host | None) -> Host:
     if isinstance(wanted, Path) or str(wanted).endswith(".json"):
         return _profile(Path(wanted))
     try:
-        factor = float(wanted)
-    except ValueError:
-        if wanted not in hosts():
-            raise unknown_name(
-                "host", wanted, hosts(), hint="a factor such as 0.5, or a profile by `joulecast host --out host.json`"
-            ) from None
-        return hosts()[wanted]
-    return find_host(factor)
+        return find_host(float(wanted))
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+    return named("host", wanted, hosts(), hint="a factor such as 0.5, or a profile by `joulecast host --out host.json`")
 
 
 def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
@@ -127,34 +124,20 @@ def processor() -> str:
 
 
 def _profile(path: Path) -> Host:
+    hint = "make it again with `joulecast host --out FILE`"
+    if not is_file(path):
+        allowed = "the path of a host profile"
+        raise InputError("there is no such host profile", given=str(path), allowed=allowed, hint=hint)
+    value = read_json(path, MOST_BYTES, "this host profile")
     try:
-        if not is_file(path):
-            raise InputError(
-                "there is no such host profile",
-                given=str(path),
-                allowed="the path of a host profile",
-                hint="`joulecast host --out FILE` makes one",
-            )
-        value = read_json(path, MOST_BYTES, "this host profile")
         if value["kind"] != "joulecast host":
             raise ValueError('its "kind" is not "joulecast host"')
-        if value["format"] != FORMAT:
-            raise InputError(
-                "the host profile has another format",
-                given=repr(value["format"]),
-                allowed=FORMAT,
-                hint="make it again with `joulecast host --out FILE`",
-            )
-        factor, name = number(value["factor"]), text(value["processor"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            "this file is not a host profile",
-            given=f"{path}: {error!r}"[:300],
-            allowed="a file that `joulecast host --out FILE` wrote",
-            hint="make it again",
-        ) from error
+        version, factor, name = value["format"], number(value["factor"]), text(value["processor"])
+    except (ValueError, KeyError, TypeError) as error:
+        given, allowed = f"{path}: {error!r}"[:300], "a file that `joulecast host --out FILE` wrote"
+        raise InputError("this file is not a host profile", given=given, allowed=allowed, hint=hint) from error
+    if version != FORMAT:
+        raise InputError("the host profile has another format", given=repr(version), allowed=FORMAT, hint=hint)
     here = processor()
     note = "" if name == here else f"the host profile comes from another machine: {name}, this is {here}"
     return Host(path.stem, factor, f"measured on {name}", note)
