@@ -29,7 +29,7 @@ from .files import CARD, FACTS, MANIFEST, README, StoredEntry, json_bytes, write
 from .rendering import markdown
 
 if TYPE_CHECKING:
-    from ..predictors.cpu.network import CpuNetworkPredictor
+    from ..predictors.networks.on_cpu import CpuNetworkPredictor
     from ..predictors.networks.prepared import NetworkPredictor
 
 _LONGEST_NAME = 200

@@ -37,7 +37,7 @@ from .cards import (
 from .files import LEFT_OUT, OPERATIONS, StoredEntry, json_bytes, parsed_json
 
 if TYPE_CHECKING:
-    from ..predictors.cpu.network import CpuNetworkPredictor
+    from ..predictors.networks.on_cpu import CpuNetworkPredictor
     from .kernels_entry import KernelsEntry
     from .other_entries import AnyGpuEntry
 

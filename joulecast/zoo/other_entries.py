@@ -14,8 +14,7 @@ from ..hardware import GPU, find_gpu
 from ..hardware.host import find_cpu
 from ..operations.operation import MODES, Operation
 from ..predictors.contract import INPUT_NAMES, ResidualModel
-from ..predictors.cpu.network import CpuNetworkPredictor, SerialModel
-from ..predictors.cpu.predictor import CallModel, CpuPredictor
+from ..predictors.cpu import CallModel, CpuPredictor
 from ..predictors.fitting.fit import read_residual_model
 from ..predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
 from ..predictors.intervals import conformal
@@ -24,6 +23,7 @@ from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.model.learned import OneModel
 from ..predictors.model.shared import SharedByAll
 from ..predictors.networks.composition import EAGER, HostModel
+from ..predictors.networks.on_cpu import CpuNetworkPredictor, SerialModel
 from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from .cards import ModelCard, golden_of, golden_operations, host_of, name_of, save_as_entry, smoke_test
