@@ -111,24 +111,6 @@ def test_intervals_cover_what_they_promise():
     assert matmul > 2 * elementwise
 
 
-def test_far_and_foreign_operations_get_wider_intervals(calibration):
-    relu = Operation("relu", [(4, 8)])
-    host, unmeasured = np.zeros(2, dtype=bool), np.zeros(2, dtype=bool)
-    near, far = calibration.log_errors("time", 0.9, Cases([relu, relu], host, unmeasured, np.array([2.0, 6.0])))
-    assert near == pytest.approx(1.645 * 0.02, rel=0.15)
-    assert far == pytest.approx(1.645 * 0.2, rel=0.15)
-    levels = [
-        calibration.log_errors("time", level, Cases([relu], host[:1], host[:1], np.array([2.0])))[0]
-        for level in (0.5, 0.9)
-    ]
-    assert levels[0] < levels[1]
-    # There are no errors of poolings, so that those of all operations are used.
-    pool = Operation("max_pool2d", [(4, 8, 8, 8)], {"kernel_size": 2})
-    wide = calibration.log_errors("time", 0.9, Cases([pool], host[:1], host[:1], np.array([1.0])))[0]
-    assert near < wide
-    assert calibration.far_outside([relu, relu], np.array([2.0, 20.0])).tolist() == [False, True]
-
-
 def test_powers_near_the_cap_have_narrow_intervals():
     rng = np.random.default_rng(0)
     part = _drawn("folds")
