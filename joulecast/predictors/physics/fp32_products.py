@@ -39,10 +39,7 @@ _BATCHED_TILES = {6: Tile(64, 128), 7: Tile(64, 64), 8: Tile(128, 128)}
 """Generation of kernels -> the tile of batched products."""
 
 _LINEAR_TILES = (Tile(128, 128), Tile(128, 64), Tile(64, 128), Tile(32, 128), Tile(128, 32))
-_NARROW, _NARROW_SLOWER = (
-    32,
-    1.65,
-)  # Time of tiles of 32 rows or columns, relative to that of the same work in larger ones.
+_NARROW, _NARROW_SLOWER = 32, 1.65  # Tiles with 32 rows or columns take longer than others for the same work.
 _WHOLE = Tile(128, 128)
 _START_STEPS = 20.0  # Starting a tile takes as long as this many steps of its reduction.
 _LINEAR_SLOWER = 1.1  # Linear layers in whole tiles relative to the peak rate, and split reductions to whole ones.
