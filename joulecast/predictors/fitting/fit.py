@@ -20,7 +20,7 @@ import numpy as np
 from ...datasets import Dataset, Measurement, NetworkMeasurement
 from ...errors import DatasetError, unknown_name
 from ...hardware import find_gpu
-from ...hardware.cpu import find_cpu
+from ...hardware.host import find_cpu
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ..chip import ChipPart
