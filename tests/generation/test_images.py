@@ -46,8 +46,8 @@ def test_encoders_have_the_published_number_of_parameters(asked, millions):
 # each with two convolutions of the 16 channels of latents; Wan enlarges by 3 x 3, and doubles frames by 3.
 _PAIRS = [(512, 512)] * 6 + [(512, 256)] + [(256, 256)] * 7 + [(256, 128)] + [(128, 128)] * 3
 _BLOCKS = 2 * 2 * 384**2 + 6 * 384**2 + (192 + 5 * 384) * 384 + 6 * 192**2 + 6 * 96**2
-# SANA's, at each size: a convolution that enlarges, and three blocks. Of these 9 are two convolutions of 3 x 3, and 9 are
-# q, k, v (3 c^2), depthwise 5 x 5 and groups of 32 channels (3 c x 57), out (2 c^2), and a feed-forward of 12 c^2.
+# SANA's, at each size: a convolution that enlarges, and three blocks. Of these 9 are two convolutions of 3 x 3, and 9
+# are q, k, v (3 c^2), depthwise 5 x 5 and groups of 32 channels (3 c x 57), out (2 c^2), and a feed-forward of 12 c^2.
 _ENLARGING = 9 * (1024 * 1024 + 1024 * 512 + 512 * 512 + 512 * 256 + 256 * 128)
 _ATTENDING = 3 * sum(17 * c**2 + 3 * c * 57 + 72 * c for c in (1024, 1024, 512))
 DECODERS = {
