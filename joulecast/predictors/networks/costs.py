@@ -13,7 +13,6 @@ from ...units import si
 from ..operation_predictions import Source
 
 if TYPE_CHECKING:
-    from ...operations.entry import Dropped
     from ...operations.network import Network
 
 Bound = Literal["compute", "memory", "launch"]
@@ -107,19 +106,6 @@ class Uncovered:
     flops: int | None
     moved_bytes: int | None
 
-    @classmethod
-    def of_entry(cls, entry: Entry, reason: str) -> Uncovered:
-        """An operation that a predictor does not cover."""
-        flops, moved = _work(entry)
-        return cls(repr(entry.operation), entry.operation, entry.count, entry.module_paths, reason, flops, moved)
-
-    @classmethod
-    def of_dropped(cls, dropped: Dropped, mode: str) -> Uncovered:
-        """An operator that was dropped."""
-        work, times = dropped.work, _TRAINING_PER_FORWARD if mode == "training" else 1
-        known = (None, None) if work is None else (times * work.flops, times * work.moved_bytes)
-        return cls(dropped.name, None, dropped.count, dropped.module_paths, dropped.reason, *known)
-
     def __str__(self) -> str:
         paths = ", ".join(path or "(model)" for path in self.module_paths[:_SHOWN_MODULES])
         more = len(self.module_paths) - _SHOWN_MODULES
@@ -150,9 +136,16 @@ class Coverage:
         """
         if "missing" not in sources and not network.uncounted:
             return _ALL_COVERED
-        entries = [entry for entry, source in zip(network, sources, strict=False) if source == "missing"]
-        missing = [Uncovered.of_entry(entry, f"not covered by {predictor}") for entry in entries]
-        dropped = [Uncovered.of_dropped(each, network.mode) for each in network.uncounted]
+        reason, times = f"not covered by {predictor}", _TRAINING_PER_FORWARD if network.mode == "training" else 1
+        missing = [
+            Uncovered(repr(entry.operation), entry.operation, entry.count, entry.module_paths, reason, *_work(entry))
+            for entry, source in zip(network, sources, strict=False)
+            if source == "missing"
+        ]
+        dropped = []
+        for each in network.uncounted:
+            flops, moved = (None, None) if (of := each.work) is None else (times * of.flops, times * of.moved_bytes)
+            dropped.append(Uncovered(each.name, None, each.count, each.module_paths, each.reason, flops, moved))
         listed = zip(*map(_work, network), strict=True)
         shares = []
         for what, whole in zip(("flops", "moved_bytes"), listed, strict=True):

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray, front_of
 from ...errors import InputError, UncoveredError
 from ...operations.columns import Calls
-from ...operations.network import Network
 from ...progress import paced
 from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Picture, front_picture
@@ -155,12 +154,6 @@ class NetworkPredictions(Answer):
         return Table([*columns], zip(*known, strict=True))
 
 
-def in_pieces(networks: Iterable[Network]) -> Iterator[Calls]:
-    """Networks as calls, some at a time, for `predict_networks`."""
-    for some in batched(networks):
-        yield Calls.of(some)
-
-
 def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Items, as many at a time as networks are predicted together."""
     remaining = iter(items)
@@ -179,6 +172,9 @@ def predict_networks(
 ) -> NetworkPredictions:
     """Predict the totals of many networks, equal to those of `NetworkPredictor.predict` to the last bit.
 
+    Raises InputError: another mode, a clock or a cap that a GPU cannot hold, an unknown composition, or a level that is
+    not between 0 and 1.
+
     Args:
         predictors: A predictor for each GPU, all of one mode.
         pieces: Networks in that mode, some at a time.
@@ -186,10 +182,6 @@ def predict_networks(
         power_limit_w: Power cap; None for each board's default.
         composition: "overlap" or "sum"; None for overlap.
         level: Level of intervals; None for none. Each network is predicted apart then, in milliseconds.
-
-    Raises:
-        InputError: Another mode, a clock or a cap that a GPU cannot hold, an unknown composition, or a level that is
-            not between 0 and 1.
     """
     if level is not None:
         conformal_rank(level, 1)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, batch_size_of, shape_to_json, titled
-from ...operations.operation_list import IDENTITY, identity
+from ...operations.operation_list import IDENTITY, identity, operation_text
 from ...rendering.answers import Answer, Table, plain
-from ...rendering.notebook import Picture, as_picture
+from ...rendering.notebook import Bar, Picture, bars, document, notes, short, table
 from ...units import NOT_MEASURED, si
 from ..intervals.conformal import require_level
 from ..intervals.network_calibration import Interval, NetworkSpread
@@ -34,6 +34,11 @@ def checked_composition(name: str) -> Composition:
             return known
     raise InputError("unknown composition", given=repr(name), allowed=", ".join(COMPOSITIONS))
 
+
+LEVEL = 0.9
+QUANTITIES = (("time", "time_s", "s"), ("power", "power_w", "W"), ("energy", "energy_j", "J"))
+_TOP = 10  # Operations in a notebook.
+_BOUNDS = ("compute", "memory", "launch")
 
 _TOLD = (
     *("network", "input_shape", "mode", "gpu", "clock_mhz", "held_clock_mhz", "power_limit_w", "predictor"),
@@ -109,13 +114,13 @@ class Prediction(Answer):
     memory_bytes: int | None = None
 
     def __str__(self) -> str:
-        interval = self.interval() if self.supports(0.9) else None
+        interval = self._usual_interval
         told = []
-        for name, unit in (("time_s", "s"), ("power_w", "W"), ("energy_j", "J")):
+        for what, name, unit in QUANTITIES:
             low_high = getattr(interval, name) if interval else None
             about = f" ({si(low_high[0], unit)} to {si(low_high[1], unit)})" if low_high else ""
             value = getattr(self, name)
-            told.append(f"{si(value, unit)}{about}" if value is not None else f"{name.split('_')[0]}: {NOT_MEASURED}")
+            told.append(f"{si(value, unit)}{about}" if value is not None else f"{what}: {NOT_MEASURED}")
         incomplete = f"; {self.coverage}" if self.uncovered else ""
         return f"{self.title}: {', '.join(told)}; predictor {self.predictor}{incomplete}"
 
@@ -134,8 +139,7 @@ class Prediction(Answer):
     def known_energy_j(self) -> float:
         """Joules per iteration.
 
-        Raises:
-            InputError: The device's power was not measured.
+        Raises InputError: the device's power was not measured.
         """
         if self.energy_j is None:
             raise energy_not_measured(self.gpu)
@@ -145,8 +149,7 @@ class Prediction(Answer):
     def known_power_w(self) -> float:
         """Mean power over an iteration.
 
-        Raises:
-            InputError: The device's power was not measured.
+        Raises InputError: the device's power was not measured.
         """
         return self.known_energy_j / self.time_s
 
@@ -200,12 +203,11 @@ class Prediction(Answer):
     def by_memory_level(self, gpu: GPU | str | Path | None = None) -> MemoryLevels:
         """Where the joules go below the operation: static, shared memory, L1, L2, DRAM, compute and the rest.
 
+        Raises UnknownNameError: the catalogue has no such GPU. Raises InputError: it is another GPU than the one that
+        was predicted, or a CPU.
+
         Args:
             gpu: The GPU of the prediction, if a file describes it; None for a GPU of the catalogue.
-
-        Raises:
-            UnknownNameError: The catalogue has no such GPU.
-            InputError: It is another GPU than the one that was predicted, or a CPU.
         """
         # Imported here, because most programs ask for totals alone.
         from .memory_levels import MemoryLevels
@@ -225,11 +227,10 @@ class Prediction(Answer):
         is wider at clocks and power caps that were not measured, and its upper end is higher if operations are missing;
         `interval_basis` says by how much.
 
+        Raises InputError: the level is not between 0 and 1, or too high for the number of networks.
+
         Args:
             level: Share of such networks that should lie within, above 0 and below 1.
-
-        Raises:
-            InputError: The level is not between 0 and 1, or too high for the number of networks.
         """
         require_level(level)
         if self.spread is None:
@@ -254,7 +255,7 @@ class Prediction(Answer):
             details: Whether to list the operations.
             tree: Whether to add the energy tree, as `EnergyTree.to_nested` has it.
         """
-        interval = self.interval() if self.supports(0.9) else None
+        interval = self._usual_interval
         told: dict[str, Any] = {
             "input_shape": shape_to_json(self.input_shape),
             "interval": None if interval is None else {**interval.to_dict(), "basis": self.interval_basis},
@@ -271,9 +272,54 @@ class Prediction(Answer):
         """Whether enough errors are known for an interval of this level."""
         return self.spread is not None and self.spread.supports(level)
 
+    @property
+    def _usual_interval(self) -> Interval | None:
+        return self.interval(LEVEL) if self.supports(LEVEL) else None
+
+    def _dearest(self) -> list[tuple[OperationCost, float]]:
+        """The known operations with their joules, or seconds where no energy is known; the most expensive first."""
+        costs = [cost for cost in by_cost(self.operations) if cost.source != "missing"]
+        return [(cost, (cost.device_time_s or 0.0) if cost.energy_j is None else cost.energy_j) for cost in costs]
+
     def _picture(self) -> Picture:
-        """The operations that cost most energy."""
-        return as_picture(self)
+        """Bars: the operations that cost most, in the colour of what bounds them (compute, memory, launch)."""
+        quantity, unit = ("Time", "s") if self.energy_j is None else ("Energy", "J")
+        items = [
+            Bar(
+                short(operation_text(cost.operation)),
+                value,
+                f"{si(value, unit)}, {cost.bound_by}",
+                colour=_BOUNDS.index(cost.bound_by),
+            )
+            for cost, value in self._dearest()[: 2 * _TOP]
+        ]
+        return Picture(bars(items, f"{quantity} of the operations of {self.network} on {self.gpu}"))
+
+    def _repr_html_(self) -> str:
+        """Totals with intervals, the energy tree, the operations that cost most, and the notes."""
+        costs, whole = self._dearest(), self.device_time_s if self.energy_j is None else self.energy_j
+        rows = [
+            [
+                operation_text(cost.operation),
+                str(cost.count),
+                si(cost.device_time_s, "s"),
+                si(cost.power_w, "W"),
+                si(cost.energy_j, "J"),
+                f"{100 * value / whole:.1f} %",
+                cost.bound_by,
+                cost.source,
+            ]
+            for cost, value in costs[:_TOP]
+        ]
+        header = ["operation", "calls", "device time", "power", "energy", "share", "bound by", "source"]
+        more = [f"and {len(costs) - _TOP} more operations"] if len(costs) > _TOP else []
+        return document(
+            self.title,
+            quantity_table(self, self._usual_interval),
+            self.tree().plot().svg,
+            table(header, rows, frozenset({1, 2, 3, 4, 5})),
+            notes([*more, *self.notes]),
+        )
 
     def _table(self) -> Table:
         """The operations, most expensive first, and then the operators that were dropped."""
@@ -294,3 +340,14 @@ class Prediction(Answer):
             if each.operation is None
         )
         return Table(header, (*rows, *(row.values() for row in dropped)))
+
+
+def quantity_table(value: object, interval: Interval | None) -> str:
+    """Time, power, energy and energy-delay product as an HTML table, each with its interval."""
+    rows = []
+    for title, name, unit in (*QUANTITIES, ("energy-delay product", "edp_js", "Js")):
+        low_high, known = getattr(interval, name) if interval else None, getattr(value, name)
+        between = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
+        rows.append([title, NOT_MEASURED if known is None else si(known, unit), between])
+    header = ["per iteration", "predicted", f"{100 * interval.level:.0f} % interval" if interval else ""]
+    return table(header, rows, frozenset({1}))
