@@ -10,7 +10,7 @@ from joulecast import Operation
 from joulecast.errors import InputError, JoulecastError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.hardware.description import gpu_toml
-from joulecast.remote.requests import gpu_name
+from joulecast.remote.wire import gpu_name
 
 # One board of each generation. `test_the_best_of_all` and benchmarks/laws.py have all boards.
 OF_EACH_GENERATION = {gpu.compute_capability: gpu for gpu in gpus().values()}.values()

@@ -35,10 +35,8 @@ from ..zoo.entries.cards import measured_gpus
 from ..zoo.entries.files import StoredEntry
 from ..zoo.rendering import markdown
 from . import logs
-from .answering import PROBLEMS, answering, ask, computed, found, naming
-from .caches import CachedRoute
-from .reload import damage
-from .rendering import json_bytes
+from .caches import CachedRoute, damage
+from .routes import PROBLEMS, answering, ask, computed, json_bytes
 from .schemas import SCHEMAS
 from .validation import checked_gpu
 
@@ -158,17 +156,17 @@ async def models(
     return Response(json_bytes(listed), media_type="application/json")
 
 
-@listed.get("/gpus/{name}", **naming("GpuAnswer"), tags=["catalogue"])
+@listed.get("/gpus/{name}", **answering("GpuAnswer", named=True), tags=["catalogue"])
 async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
     """All figures of a GPU, with their sources."""
 
     def figures(gpu: GPU) -> dict[str, Any]:
         return {**asdict(gpu), **_gpu_summary(gpu), "sources": list(gpu.sources)}
 
-    return await found(ask(request, None, lambda _: checked_gpu(name), figures))
+    return await ask(request, None, lambda _: checked_gpu(name), figures)
 
 
-@listed.get("/zoo/{gpu}/{entry}", **naming("CardAnswer"), tags=["catalogue"])
+@listed.get("/zoo/{gpu}/{entry}", **answering("CardAnswer", named=True), tags=["catalogue"])
 async def card(
     request: Request,
     gpu: Annotated[str, Path(max_length=100, examples=["a30"])],
@@ -182,7 +180,7 @@ async def card(
         card = StoredEntry.of(shipped("zoo") / name).card
         return {**card, "name": name, "markdown": markdown(card)}
 
-    return await found(ask(request, None, lambda _: card_of(f"{gpu}/{entry}"), lambda card: card))
+    return await ask(request, None, lambda _: card_of(f"{gpu}/{entry}"), lambda card: card)
 
 
 @system.get("/health", response_model=SCHEMAS["HealthAnswer"], tags=["system"])

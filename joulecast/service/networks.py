@@ -23,7 +23,7 @@ from ..progress import paced
 from ..system.caches import BoundedCache
 from .caches import network_bytes
 from .problems import too_large
-from .question_fields import Mode, OperationItem, Precision, Subject
+from .questions import Mode, OperationItem, Precision
 from .settings import Settings
 from .validation import checked_host, checked_model, with_next_step
 
@@ -118,14 +118,14 @@ class Networks:
         self._names: set[str] = set()  # of all models that can be traced; empty until the first one is
         self.cached: BoundedCache[str, Network] = BoundedCache(settings.cached_networks_bytes)
 
-    def of(self, subject: Subject, precision: str) -> Network:
+    def of(self, subject: Any, precision: str) -> Network:
         """The network that a question is about.
 
         Raises JoulecastError: There is no such model, or its operations are not valid.
         """
         return self.extract(self.job(subject, precision))
 
-    def job(self, subject: Subject, precision: str, **changed: Any) -> Job:
+    def job(self, subject: Any, precision: str, **changed: Any) -> Job:
         """What a question asks, as the library takes it: names are checked, and a list of operations is a Network.
 
         `changed` are fields of the job that were checked already. Raises JoulecastError: There is no such host, or the
@@ -183,14 +183,14 @@ class Networks:
         self.refuse_many(len(network))
         return network
 
-    def listed(self, subject: Subject, items: list[OperationItem]) -> Network:
+    def listed(self, subject: Any, items: list[OperationItem]) -> Network:
         """The network of a list of operations, in their own mode and precision.
 
         Raises:
             JoulecastError: The operations are not valid, or too many.
         """
         for name in ("cache_length", "optimizer", "model_options"):
-            if getattr(subject, name) is not None:
+            if getattr(subject, name, None) is not None:
                 raise InputError(
                     "a list of operations is complete",
                     given=f"{name} together with operations",

@@ -65,13 +65,6 @@ def too_long(most_seconds: float) -> RefusalError:
     )
 
 
-def not_found(path: str) -> RefusalError:
-    """The error for a path that does not exist."""
-    return RefusalError(
-        404, "not-found", "there is nothing at this path", given=path, hint="/v1/openapi.json lists all paths"
-    )
-
-
 def invalid(error: ValidationError | RequestValidationError, part: str | None = None) -> JoulecastError:
     """The error for a request that does not fit the schema: its first fault, and the number of further ones.
 
