@@ -12,7 +12,7 @@ import typer
 from ..errors import InputError
 from ..units import si
 from .options import Asked, module_to_run
-from .printing import Column, listing, table, tell
+from .printing import Column, Shown, listing, table
 
 if TYPE_CHECKING:
     from ..accounting.result import Accounting
@@ -25,6 +25,7 @@ _LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a t
 
 def run(
     asked: Asked,
+    shown: Shown,
     gpu: str | None = None,
     static_power: float | None = None,
     depth: int = 3,
@@ -33,8 +34,6 @@ def run(
     own: bool = False,
     repeat: int = 1,
     bars: Path | None = None,
-    plot: Path | None = None,
-    as_json: bool = False,
 ) -> None:
     """Run a model, and attribute the measured joules to modules and operators."""
     if static_power is not None and gpu is None:
@@ -63,10 +62,9 @@ def run(
     if len(accountings) > 1:
         trees = [each.summarized() if summarized else each.tree() for each in accountings]
         repeats = f"\n{repeats_text(trees, top, bars)}"
-    if plot is not None:
-        (accounting.summarized() if summarized else accounting.tree()).plot(plot)
-    tell(accounting, as_json, False, lambda: _text(accounting, depth, summarized, top))
-    if as_json:
+    tree = accounting.summarized() if summarized else accounting.tree()
+    shown.tell(accounting, lambda: _text(accounting, tree, depth, summarized, top), drawn=tree)
+    if shown.as_json:
         return
     if repeats:
         typer.echo(repeats)
@@ -99,14 +97,13 @@ def _comparison(found: Accounting, prediction: Prediction) -> str:
     return f"{on}: {si(prediction.energy_j, 'J')}; without joules of this machine there is nothing to compare"
 
 
-def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
+def _text(found: Accounting, tree: EnergyTree, depth: int, summarized: bool, top: int) -> str:
     from ..accounting.text import table_text
     from ..energy.tree import joules_text
 
     def watts(node: Any) -> str:
         return si(node.own.energy_j / node.own.time_s, "W") if found.known and node.own.time_s else "-"
 
-    tree = found.summarized() if summarized else found.tree()
     parts = [str(found), found.basis, "", table_text(tree, found.duration_s, depth, _LEAST_SHARE)]
     if top:
         columns = [

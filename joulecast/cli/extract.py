@@ -12,7 +12,7 @@ from ..operations.inputs import parse_shapes, titled
 from ..operations.operation_list import operation_text
 from ..units import number, si
 from .options import Asked, model_and_options, named_values
-from .printing import Column, listing, table, tell
+from .printing import Column, Shown, listing, table
 
 if TYPE_CHECKING:
     from ..operations.entry import Entry
@@ -68,13 +68,7 @@ def _kinds(operations: Counter[Operation]) -> str:
 
 
 def extract(
-    asked: Asked,
-    depth: int = 3,
-    operations: bool = False,
-    top: int = 0,
-    diff: str | None = None,
-    as_json: bool = False,
-    as_csv: bool = False,
+    asked: Asked, shown: Shown, depth: int = 3, operations: bool = False, top: int = 0, diff: str | None = None
 ) -> None:
     """List the operations of a model by module, with counts, FLOPs and bytes. Needs neither a GPU nor weights."""
     from ..api import extract as extract_network
@@ -83,9 +77,9 @@ def extract(
     if diff is not None:
         asked["model"], asked["model_options"] = model_and_options(diff, asked.given["model_option"])
         difference = network.diff(extract_network(**asked))
-        tell(difference, as_json, False, lambda: str(difference))
+        shown.tell(difference, lambda: str(difference))
     else:
-        tell(network, as_json, as_csv, lambda: _network_text(network, depth, top if operations or top else None))
+        shown.tell(network, lambda: _network_text(network, depth, top if operations or top else None))
 
 
 def _operation_table(network: Network, top: int) -> str:
@@ -129,13 +123,13 @@ _SHOWN = 8
 
 def explain(
     asked: Asked,
+    shown: Shown,
     kind: str,
     shapes: list[str],
     gpu: str,
     setting: list[str] | None = None,
     precision: str = "fp32",
     path: bool = False,
-    as_json: bool = False,
 ) -> None:
     """Explain an operation's prediction: what bounds it, the nearest measurements, and the effect of each input."""
     from ..api.operations import explain as explain_operation
@@ -151,8 +145,8 @@ def explain(
         kind, listed, named_values(setting, "an attribute"), precision=precision, mode=asked.pop("mode")
     )
     explanation = explain_operation(operation, gpu, **asked)
-    tell(explanation, as_json, False, lambda: _text(explanation))
-    if path and not as_json:
+    shown.tell(explanation, lambda: _text(explanation))
+    if path and not shown.as_json:
         typer.echo(_path_text(operation, gpu, asked.get("predictor")))
 
 

@@ -7,6 +7,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
@@ -15,9 +16,12 @@ from typing import Annotated, Any, get_args
 import typer
 
 from ..errors import InputError
+from ..extraction.job import Job
 from ..extraction.models.spelling import known_as, known_names
 from ..extraction.own_file import own_model
 from ..operations.inputs import parse_shapes
+from ..rendering.answers import documented
+from .printing import Shown
 
 # Texts of the command line as values: models, names, numbers, clocks, lengths and prices.
 
@@ -182,6 +186,24 @@ def completed(incomplete: str, row: Mapping[str, Any]) -> list[str]:
 
 TABLES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
 _TYPES: Mapping[str, Any] = {"int": int, "float": float, "Path": Path, "texts": list[str]}
+_NOT_ASKED = {"whitelist", "operators", "autocast", "composition", "strict"}
+"""Fields of a job that a command cannot be given, or that commands name themselves."""
+
+
+def _job_options() -> dict[str, dict[str, Any]]:
+    """Field of a job that has no row in options.toml -> a row in the words of the class."""
+    words = documented(Job)
+    named = {row.get("to", name) if isinstance(row, dict) else name for name, row in TABLES["shared"].items()}
+    rows = {}
+    for field in fields(Job):
+        if field.name not in named | _NOT_ASKED:
+            type_ = str(field.type).partition(" |")[0]
+            how = {"type": type_} if field.default is None else {"default": field.default}
+            rows[field.name] = {"help": words[field.name], **(how if how.get("type") != "str" else {})}
+    return rows
+
+
+JOB_OPTIONS = _job_options()
 
 
 def _sensors(text: str) -> tuple[str, ...]:
@@ -222,24 +244,26 @@ class Asked(dict[str, Any]):
 def command(name: str, function: Callable[..., None]) -> Callable[..., None]:
     """Make a command of a function, whose arguments are options with the words of options.toml.
 
-    If the first argument of the function is `asked`, the options in `asks` come first, and become what it is given.
+    If it has an argument `asked`, the options in `asks` become what that is given; those in `shows` become `shown`.
     """
     table = TABLES.get(name, {})
     asks = {option: _row(option, table) for option in _flat(table.get("asks", ()))}
-    further = [_parameter(option, row, *_typed(row)) for option, row in asks.items()]
-    answered = [
-        _declared(each, table)
-        for each in inspect.signature(function, eval_str=True).parameters.values()
-        if each.name != "asked"
-    ]
-    parameters = [*further, *answered]
+    shows = table.get("shows", ())
+    shown = inspect.signature(Shown, eval_str=True).parameters
+    own = inspect.signature(function, eval_str=True).parameters
+    parameters = [_parameter(option, row, *_typed(row)) for option, row in asks.items()]
+    parameters += [_declared(each, table) for each in own.values() if each.name not in ("asked", "shown")]
+    parameters += [_declared(shown[each], table) for each in shows]
 
     @wraps(function)
     def run(**given: Any) -> None:
         if given.get("as_json") and given.get("as_csv"):
             raise InputError("output is either JSON or CSV", given="--json --csv", hint="omit one of them")
-        asked = (_asked({option: given.pop(option) for option in asks}, asks),) if asks else ()
-        function(*asked, **given)
+        if asks:
+            given["asked"] = _asked({option: given.pop(option) for option in asks}, asks)
+        if shows:
+            given["shown"] = Shown(**{each: given.pop(each) for each in shows})
+        function(**given)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -249,11 +273,14 @@ def command(name: str, function: Callable[..., None]) -> Callable[..., None]:
 def _flat(listed: Iterable[str]) -> Iterator[str]:
     """Names of options, with those of groups in the place of their names."""
     for name in listed:
-        yield from _flat(TABLES["groups"][name[1:]]) if name.startswith("@") else [name]
+        if name == "@job":
+            yield from (*_flat(("@model", "@how")), *JOB_OPTIONS)
+        else:
+            yield from _flat(TABLES["groups"][name[1:]]) if name.startswith("@") else [name]
 
 
 def _row(option: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
-    row = table.get(option, TABLES["shared"].get(option))
+    row = table.get(option, TABLES["shared"].get(option, JOB_OPTIONS.get(option)))
     assert row is not None, f"options.toml has no {option}"  # noqa: S101  # our own mistake
     row = {"help": row} if isinstance(row, str) else row
     return _row(row["like"], {}) if "like" in row else row

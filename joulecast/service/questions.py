@@ -27,7 +27,8 @@ from ..operations.operation import MODES
 from ..predictors.networks.composition import EXECUTIONS
 from ..queries.objectives import OBJECTIVES
 from ..remote.wire import NAMES, ONLY_HERE
-from .schemas import declared, documented
+from ..rendering.answers import documented
+from .schemas import declared
 
 Item = TypeVar("Item")
 
