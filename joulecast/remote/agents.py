@@ -89,7 +89,7 @@ def _tool(
             continue
         default = inspect.Parameter.empty if each.name == "gpu" else defaults.get(each.name, each.default)
         type_, said = _TAKEN.get(each.name, (_type_of(each), words.get(each.name, "")))
-        annotation = Annotated[type_ | None if default is None else type_, Field(description=said)]
+        annotation: Any = Annotated[type_ | None if default is None else type_, Field(description=said)]
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters.append(
             inspect.Parameter(NAMES.get(each.name, each.name), keyword, default=default, annotation=annotation)

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import RefusalError
-from .bodies import LARGE_BYTES
+from .caches import LARGE_BYTES
 from .logs import LOGGER, log
 from .problems import client_left, problem_response
 from .settings import Settings
