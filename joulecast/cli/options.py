@@ -50,10 +50,7 @@ def clocks_mhz(text: str | None) -> list[float] | None:
 
 def positive_integers(text: str, what: str) -> list[int]:
     """Parse "1,8,32". Raises InputError: This is no list of positive integers; the error names `what` they are."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch(r"\d+", part) for part in parts):
-        raise InputError(f"{what} are positive integers", given=repr(text), allowed="such as 1,8,32")
-    return [int(part) for part in parts]
+    return [*map(int, _parts(text, r"\d+", f"{what} are positive integers", "such as 1,8,32"))]
 
 
 def lengths(text: str) -> int | list[float]:
@@ -62,20 +59,28 @@ def lengths(text: str) -> int | list[float]:
     Raises:
         InputError: A part is no number.
     """
+    allowed = "such as 512; 650,610 for mean and standard deviation"
+    parts = _parts(text, r"-?\d+(\.\d+)?", "tokens are numbers", allowed)
+    return int(parts[0]) if len(parts) == 1 and "." not in parts[0] else [*map(float, parts)]
+
+
+def _parts(text: str, pattern: str, what: str, allowed: str) -> list[str]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch(r"-?\d+(\.\d+)?", part) for part in parts):
-        raise InputError(
-            "tokens are numbers", given=repr(text), allowed="such as 512; 650,610 for mean and standard deviation"
-        )
-    return int(parts[0]) if len(parts) == 1 and "." not in parts[0] else [float(part) for part in parts]
+    if not all(re.fullmatch(pattern, part) for part in parts):
+        raise InputError(what, given=repr(text), allowed=allowed)
+    return parts
 
 
-def _size(text: str) -> tuple[int, int]:
-    """Parse the height and width of an image, such as "768x1024"."""
-    sides = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
-    if sides is None:
-        raise InputError("an image has a height and a width", given=repr(text), allowed="such as 768x1024, in pixels")
-    return int(sides[1]), int(sides[2])
+def _sizes(texts: list[str]) -> list[tuple[int, int]]:
+    """Parse heights and widths of images, such as "768x1024"."""
+    found = []
+    for text in texts:
+        sides = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
+        if sides is None:
+            allowed = "such as 768x1024, in pixels"
+            raise InputError("an image has a height and a width", given=repr(text), allowed=allowed)
+        found.append((int(sides[1]), int(sides[2])))
+    return found
 
 
 def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
@@ -219,7 +224,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "prices": price_per_hour,
     "intensity": intensity,
     "lengths": lengths,
-    "sizes": lambda texts: [_size(text) for text in texts],
+    "sizes": _sizes,
     "sensors": _sensors,
     "assumptions": lambda texts: named_values(texts, "an assumption") or None,
     "layers": lambda text: text.split(",") if "," in text else text,
@@ -324,44 +329,13 @@ def _asked(given: dict[str, Any], options: Mapping[str, Mapping[str, Any]]) -> A
     if "precisions" in given:
         asked["precision"] = asked["precision"] or "default"
     if "training" in asked:
-        asked["mode"] = mode_of(asked.pop("training"), asked["mode"])
+        training, mode = asked.pop("training"), asked["mode"]
+        if training and mode not in (None, "training"):
+            raise InputError("two modes are asked for", given=f"--training --mode {mode}", hint="omit one of them")
+        asked["mode"] = "training" if training else mode or "inference"
     if given.get("model") is not None and "model_option" in given:
         asked["model"], asked["model_options"] = model_and_options(given["model"], given["model_option"])
     return asked
-
-
-def module_to_run(asked: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The module of a command line, with weights, and the shapes of its inputs.
-
-    Raises InputError, MissingDependencyError: There is no model, no shape, or no torch.
-    """
-    from ..accounting.account import needs_torch
-
-    needs_torch()
-    model, shapes = asked["model"], asked["input_shape"]
-    if model is None:
-        raise InputError(
-            "there is nothing to account for",
-            given="no model",
-            hint="give a model and its shape, such as resnet50 8,3,224,224",
-        )
-    if shapes is None:
-        raise InputError("a model needs the shape of its input", given="none", allowed="such as 8,3,224,224")
-    if isinstance(model, str):
-        from ..extraction.models.named_models import build_to_run
-
-        model = build_to_run(model, asked["model_options"])
-    return model, shapes
-
-
-def mode_of(training: bool, mode: str | None) -> str:
-    """The mode that --training and --mode ask for; the library refuses an unknown one.
-
-    Raises InputError: They contradict each other.
-    """
-    if training and mode not in (None, "training"):
-        raise InputError("two modes are asked for", given=f"--training --mode {mode}", hint="omit one of them")
-    return "training" if training else mode or "inference"
 
 
 # Errors of the library in words of the command line: `--price-per-hour` where the library says price_per_hour.

@@ -15,7 +15,6 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from operator import attrgetter
 from typing import Any, cast
 
 from fastapi import FastAPI
@@ -82,11 +81,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.ready = False
     state.damage = None
     state.reloads = 0
-    gauges = {
-        f"joulecast_{name}": (words, partial(attrgetter(place), state)) for name, (place, words) in _GAUGES.items()
-    }
-    memory = {"joulecast_resident_bytes": ("Resident memory of this process", resident_bytes)}
-    state.metrics = Metrics({**gauges, **memory}, __version__)
+    state.metrics = Metrics(state)
     for router in _ROUTERS:
         app.include_router(router)
     for refusal in (JoulecastError, RequestValidationError, HTTPException):
@@ -102,21 +97,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         )
     _describe(app)
     return app
-
-
-_GAUGES = {
-    "ready": ("ready", "Whether the predictors are loaded"),
-    "waiting_requests": ("workers.waiting", "Requests that wait for a thread or are computed"),
-    "answer_hits_total": ("cache.finished.hits", "Answers taken from the cache"),
-    "answer_misses_total": ("cache.finished.misses", "Answers that were computed"),
-    "answer_bytes": ("cache.finished.size", "Memory of cached answers"),
-    "cached_networks": ("answers.networks.cached.count", "Cached networks"),
-    "network_bytes": ("answers.networks.cached.size", "Memory of cached networks, estimated"),
-    "known_bytes": ("results.size", "Memory of what the library keeps, so that other clocks are answered quickly"),
-    "known_hits_total": ("results.hits", "Results that the library had kept"),
-    "reloads_total": ("reloads", "Changes of predictors that were noticed"),
-}
-"""Name of a gauge -> where the application's state has its value, and its description."""
 
 
 def _describe(app: FastAPI) -> None:

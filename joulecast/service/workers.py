@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from ..errors import JoulecastError, RefusalError
+from ..errors import JoulecastError
 from ..progress import PACE, StoppedError
-from .problems import client_left, too_long
+from .problems import busy, client_left, too_long
 
 Result = TypeVar("Result")
 
@@ -108,17 +108,7 @@ class Workers:
         longest = max(self._queues.values(), key=len)
         # Of two queues of the same length, the one that grows.
         dropped = mine[-1] if len(mine) == len(longest) else longest[-1]
-        dropped.answer.set_exception(
-            RefusalError(
-                429,
-                "busy",
-                "too many requests are waiting",
-                given=self.waiting,
-                allowed=self._most_waiting,
-                retry_after_s=1,
-                hint="try again in a second",
-            )
-        )
+        dropped.answer.set_exception(busy("too many requests are waiting", self.waiting, self._most_waiting))
         self._remove(dropped)
 
     def _remove(self, job: _Job) -> None:
