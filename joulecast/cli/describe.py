@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -14,15 +13,13 @@ from ..operations.inputs import parse_shapes, titled
 from ..operations.operation_list import operation_text
 from ..units import number, si
 from .options import Asked, model_and_options, named_values
-from .printing import Column, Shown, listing, table
+from .printing import Column, Shown, listing, quantity, table, word
 
 if TYPE_CHECKING:
     from ..hardware import GPU
     from ..operations.entry import Entry
     from ..operations.network import Network
     from ..operations.operation import Operation
-    from ..predictors.explanation import Explanation
-    from ..zoo.entries.cards import Measured
 
 
 def tree_text(network: Network, depth: int) -> str:
@@ -50,7 +47,9 @@ def tree_text(network: Network, depth: int) -> str:
             continue
         flops = sum(count * operation.flops for operation, count in calls[place].items())
         moved = sum(count * (each.bytes_read + each.bytes_written) for each, count in calls[place].items())
-        shown = calls[place] if depth == len(place) > 0 else own.get(place, Counter())
+        kinds: Counter[str] = Counter()
+        for operation, count in (calls[place] if depth == len(place) > 0 else own.get(place, Counter())).items():
+            kinds[operation.kind] += count
         row = [
             "  " * len(place) + (".".join(place) or "(model)"),
             str(len(modules[place])) if len(modules[place]) > 1 else "",
@@ -58,17 +57,10 @@ def tree_text(network: Network, depth: int) -> str:
             si(flops, "FLOP"),
             si(moved, "B"),
             number(flops / moved) if moved else "-",
-            _kinds(shown),
+            ", ".join(f"{count} {kind}" if count > 1 else kind for kind, count in kinds.most_common()),
         ]
         rows.append(row)
     return table(["module", "times", "calls", "FLOPs", "bytes", "FLOP/B", "operations"], rows, frozenset(range(1, 6)))
-
-
-def _kinds(operations: Counter[Operation]) -> str:
-    kinds: Counter[str] = Counter()
-    for operation, count in operations.items():
-        kinds[operation.kind] += count
-    return ", ".join(f"{count} {kind}" if count > 1 else kind for kind, count in kinds.most_common())
 
 
 def extract(
@@ -149,7 +141,8 @@ def explain(
         kind, listed, named_values(setting, "an attribute"), precision=precision, mode=asked.pop("mode")
     )
     explanation = explain_operation(operation, gpu, **asked)
-    shown.tell(explanation, lambda: _text(explanation))
+    tables = (table(*each) for each in explanation.tables() if each.rows)
+    shown.tell(explanation, lambda: "\n\n".join([explanation.title, *tables, *explanation.sentences()]))
     if path and not shown.as_json:
         typer.echo(_path_text(operation, gpu, asked.get("predictor")))
 
@@ -161,22 +154,12 @@ def _path_text(operation: Operation, gpu: str, predictor: str | None) -> str:
     from ..zoo import find_predictor
 
     parts = []
-    for quantity, found in decisions(
-        find_predictor(find_gpu(gpu), operation.mode, predictor).operations, operation
-    ).items():
+    known = find_predictor(find_gpu(gpu), operation.mode, predictor).operations
+    for what, found in decisions(known, operation).items():
         asked = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.asked[:_SHOWN])
-        parts += ["", f"the trees for {quantity} ask about {asked}; the first of them:"]
+        parts += ["", f"the trees for {what} ask about {asked}; the first of them:"]
         parts += [f"{number:3}. {step}" for number, step in enumerate(found.path, 1)]
     return "\n".join(parts) or "\nthis predictor has no trees of its own"
-
-
-def _text(e: Explanation) -> str:
-    return "\n\n".join([e.title, *(table(*each) for each in e.tables() if each.rows), *e.sentences()])
-
-
-# The precisions in which generations differ most; `gpus show` prints all.
-_LOW_PRECISIONS = ("nvfp4", "fp8", "bf16", "fp16")
-_HEADER = ("GPU", "generation", "GB", "GB/s", "MHz", "cap W", "lowest", "operations", "networks")
 
 
 def list_gpus(words: list[str] | None = None, search: str = "") -> None:
@@ -192,7 +175,12 @@ def list_gpus(words: list[str] | None = None, search: str = "") -> None:
     if wanted[:1] == ["show"]:
         typer.echo(_shown(" ".join(wanted[1:])))
         return
-    chosen = [gpu for gpu in gpus().values() if all(word.lower() in _searched(gpu) for word in wanted)]
+
+    def has(gpu: GPU, word: str) -> bool:
+        facts = (gpu.name, *gpu.aliases, gpu.architecture, gpu.chip, gpu.compute_capability)
+        return word.lower() in " ".join(facts).lower()
+
+    chosen = [gpu for gpu in gpus().values() if all(has(gpu, word) for word in wanted)]
     if not chosen:
         generations = dict.fromkeys(gpu.architecture for gpu in gpus().values())
         raise UnknownNameError(
@@ -201,9 +189,25 @@ def list_gpus(words: list[str] | None = None, search: str = "") -> None:
             allowed=f"parts of names, chips and generations ({', '.join(generations)})",
             hint="`joulecast gpus` lists all",
         )
-    measured = measured_gpus()
-    rows = [_row(gpu, measured) for gpu in chosen]
-    typer.echo(table(list(_HEADER), rows, frozenset({2, 3, 4, 5, 7, 8})))
+    data = measured_gpus()
+
+    def operations(gpu: GPU) -> str:
+        measured = data.get(gpu.name)
+        return "-" if measured is None else f"{measured.operations or '-'}{'' if measured.has_power else ' t'}"
+
+    low = ("nvfp4", "fp8", "bf16", "fp16")  # in which generations differ most; `gpus show` prints all
+    columns = [
+        Column("GPU", lambda gpu: gpu.aliases[0], right=False),
+        word("generation", "architecture"),
+        Column("GB", lambda gpu: f"{gpu.memory_bytes / 1e9:.0f}"),
+        Column("GB/s", lambda gpu: f"{gpu.memory_bandwidth / 1e9:.0f}"),
+        Column("MHz", lambda gpu: f"{gpu.min_clock_mhz}-{gpu.max_clock_mhz}"),
+        quantity("cap W", "power_limit_w", "{:g}".format),
+        Column("lowest", lambda gpu: next((each for each in low if each in gpu.peak_flops), "-"), right=False),
+        Column("operations", operations),
+        Column("networks", lambda gpu: str((gpu.name in data and data[gpu.name].networks) or "-")),
+    ]
+    typer.echo(listing(chosen, columns))
     typer.echo(
         "\nGB: 10^9 bytes; lowest: precision of its tensor cores; operations, networks: measurements behind\n"
         "predictors (t: times only); others rest on data sheets\n"
@@ -224,30 +228,6 @@ def _shown(name: str) -> str:
     gpu = find_gpu(name)
     measured = measured_gpus().get(gpu.name, "nothing by the zoo's predictors; predicted from its data sheet")
     mine = ", ".join(name for name in entries() if name.startswith(f"{gpu.slug}/")) or "those for any GPU"
-    return f"{_all_figures(gpu)}\n\nmeasured: {measured}\npredictors: {mine}"
-
-
-def _row(gpu: GPU, measured: Mapping[str, Measured]) -> list[str]:
-    data = measured.get(gpu.name)
-    operations = "-" if data is None else f"{data.operations or '-'}{'' if data.has_power else ' t'}"
-    return [
-        gpu.aliases[0],
-        gpu.architecture,
-        f"{gpu.memory_bytes / 1e9:.0f}",
-        f"{gpu.memory_bandwidth / 1e9:.0f}",
-        f"{gpu.min_clock_mhz}-{gpu.max_clock_mhz}",
-        f"{gpu.power_limit_w:g}",
-        next((precision for precision in _LOW_PRECISIONS if precision in gpu.peak_flops), "-"),
-        operations,
-        "-" if data is None else str(data.networks or "-"),
-    ]
-
-
-def _searched(gpu: GPU) -> str:
-    return " ".join((gpu.name, *gpu.aliases, gpu.architecture, gpu.chip, gpu.compute_capability)).lower()
-
-
-def _all_figures(gpu: GPU) -> str:
     rows = []
     for field in fields(gpu):
         value = getattr(gpu, field.name)
@@ -257,7 +237,8 @@ def _all_figures(gpu: GPU) -> str:
             value = {inner.name: getattr(value, inner.name) for inner in fields(value)}
         rows.append([field.name, _figure(value)])
     sources = [f"  {source}" for source in gpu.sources] or ["  none named"]
-    return "\n".join([gpu.name, "", table(["figure", "value"], rows), "", "sources", *sources])
+    last = [f"measured: {measured}", f"predictors: {mine}"]
+    return "\n".join([gpu.name, "", table(["figure", "value"], rows), "", "sources", *sources, "", *last])
 
 
 def _figure(value: object) -> str:
