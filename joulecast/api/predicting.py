@@ -15,9 +15,8 @@ from ..hardware.host import Host, find_host
 from ..operations.columns import Calls, Columns, is_table, networks_of
 from ..operations.network import Network
 from ..predictors.board.profile import Calibrated, find_profile
-from ..predictors.networks import prediction_html
 from ..predictors.networks.composition import Execution
-from ..predictors.networks.many import NetworkPredictions, batched, in_pieces, predict_networks
+from ..predictors.networks.many import NetworkPredictions, batched, predict_networks
 from ..predictors.networks.memory import shortage
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.precisions import refuse_precisions
@@ -28,11 +27,8 @@ if TYPE_CHECKING:
     from ..extraction.conversions import CustomOperators
     from ..extraction.job import Assume
     from ..extraction.sources import InputShape, Model
-    from ..predictors.cpu.network import PreparedOnCpu
+    from ..predictors.networks.on_cpu import PreparedOnCpu
     from ..predictors.networks.prepared import PreparedNetwork
-
-SHOWN_BY = prediction_html
-"""Renders results in Jupyter. Importing the module registers the classes that it can render."""
 
 
 def extract(
@@ -275,6 +271,7 @@ def _totals(
     elif is_table(networks):
         pieces = networks_of(networks)
     else:
-        pieces = in_pieces(network_of_job(replace(job, model=model)) for model in networks)
+        listed = (network_of_job(replace(job, model=model)) for model in networks)
+        pieces = map(Calls.of, batched(listed))
     cap_w, way = job.power_limit_w, job.composition
     return predict_networks(predictors, allowed(pieces), clocks, cap_w, composition=way, level=level)

@@ -97,7 +97,7 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
 
 
 def _cost_table(prediction: Prediction, top: int) -> str:
-    from ..predictors.networks.operation_cost import by_cost
+    from ..predictors.networks.costs import by_cost
 
     def share(of: Any) -> float:
         """Joules, or seconds where no energy is known."""
