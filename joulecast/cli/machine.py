@@ -161,14 +161,11 @@ def _text(profile: BoardProfile) -> str:
         [name, str(each.operations), *(f"{percent(error)} %" for error in (each.before, each.expected, each.after))]
         for name, each in profile.improvements.items()
     ]
+    header = ["mean error", "operations", "before", "expected", "on operations left out"]
     parts = [
         table(["part of the cost", "factor"], factors, frozenset({1})) if factors else "no factor differs from 1",
         "",
-        table(
-            ["mean error", "operations", "before", "expected", "on operations left out"],
-            errors,
-            frozenset({1, 2, 3, 4}),
-        ),
+        table(header, errors, frozenset({1, 2, 3, 4})),
     ]
     if profile.most_clock_mhz is not None:
         parts += ["", f"below its cap the board held {profile.most_clock_mhz:.0f} MHz at most"]

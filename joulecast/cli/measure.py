@@ -15,7 +15,6 @@ from ..units import number, si
 from .printing import table
 
 if TYPE_CHECKING:
-    from ..metering.gpu_shares import GpuShare
     from ..metering.result import Metering
 
 _SIGNIFICANT = 0.05  # Below this p-value, two programs are said to differ.
@@ -229,12 +228,11 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
     if rows:
         header = ["device", "component", "energy", "mean", "peak", "above idle", "program's", "source"]
         parts += ["", table(header, rows, frozenset({2, 3, 4, 5, 6}))]
-    if metering.cpu_share is not None:
-        parts += [
-            "",
-            f"the program used {100 * metering.cpu_share:.0f} % of the CPU time that was used on this machine",
-        ]
-    parts += [_share_text(name, share) for name, share in metering.gpu_shares.items()]
+    if (used := metering.cpu_share) is not None:
+        parts += ["", f"the program used {100 * used:.0f} % of the CPU time that was used on this machine"]
+    for name, share in metering.gpu_shares.items():
+        mine, others = _used(share.busy, share.memory_bytes), _used(share.others_busy, share.others_memory_bytes)
+        parts.append(f"{name}: the program {mine}; other processes {others}")
     if any(recording.windows for recording in metering.recordings):
         parts += ["", metering.tree().to_text()]
     else:
@@ -248,13 +246,8 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
     return "\n".join(parts)
 
 
-def _share_text(name: str, share: GpuShare) -> str:
-    """What a program and what others used of a GPU, in a line."""
-
-    def use_text(busy: float | None, memory_bytes: int | None) -> str:
-        time = "" if busy is None else f"computed {100 * busy:.0f} % of the time"
-        memory = "" if memory_bytes is None else f"held {si(memory_bytes, 'B')}"
-        return " and ".join(filter(None, [time, memory])) or "cannot be told apart"
-
-    mine, others = use_text(share.busy, share.memory_bytes), use_text(share.others_busy, share.others_memory_bytes)
-    return f"{name}: the program {mine}; other processes {others}"
+def _used(busy: float | None, memory_bytes: int | None) -> str:
+    """What was used of a GPU, in words."""
+    time = "" if busy is None else f"computed {100 * busy:.0f} % of the time"
+    memory = "" if memory_bytes is None else f"held {si(memory_bytes, 'B')}"
+    return " and ".join(filter(None, [time, memory])) or "cannot be told apart"

@@ -198,6 +198,7 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
 
     Errors are measured on sizes, GPUs and generations that are left out. The entry itself is fitted on all data.
     """
+    from ..datasets import load
     from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entries.any_gpu_entry import AnyGpuEntry
@@ -206,10 +207,10 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
     from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
     from ..zoo.training import renew_hosts
-    from .recipes import all_networks
+    from .recipes import Loaded, all_networks
 
     settings = load_kernel_recipe(recipe)
-    loaded = _load(dataset)
+    loaded = [Loaded.of(folder, load(folder)) for folder in dataset]
     networks = all_networks(loaded)
     if networks_only and not networks:
         raise InputError(
