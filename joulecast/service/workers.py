@@ -136,15 +136,14 @@ class Workers:
     def _done(self, job: _Job, future: asyncio.Future[Any]) -> None:
         self._running -= Counter((job.client,))  # Clients without any are forgotten.
         self.waiting -= 1
-        error = None if future.cancelled() else future.exception()
-        if job.answer.done() or future.cancelled():
+        if future.cancelled():
             job.answer.cancel()
-        elif error is not None:
-            job.answer.set_exception(error)
-        else:
+            return
+        if (error := future.exception()) is None and not job.answer.done():
             job.answer.set_result(future.result())
-        if not future.cancelled():
-            self._start()
+        elif error is not None and not job.answer.done():
+            job.answer.set_exception(error)
+        self._start()
 
     def _abandon(self, job: _Job) -> None:
         """Drop a question whose client has gone."""
