@@ -169,7 +169,7 @@ def list_gpus(words: list[str] | None = None, search: str = "") -> None:
     sources, and `joulecast gpus show my-gpu.toml` those of a GPU that a file describes.
     """
     from ..hardware import gpus
-    from ..zoo.entries.cards import measured_gpus
+    from ..zoo.cards import measured_gpus
 
     wanted = [*(words or []), *search.split()]
     if wanted[:1] == ["show"]:
@@ -219,7 +219,7 @@ def _shown(name: str) -> str:
     """All figures of a GPU, and how much was measured on it."""
     from ..hardware import find_gpu
     from ..zoo import entries
-    from ..zoo.entries.cards import measured_gpus
+    from ..zoo.cards import measured_gpus
 
     if not name:
         raise InputError(

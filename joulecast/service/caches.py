@@ -32,7 +32,7 @@ from ..remote.wire import MEDIA_TYPE
 from ..system.caches import OPERATION_BYTES, BoundedCache
 from ..system.resources import shipped
 from ..zoo import find_predictor
-from ..zoo.entries.files import MANIFEST
+from ..zoo.files import MANIFEST
 from ..zoo.store import pulled
 from .logs import log
 from .problems import invalid, too_large
