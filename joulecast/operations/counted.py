@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from .attributes import Precision
-from .kind import GRADIENTS, Kind, Traffic
+from .kind import GRADIENTS, Kind, Storage, Traffic
 from .kinds import KINDS
 from .rules import Product, Shape, Shapes, size
-from .storage import Storage
 
 
 class Counted:
@@ -105,7 +104,7 @@ class Counted:
     @cached_property
     def storage(self) -> Storage:
         """Bytes of its tensors that have to be read or written, each tensor once."""
-        return self.row.storage(self.input_shapes, self.attributes, self.output_shape, self.parameters, self.precision)
+        return self.row.storage(self)
 
     @property
     def _broadcasts(self) -> bool:

@@ -1,22 +1,62 @@
-"""Kind: one row of the table of operation kinds."""
+"""Kind: one row of the table of operation kinds, and the bytes of an operation's tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from . import storage
-from .attributes import PRECISIONS, QUANTIZED, Attribute, one_of
-from .rules import Attributes, Product, Shape, Shapes, per_output_element, same
-from .storage import Storage
+from .attributes import ELEMENT_BYTES, PRECISIONS, QUANTIZED, Attribute, one_of
+from .rules import Attributes, Product, Shape, Shapes, per_output_element, same, size
+
+if TYPE_CHECKING:
+    from .counted import Counted
+
+INDEX_BYTES = 8  # PyTorch's indices are int64.
+MASK_BYTES = 1
 
 Family = Literal["convolution", "matmul", "attention", "normalization", "elementwise", "softmax", "pooling", "movement"]
 
 
+class Storage(NamedTuple):
+    """Bytes of the tensors of an operation, each counted once, as far as it is read or written.
+
+    The workspace are further tensors that kernels write, such as the gates of a recurrent layer, or a gradient that is
+    larger than the part of the input that was read.
+    """
+
+    inputs: float
+    output: float
+    parameters: float = 0.0
+    workspace: float = 0.0
+
+
+def output_bytes(precision: str) -> float:
+    """Bytes of one element of an output. Quantized products accumulate in fp32 and are written as bf16."""
+    return ELEMENT_BYTES["bf16" if precision in QUANTIZED else precision]
+
+
+def plain(o: Counted) -> Storage:
+    """Inputs and parameters in the precision of the operation, the output in the precision of `output_bytes`."""
+    element = ELEMENT_BYTES[o.precision]
+    return Storage(element * o.input_size, output_bytes(o.precision) * size(o.output_shape), element * o.parameters)
+
+
+def with_types(inputs: Mapping[int, int], output: int | None = None) -> Callable[[Counted], Storage]:
+    """Like `plain`, but with so many bytes for each element of the inputs at these positions, and of the output."""
+
+    def stored(o: Counted) -> Storage:
+        element = ELEMENT_BYTES[o.precision]
+        read = sum(inputs.get(position, element) * size(shape) for position, shape in enumerate(o.input_shapes))
+        written = output_bytes(o.precision) if output is None else output
+        return Storage(read, written * size(o.output_shape), element * o.parameters)
+
+    return stored
+
+
 class Traffic(NamedTuple):
-    """How often each tensor of an operation (see storage.py) is read from memory, or written to it."""
+    """How often each tensor of an operation is read from memory, or written to it; see `Storage`."""
 
     inputs: float = 0.0
     output: float = 0.0
@@ -71,7 +111,7 @@ class Kind:
         steps: Computes the number of kernels of the forward that have to run one after another.
         is_noise: Whether it does nothing in inference, or if its attribute p is zero (dropout).
         quantized: Precisions of less than 16 bits for which there are kernels.
-        storage: Computes the bytes of inputs, output and parameters that have to be read or written.
+        storage: Computes the bytes of the tensors of an operation that have to be read or written.
         measured_only: Whether it is covered only on GPUs where it was measured: data sheets say too little about it,
             and no other kind is similar enough to take its place.
         spatial: Number of spatial dimensions; None for kinds that take any number, and for those without.
@@ -101,7 +141,7 @@ class Kind:
     tensor_cores: bool = False
     is_noise: bool = False
     quantized: tuple[str, ...] = ()
-    storage: Callable[[Shapes, Attributes, Shape, int, str], Storage] = storage.plain
+    storage: Callable[[Counted], Storage] = plain
     tf32_by_default: bool = False
     product: Callable[[Shapes, Attributes, Shape], Product] | None = None
     steps: Callable[[Shapes, Attributes], int] = lambda shapes, attributes: 1
