@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from .attributes import COUNT, DIMENSION, ELEMENT_BYTES, FLAG, SOME_DIMENSIONS, Attribute, one_of
-from .kind import INDEX_BYTES, MASK_BYTES, Kind, Storage, Traffic, plain, with_types
+from .kind import INDEX_BYTES, MASK_BYTES, Counted, Kind, Storage, Traffic, plain, with_types
 from .rules import (
     Attributes,
     Shape,
@@ -25,9 +24,6 @@ from .rules import (
     same_along_dimension,
     size,
 )
-
-if TYPE_CHECKING:
-    from .counted import Counted
 
 
 def _masked_fill_output(x: Shapes, a: Attributes) -> Shape:

@@ -11,9 +11,8 @@ from typing import Any, Literal, cast, get_args
 
 from ..errors import InputError, unknown_name
 from .attributes import PRECISIONS, Precision, RequestedPrecision
-from .counted import Counted
 from .inputs import full_attributes, normalized_shape
-from .kind import GRADIENTS
+from .kind import GRADIENTS, Counted, Kind
 from .kinds import KINDS
 from .rules import Shape, Shapes
 
@@ -151,6 +150,11 @@ class Operation(Counted):
             object.__setattr__(self, name, value)
         # Both properties are computed here so that shapes that do not fit are refused at once.
         _ = self.output_shape, self.parameters
+
+    @property
+    def row(self) -> Kind:  # type: ignore[override]
+        """The row of its kind in the table of kinds."""
+        return KINDS[self.kind]
 
     @cached_property
     def output_shape(self) -> Shape:  # type: ignore[override]  # (computed once, and not written by anybody)

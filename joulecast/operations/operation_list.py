@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from .attributes import COUNT, REQUIRED, SHAPE
-from .counted import Counted
+from .kind import Counted
 from .kinds import KINDS
 from .operation import Operation, compact_json, digest_of
 
@@ -197,7 +197,7 @@ class AlikeOperations(Counted):
 
     def __init__(self, group: Group) -> None:
         first = group.operations[0]
-        self.kind, self.precision, self.mode = first.kind, first.precision, first.mode
+        self.kind, self.row, self.precision, self.mode = first.kind, first.row, first.precision, first.mode
         columns: Iterator[Any] = iter(np.array(group.rows, np.int64).T)
 
         def taken(like: Any) -> Any:

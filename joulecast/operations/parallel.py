@@ -7,16 +7,12 @@ each expert's features over `tensor_parallel` GPUs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from .attributes import COUNT, FLAG, IMPLEMENTATIONS, Attribute, one_of
-from .kind import Kind, Storage, Traffic
+from .kind import Counted, Kind, Storage, Traffic
 from .products import GEMM_TRAINING, linear_storage
 from .rules import Attributes, Shape, Shapes, per_output_element, size
-
-if TYPE_CHECKING:
-    from .counted import Counted
 
 _PRODUCTS = 3  # Gate, up and down.
 

@@ -6,7 +6,7 @@ A rule takes the input shapes `x` and the attributes `a`, and the output shape i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +22,8 @@ from .attributes import (
     integer,
     one_of,
 )
-from .kind import Kind, Storage, Traffic, Training, plain
+from .kind import Counted, Kind, Storage, Traffic, Training, plain
 from .rules import Attributes, Product, Shape, Shapes, broadcast, size, visible_pairs
-
-if TYPE_CHECKING:
-    from .counted import Counted
 
 _IMPLEMENTATION = Attribute(one_of(*IMPLEMENTATIONS), "pytorch", refinement=True)
 

@@ -8,16 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from .attributes import COUNT, FLAG, OUTPUT_SIZE, Attribute, either, integer, one_of, sizes
-from .kind import Kind, Storage, Traffic, plain
+from .kind import Counted, Kind, Storage, Traffic, plain
 from .products import GEMM_PARTIAL, GEMM_TRAINING
 from .rules import Attributes, Product, Shape, Shapes, per_dimension, per_input_element, size
-
-if TYPE_CHECKING:
-    from .counted import Counted
 
 _SPATIAL = {1: "length", 2: "height, width", 3: "depth, height, width"}
 
