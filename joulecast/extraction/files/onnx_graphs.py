@@ -19,8 +19,8 @@ from ...operations.operation import Operation, real_precision
 from ...operations.rules import Shape, size
 from ...system.damage import refusing_damage
 from ...system.regular_files import read_regular
-from .onnx_operators import FREE, OPERATORS
-from .onnx_tensors import Call, Shapes
+from .onnx_operators import FREE, OPERATORS, Call
+from .onnx_shapes import Shapes
 
 # TensorProto.DataType of onnx.proto.
 _NAMED = {10: "fp16", 11: "fp64", 16: "bf16"}

@@ -1,134 +1,14 @@
-"""Operators of ONNX as calls with shapes.
-
-How shapes follow from inputs, and what becomes of tensors that are indexed, ordered, resized or transformed, and of
-recurrent layers.
-"""
+"""Shapes of an ONNX graph: what is known about its tensors before it runs."""
 
 from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...operations.rules import Shape, size
-
-Converted = tuple[str, list[Shape], dict[str, Any]] | None
-"""Kind, input shapes and attributes of an operation; None if the node does no work."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """A node of a graph.
-
-    The shape () stands for an input that is left out. `weights` says which inputs are parameters of the model, and
-    `numbers` are the values of small constant inputs by their position.
-    """
-
-    inputs: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
-    attributes: Mapping[str, Any]
-    weights: tuple[bool, ...]
-    numbers: Mapping[int, tuple[float, ...]]
-
-    def has(self, position: int) -> bool:
-        """Whether an optional input is given."""
-        return len(self.inputs) > position and self.inputs[position] != ()
-
-
-def large(shapes: tuple[Shape, ...]) -> list[Shape]:
-    """The shapes without those of single elements, which work as scalars."""
-    return [shape for shape in shapes if size(shape) > 1] or [(1,)]
-
-
-def along(kind: str, inputs: int = 1) -> Callable[[Call], Converted]:
-    """An operation along the axis of a node, on so many of its inputs."""
-    return lambda call: (kind, [x or (1,) for x in call.inputs[:inputs]], {"dim": call.attributes.get("axis", 0)})
-
-
-# Names until opset 19. Since then they are "linear" and "cubic".
-_GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
-
-
-def spatial(x: Shape) -> dict[str, Any]:
-    """Attributes of a reduction over all dimensions behind batch and channels."""
-    return {"dim": tuple(range(2, len(x))), "keepdim": True}
-
-
-def _resize(call: Call) -> Converted:
-    x, output = call.inputs[0], call.outputs[0]
-    if len(x) < 3 or x[:2] != output[:2]:
-        return "copy", [output], {}
-    return "interpolate", [x], {"output_size": output[2:], "mode": call.attributes.get("mode", "nearest")}
-
-
-def _grid_sample(call: Call) -> Converted:
-    mode = call.attributes.get("mode", "linear")
-    return "grid_sample", list(call.inputs[:2]), {"mode": _GRID_MODES.get(mode, mode)}
-
-
-def _recurrent(kind: str) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        x, attributes = call.inputs[0], call.attributes
-        if attributes.get("layout", 0):
-            x = (x[1], x[0], x[2])
-        both = attributes.get("direction", "forward") == "bidirectional"
-        return kind, [x], {"hidden_size": attributes["hidden_size"], "bidirectional": both, "bias": call.has(3)}
-
-    return convert
-
-
-def _scatter(slices: bool) -> Callable[[Call], Converted]:
-    """Updates of single elements, or of slices, whose last index dimension says where they begin."""
-
-    def convert(call: Call) -> Converted:
-        x, places, updates = call.inputs[:3]
-        accumulates = call.attributes.get("reduction", "none") != "none"
-        return "scatter", [x, updates, (places[:-1] or (1,)) if slices else updates], {"accumulate": accumulates}
-
-    return convert
-
-
-def _one_hot(call: Call) -> Converted:
-    indices = call.inputs[0]
-    return "one_hot", [indices or (1,)], {"num_classes": size(call.outputs[0]) // size(indices)}
-
-
-def _topk(call: Call) -> Converted:
-    axis = call.attributes.get("axis", -1)
-    return "topk", [call.inputs[0]], {"k": call.outputs[0][axis], "dim": axis}
-
-
-def _largest(call: Call) -> Converted:
-    attributes = {"dim": call.attributes.get("axis", 0), "keepdim": bool(call.attributes.get("keepdims", 1))}
-    return "argmax", [call.inputs[0]], attributes
-
-
-_COMPARISONS = (
-    *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "IsNaN", "IsInf"),
-    *("And", "Or", "Xor", "Not", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"),
-)
-
-OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
-    **dict.fromkeys(_COMPARISONS, lambda call: ("compare", large(call.inputs[:2]), {})),
-    "Where": lambda call: ("where", [call.inputs[0] or (1,), *(x for x in call.inputs[1:3] if size(x) > 1)], {}),
-    "GatherElements": along("gather", 2),
-    "ScatterElements": _scatter(slices=False),
-    "ScatterND": _scatter(slices=True),
-    "TopK": _topk,
-    "CumSum": lambda call: ("cumsum", [call.inputs[0]], {"dim": int(call.numbers[1][0])}),
-    **dict.fromkeys(("ArgMax", "ArgMin"), _largest),
-    "OneHot": _one_hot,
-    **dict.fromkeys(("Resize", "Upsample"), _resize),
-    "GridSample": _grid_sample,
-    "GlobalMaxPool": lambda call: ("max", [call.inputs[0]], spatial(call.inputs[0])),
-    "LSTM": _recurrent("lstm"),
-    "GRU": _recurrent("gru"),
-    "RNN": _recurrent("rnn"),
-}
-"""Name of an operator -> conversion to a kind."""
-
 
 _SMALL = 64
 # The operators of shape arithmetic. All others are not computed.
@@ -202,13 +82,10 @@ class Shapes:
             return
         if node.op_type in ("Shape", "Size"):
             # The shape is known, the values are not and do not matter.
-            numpy = importlib.import_module("numpy")
-            shape = self.shape(node.input[0]) or ()
-            feeds = {node.input[0]: numpy.broadcast_to(numpy.zeros((), dtype=numpy.float32), shape)}
+            feeds = {node.input[0]: np.broadcast_to(np.float32(0), self.shape(node.input[0]) or ())}
         results = self._evaluator(node, opsets=self._opsets).run(None, feeds)
         for name, value in zip(node.output, results, strict=True):
-            array = importlib.import_module("numpy").asarray(value)
-            self._constant(name, self._arrays.from_array(array))
+            self._constant(name, self._arrays.from_array(np.asarray(value)))
 
     def _types_of(self, node: Any, given: list[str]) -> None:
         domain = node.domain if node.domain != "ai.onnx" else ""
