@@ -157,7 +157,7 @@ def _reduction(kind: str) -> Callable[[Call], Converted]:
 
 
 # Over all dimensions behind batch and channels.
-_SPATIAL: Mapping[str, Callable[[Call], Any]] = {
+_SPATIAL: Mapping[str, Any] = {
     "dim": lambda call: tuple(range(2, len(call.inputs[0]))),
     "keepdim": lambda call: True,
 }
