@@ -24,11 +24,11 @@ from ..operations.kinds import KINDS
 from ..operations.network import Network, ParameterBytes
 from ..operations.operation import require_mode, require_precision
 from .conversions import CustomOperators
-from .exclusive import exclusive
 from .failures import LONGEST, explained, refuse_module, what_to_assume
 from .gradients import WholeLayers, followed
 from .job import EXPERTS, Assume, Assumptions, refuse_optimizer
 from .known_values import NeedsValuesError
+from .models import exclusive
 from .operators import WHITELIST
 from .recorder import DTYPES, Accumulations, Casts, Recorder, Replay
 

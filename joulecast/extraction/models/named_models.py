@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from ...errors import InputError, JoulecastError, unknown_name
-from ..exclusive import exclusive
-from . import plain_transformers, timm_models, torchvision_models, transformers_models
+from . import exclusive, plain_transformers, timm_models, torchvision_models, transformers_models
 from .language_models import BY_NAME, EAGER_TRANSFORMERS
 from .plain_transformers import PLAIN_TRANSFORMERS
 

@@ -16,9 +16,9 @@ import torch
 from ...errors import ExtractionError, InputError, MissingDependencyError, named, unknown_name, with_extra
 from ...operations.inputs import Input, Inputs
 from ...system.damage import first_line
-from ..exclusive import exclusive
 from ..known_values import know
 from ..recorder import Recorder
+from . import exclusive
 from .language_models import BY_NAME, Architecture
 from .torchvision_models import import_torchvision
 
