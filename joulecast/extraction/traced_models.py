@@ -147,11 +147,10 @@ def traced(
             given=f"cache_length={job.cache_length} for {name}",
             hint="leave out cache_length",
         )
-    boxes = Assumptions.of(job.assume).boxes
-    training_of_detector = job.mode == "training" and _is_detector(module)
-    return traces(
-        input_shape=inputs, name=name, prepare=partial(_with_targets, boxes=boxes) if training_of_detector else None
-    )
+    prepare_detector = None
+    if job.mode == "training" and _is_detector(module):
+        prepare_detector = partial(_with_targets, boxes=Assumptions.of(job.assume).boxes)
+    return traces(input_shape=inputs, name=name, prepare=prepare_detector)
 
 
 @contextmanager

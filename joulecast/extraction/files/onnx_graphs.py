@@ -12,13 +12,14 @@ from typing import Any
 
 from ...errors import ExtractionError, InputError, MissingDependencyError, named, with_extra
 from ...operations.entry import DroppedTally, DroppedWork, Entry
-from ...operations.inputs import Inputs, shape_text
+from ...operations.inputs import Inputs
 from ...operations.kinds import KINDS
 from ...operations.network import Network
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import Shape, size
 from ...system.damage import refusing_damage
 from ...system.regular_files import read_regular
+from . import fitted
 from .onnx_operators import FREE, OPERATORS, Call
 from .onnx_shapes import Shapes
 
@@ -46,14 +47,15 @@ def load(path: Path, input_shape: Any, *, mode: str, precision: str, whitelist: 
     inputs = _fixed(model, path.stem, input_shape)
     with refusing_damage("the shapes of this ONNX file do not fit", path):
         shapes = Shapes(model)
-    network = _Reader(model, shapes, precision, whitelist).network(path.stem, inputs)
-    if not network:
+    reader = _Reader(model, shapes, precision, whitelist)
+    if not reader.operations:
         raise ExtractionError(
             "no operator of this ONNX file is known",
             given=str(path),
             hint="describe its operations as a list of (Operation, count)",
         )
-    return network
+    entries = tuple(Entry.at(operation, paths) for operation, paths in reader.operations.items())
+    return Network(entries, name=path.stem, input_shape=inputs.shape, dropped=reader.dropped.listed())
 
 
 def _read(path: Path) -> Any:
@@ -101,28 +103,19 @@ def _fixed(model: Any, name: str, given: Any) -> Inputs:
         key: [dim.dim_value if dim.HasField("dim_value") else None for dim in value.shape.dim]
         for key, value in values.items()
     }
-    allowed = ", ".join(
-        f"{key} {' x '.join('any' if n is None else str(n) for n in shape)}" for key, shape in sizes.items()
-    )
     if given is None and any(None in shape for shape in sizes.values()):
+        allowed = ", ".join(f"{key} {' x '.join(str(n or 'any') for n in shape)}" for key, shape in sizes.items())
         raise InputError(f"{name} needs the shape of its input", given="none", allowed=allowed)
-    wanted = Inputs.of(sizes if given is None else given)
-    by_name = dict(wanted.named)
-    if len(wanted.all) != len(sizes) or not by_name.keys() <= sizes.keys():
-        raise InputError(f"{name} has other inputs", given=shape_text(wanted.shape), allowed=allowed)
-    by_name.update(zip([key for key in sizes if key not in by_name], wanted.positional, strict=True))
+    by_name = fitted(name, sizes, sizes if given is None else given)
     for key, item in by_name.items():
-        if len(item.shape) != len(sizes[key]) or any(
-            n not in (None, m) for n, m in zip(sizes[key], item.shape, strict=True)
-        ):
-            raise InputError(f"{name} has other sizes of {key}", given=shape_text(item.shape), allowed=allowed)
         for dim, n in zip(values[key].shape.dim, item.shape, strict=True):
             dim.dim_value = n
-    return wanted if len(wanted.positional) == 1 else Inputs(named=tuple((key, by_name[key]) for key in sizes))
+    alone = given is not None and len(Inputs.of(given).positional) == 1
+    return Inputs(tuple(by_name.values())) if alone else Inputs(named=tuple(by_name.items()))
 
 
 class _Reader:
-    """Converts the nodes of a graph with shapes to operations."""
+    """Converts the nodes of a graph with shapes to operations, and sums up what is dropped."""
 
     def __init__(self, model: Any, shapes: Shapes, precision: str, whitelist: Collection[str]) -> None:
         self._helper = importlib.import_module("onnx.helper")
@@ -131,20 +124,9 @@ class _Reader:
         self._uses = Counter(itertools.chain.from_iterable(node.input for node in self._nodes))
         self._uses.update(value.name for value in model.graph.output)
         self.operations: dict[Operation, list[str]] = {}
-        self._dropped = DroppedTally()
-
-    def network(self, name: str, inputs: Inputs) -> Network | None:
-        """The network of all nodes; None if it has no operation."""
+        self.dropped = DroppedTally()
         for node, added in self._with_biases():
             self._read(node, added)
-        if not self.operations:
-            return None
-        return Network(
-            tuple(Entry.at(operation, paths) for operation, paths in self.operations.items()),
-            name=name,
-            input_shape=inputs.shape,
-            dropped=self._dropped.listed(),
-        )
 
     def _with_biases(self) -> Iterator[tuple[Any, str | None]]:
         """The nodes. A product with a weight includes the addition of its bias, as a linear layer does."""
@@ -181,12 +163,12 @@ class _Reader:
         unknown = [name for name in (*given, *node.output) if name and self._shapes.shape(name) is None]
         if convert is None or unknown:
             reason = "no operation kind" if convert is None else "its shape cannot be inferred"
-            self._dropped.add(name, reason, path, self._work(node))
+            self.dropped.add(name, reason, path, self._work(node))
             return
         try:
             converted = convert(self._call(node, given))
         except (IndexError, KeyError, ValueError):
-            self._dropped.add(name, "no operation kind in this form", path, self._work(node))
+            self.dropped.add(name, "no operation kind in this form", path, self._work(node))
             return
         if converted is not None and not any(0 in shape for shape in converted[1]):
             self._record(converted, self._shapes.element(node.output[0]), path)
@@ -196,7 +178,7 @@ class _Reader:
         precision = _NAMED.get(element) or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision)
         if kind not in self._whitelist:
-            self._dropped.add(
+            self.dropped.add(
                 kind, "not on the whitelist", path, DroppedWork.of(operation, self._element_bytes(element))
             )
             return
@@ -218,18 +200,15 @@ class _Reader:
         return int(self._helper.tensor_dtype_to_np_dtype(element).itemsize) if element else 4
 
     def _call(self, node: Any, given: list[str]) -> Call:
+        attributes = {item.name: self._helper.get_attribute_value(item) for item in node.attribute}
         values = {i: self._shapes.values[name] for i, name in enumerate(given) if name in self._shapes.values}
         return Call(
             inputs=tuple(self._shapes.shape(name) or () for name in given),
             outputs=tuple(self._shapes.shape(name) or () for name in node.output),
-            attributes=self._attributes(node),
+            attributes={n: v.decode() if isinstance(v, bytes) else v for n, v in attributes.items()},
             weights=tuple(name in self._shapes.constants for name in given),
             numbers={i: tuple(float(n) for n in value.reshape(-1)) for i, value in values.items()},
         )
-
-    def _attributes(self, node: Any) -> dict[str, Any]:
-        values = {item.name: self._helper.get_attribute_value(item) for item in node.attribute}
-        return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
 
 
 def _path(name: str) -> str:

@@ -58,14 +58,11 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
         return transformers_models.build(name, **options)
     if name in EAGER_TRANSFORMERS:
         return plain_transformers.build(name, **options)
-    if name.startswith(timm_models.PREFIX):
-        return timm_models.build(name, **options)
-    if find_spec("torchvision") is None and timm_models.installed():
-        return timm_models.build(name, **options)
-    names = torchvision_models.all_names()
+    only_timm = find_spec("torchvision") is None and timm_models.installed()
+    names = [] if only_timm or name.startswith(timm_models.PREFIX) else torchvision_models.all_names()
     if name in names:
         return torchvision_models.build(name, **options)
-    if timm_models.installed() and timm_models.is_known(name):
+    if not names or (timm_models.installed() and timm_models.is_known(name)):
         return timm_models.build(name, **options)
     hint = (
         "`joulecast models` searches, also image pipelines; or give a name of timm (joulecast[timm]), a "
