@@ -339,9 +339,9 @@ def _cache(forward: Forward, length: int) -> Any:
     ids = forward.kwargs.get("input_ids")
     result = None
     if ids is not None and not getattr(module.config, "is_encoder_decoder", False):
-        prefill = forward.with_inputs(
-            Inputs(named=(("input_ids", Input((ids.shape[0], length), "int64")),)), {"use_cache": True}
-        )
+        tokens = Inputs(named=(("input_ids", Input((ids.shape[0], length), "int64")),))
+        prefill = type(forward)(module, tokens, forward.precision)
+        prefill.kwargs["use_cache"] = True
         result = prefill.record(Recorder(module, "inference", "default", ()))
     cache = getattr(result, "past_key_values", None)
     if cache is None:
