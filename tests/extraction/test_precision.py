@@ -1,4 +1,4 @@
-"""Operations have the precision that they really run in: half modules, mixed and quantized ones, regions of autocast."""
+"""Operations have the precision that they really run in: half modules, mixed and quantized ones, in autocast."""
 
 import re
 from pathlib import Path
