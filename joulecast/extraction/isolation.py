@@ -180,13 +180,13 @@ def _import_libraries(suffix: str | None, *, builds_transformer: bool) -> None:
             trace(torch.nn.Linear(1, 1), (1, 1), mode=mode)
     if suffix != ".pt2":
         with contextlib.suppress(ImportError):
-            from .models import timm_models, transformers_models
+            from .models import named_models, transformers_models
 
             transformers_models.import_transformers()
             if builds_transformer:
                 transformers_models.build("bert_base", num_hidden_layers=1)
             if suffix is None:
-                timm_models.import_timm()
+                named_models.import_timm()
 
 
 def _reply(question: Mapping[str, Any]) -> dict[str, Any]:
