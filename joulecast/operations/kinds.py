@@ -18,24 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..errors import InputError
+from . import rules
 from .attributes import COUNT, DIMENSION, DIMENSIONS, FLAG, PROBABILITY, SHAPE, Attribute, one_of
 from .kind import INDEX_BYTES, MASK_BYTES, Family, Kind, Traffic, Training, with_types
 from .lookups import FFT, INDEX_KINDS, logical
 from .parallel import PARALLEL
 from .products import PRODUCTS
-from .rules import (
-    Attributes,
-    Shape,
-    Shapes,
-    broadcast,
-    broadcast_inputs,
-    dimension_of,
-    per_input_element,
-    per_output_element,
-    same,
-    same_along_dimension,
-    size,
-)
+from .rules import Attributes, Shape, Shapes, dimension_of, per_input_element, per_output_element, size
 from .windows import CONVOLUTIONS, POOLING, SAMPLING
 
 
@@ -89,7 +78,7 @@ def _group_norm_output(x: Shapes, a: Attributes) -> Shape:
 def _normalization(
     parameters: Callable[[Shapes, Attributes], int],
     flops: int,
-    output: Callable[[Shapes, Attributes], Shape] = same,
+    output: Callable[[Shapes, Attributes], Shape] = rules.same,
     **attributes: Attribute,
 ) -> Kind:
     """A normalization with this number of FLOPs per element; the attribute `affine` says whether it has parameters."""
@@ -121,7 +110,7 @@ def _binary(*, is_product: bool) -> Kind:
     return Kind(
         family="elementwise",
         inputs=(1, 2),
-        output=broadcast_inputs,
+        output=rules.broadcast_inputs,
         flops=per_output_element(1),
         training_reads=Traffic(inputs=2, output=2) if is_product else Traffic(inputs=1),
         training_writes=Traffic(inputs=1, output=1) if is_product else Traffic(output=1),
@@ -216,7 +205,7 @@ KINDS: Mapping[str, Kind] = {
     "softmax": Kind(
         family="softmax",
         attributes={"dim": Attribute(DIMENSION, -1)},
-        output=same_along_dimension,
+        output=rules.same_along_dimension,
         flops=per_output_element(5),
         training_reads=Traffic(inputs=1, output=2),
     ),
@@ -224,7 +213,7 @@ KINDS: Mapping[str, Kind] = {
     "cumsum": Kind(
         family="softmax",
         attributes={"dim": Attribute(DIMENSION, 0)},
-        output=same_along_dimension,
+        output=rules.same_along_dimension,
         flops=per_output_element(1),
         training_reads=Traffic(inputs=1, output=3),
         training_writes=Traffic(output=4),
@@ -235,7 +224,7 @@ KINDS: Mapping[str, Kind] = {
     "compare": Kind(
         family="elementwise",
         inputs=(1, 2),
-        output=broadcast_inputs,
+        output=rules.broadcast_inputs,
         flops=per_output_element(1),
         has_gradient=False,
         training_reads=Traffic(inputs=1),
@@ -245,7 +234,7 @@ KINDS: Mapping[str, Kind] = {
     "complex_mul": Kind(
         family="elementwise",
         inputs=(2, 2),
-        output=lambda x, a: (*broadcast(*map(logical, x)), 2),
+        output=lambda x, a: (*rules.broadcast(*map(logical, x)), 2),
         # Four products and two sums for each pair of numbers.
         flops=per_output_element(3),
         backward_flops=2.0,

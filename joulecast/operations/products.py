@@ -11,17 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .attributes import (
-    COUNT,
-    ELEMENT_BYTES,
-    FLAG,
-    IMPLEMENTATIONS,
-    NORM,
-    PRECISIONS,
-    Attribute,
-    integer,
-    one_of,
-)
+from .attributes import COUNT, ELEMENT_BYTES, FLAG, IMPLEMENTATIONS, NORM, PRECISIONS, Attribute, integer, one_of
 from .kind import Counted, Kind, Storage, Traffic, Training, plain
 from .rules import Attributes, Product, Shape, Shapes, broadcast, size, visible_pairs
 
