@@ -275,7 +275,7 @@ class TransformerRecipe(Recipe):
         epochs: Passes over the operations.
         batch: Operations per step.
         learning_rate: Highest learning rate of AdamW, for embeddings, biases and heads.
-        matrix_learning_rate: Highest learning rate of Muon (regressors/descent.py), for the matrices of token
+        matrix_learning_rate: Highest learning rate of Muon (transformer/fit.py), for the matrices of token
             embeddings and layers; with 0, AdamW updates them, too.
         most_rows: Largest number of device times to learn from; more are thinned out within each kind and GPU.
         unknown_kinds: Share of the operations whose kind is hidden in training, so that the vector of unmeasured kinds

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from joulecast.predictors.regressors.descent import Muon, orthogonalized  # noqa: E402
+from joulecast.predictors.transformer.fit import Muon, orthogonalized  # noqa: E402
 
 
 def test_orthogonalized():
