@@ -133,7 +133,7 @@ def test_published_configurations_build_what_transformers_builds(content):
 CONFINED = """
 import os, socket, subprocess, sys
 from pathlib import Path
-from joulecast.extraction.isolation import _confine
+from joulecast.extraction.isolated_worker import _confine
 _confine(Path(sys.argv[1]))
 Path(sys.argv[1]).read_text()
 import colorsys
