@@ -107,7 +107,7 @@ from simulated_measurements import simulated_operations
 from joulecast.cli.recipes import HANDLERS
 from joulecast.predictors.fitting.fit import load_recipe
 from joulecast.predictors.model.shared import chip_alone
-from joulecast.zoo.entries.entry import load_any
+from joulecast.zoo.entry import load_any
 
 folder = Path(sys.argv[1])
 (folder / "ridge.toml").write_text('predictor = "ridge"\\npenalty = 0.5\\nfolds = 3')

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..hardware import GPU
-    from ..zoo.entries.cards import Measured
+    from ..zoo.cards import Measured
 
 # The precisions in which generations differ most; `gpus show` prints all.
 _LOW_PRECISIONS = ("nvfp4", "fp8", "bf16", "fp16")
@@ -27,7 +27,7 @@ def list_gpus(words: list[str] | None = None, search: str = "") -> None:
     sources, and `joulecast gpus show my-gpu.toml` those of a GPU that a file describes.
     """
     from ..hardware import gpus
-    from ..zoo.entries.cards import measured_gpus
+    from ..zoo.cards import measured_gpus
 
     wanted = [*(words or []), *search.split()]
     if wanted[:1] == ["show"]:
@@ -56,7 +56,7 @@ def _shown(name: str) -> str:
     """All figures of a GPU, and how much was measured on it."""
     from ..hardware import find_gpu
     from ..zoo import entries
-    from ..zoo.entries.cards import measured_gpus
+    from ..zoo.cards import measured_gpus
 
     if not name:
         raise InputError(

@@ -12,7 +12,7 @@ from ..datasets import Dataset, NetworkMeasurement
 from ..errors import DatasetError, InputError
 from ..extraction import network_of
 from ..hardware import find_gpu
-from ..hardware.cpu import is_cpu
+from ..hardware.host import is_cpu
 from ..operations.network import Network
 from ..operations.operation import MODES, require_mode
 from ..predictors.contract import Networks
@@ -31,8 +31,8 @@ from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe, XGBoostRecipe
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from ..zoo.catalogue import find_kernels
-from ..zoo.mlflow.tracking import tuning
 from ..zoo.rendering import any_gpu_errors, cpu_errors
+from ..zoo.tracking import tuning
 from ..zoo.training import Trained, train, train_any_gpu, train_cpu
 
 Tracking = tuple[str | None, str]

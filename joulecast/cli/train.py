@@ -44,7 +44,7 @@ def train(
             given="--register --no-track",
             hint="leave out one of the two options",
         )
-    from ..zoo.mlflow.tracking import track
+    from ..zoo.tracking import track
     from .recipes import handled
 
     settings = _load_recipes(recipe)
@@ -117,7 +117,7 @@ def evaluate(
         report = handler.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")
         if not no_track:
-            from ..zoo.mlflow.tracking import track_evaluation
+            from ..zoo.tracking import track_evaluation
             from ..zoo.training import described
 
             used = [described(each.folder, each.dataset) for each in part]
@@ -138,7 +138,7 @@ _FEW = "too little was measured to validate"
 
 
 def _register(entry: Path, tracking_uri: str | None, run: str) -> None:
-    from ..zoo.mlflow.registry import register
+    from ..zoo.registry import register
 
     registered = register(entry, tracking_uri, run_id=run)
     typer.echo(f"models:/{registered.name}/{registered.version}: {registered.said}")
@@ -215,11 +215,11 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
     from ..datasets import load
     from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
-    from ..zoo.entries.any_gpu_entry import AnyGpuEntry
-    from ..zoo.entries.entry import load_entry
-    from ..zoo.entries.kernels_entry import load_kernels
+    from ..zoo.entry import load_entry
+    from ..zoo.kernels_entry import load_kernels
     from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
+    from ..zoo.other_entries import AnyGpuEntry
     from ..zoo.training import renew_hosts
     from .recipes import Loaded, all_networks
 

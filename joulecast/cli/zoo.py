@@ -13,7 +13,7 @@ from .printing import table
 
 def list_entries(source: str | None = None, as_json: bool = False) -> None:
     """List the predictors on this machine (shipped or pulled), or those of another place."""
-    from ..zoo.places.sources import index_of, open_source
+    from ..zoo.places import index_of, open_source
     from ..zoo.store import pulled
 
     if source is None:
@@ -39,7 +39,7 @@ def list_entries(source: str | None = None, as_json: bool = False) -> None:
 def show_entry(name: str, as_json: bool = False) -> None:
     """Print the model card of a predictor; with --json, also its digests and versions."""
     from ..zoo.catalogue import entry_folder
-    from ..zoo.entries.files import StoredEntry
+    from ..zoo.files import StoredEntry
     from ..zoo.rendering import markdown
 
     entry = StoredEntry.of(entry_folder(name))
@@ -56,11 +56,11 @@ def pull_entries(source: str, names: list[str] | None = None, replace: bool = Fa
 
     The digests and sizes of each are checked, and its golden prediction is made again.
     """
-    from ..zoo.places.sources import index_of, open_source
+    from ..zoo.places import index_of, open_source
     from ..zoo.store import pull, pulled, ships
 
     if source.startswith("models:"):
-        from ..zoo.mlflow.registry import pull_model
+        from ..zoo.registry import pull_model
 
         typer.echo(f"{pull_model(source, replace=replace)} from {source}")
         return
@@ -74,12 +74,12 @@ def pull_entries(source: str, names: list[str] | None = None, replace: bool = Fa
 def push_entry(name: str, target: str, called: str | None = None, tracking_uri: str | None = None) -> None:
     """Copy a predictor to a folder, or register it in MLflow as challenger (the first version as champion)."""
     from ..zoo.catalogue import entry_folder
-    from ..zoo.entries.files import StoredEntry
-    from ..zoo.places.sources import push
+    from ..zoo.files import StoredEntry
+    from ..zoo.places import push
 
     folder = entry_folder(name)
     if target.startswith("models:"):
-        from ..zoo.mlflow.registry import register
+        from ..zoo.registry import register
 
         if called or target.rstrip("/") != "models:":
             raise InputError(
@@ -97,7 +97,7 @@ def verify_entries(names: list[str] | None = None) -> None:
     """Check every file and the golden prediction of predictors. The exit code is 5 if any is damaged."""
     from ..zoo import entries
     from ..zoo.catalogue import entry_folder
-    from ..zoo.entries.entry import load_any
+    from ..zoo.entry import load_any
     from ..zoo.store import pulled
 
     failed = 0
@@ -114,7 +114,7 @@ def verify_entries(names: list[str] | None = None) -> None:
 
 def remove_entry(name: str, source: str | None = None) -> None:
     """Remove a pulled predictor from the cache, or one from a folder."""
-    from ..zoo.places.sources import remove, writable
+    from ..zoo.places import remove, writable
     from ..zoo.store import forget
 
     forget(name) if source is None else remove(writable(source), name)
@@ -123,7 +123,7 @@ def remove_entry(name: str, source: str | None = None) -> None:
 
 def promote_model(model: str, version: str | None = None, force: bool = False, tracking_uri: str | None = None) -> None:
     """Make the challenger champion if it is better, by more than chance explains, on data left out of training."""
-    from ..zoo.mlflow.registry import promote
+    from ..zoo.promotion import promote
 
     verdict = promote(model, version, force=force, uri=tracking_uri)
     typer.echo(verdict.said)

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import DeviceError, InputError, MissingDependencyError, SensorError
-from ..hardware.cpu import cpu_name
-from ..hardware.host import processor
+from ..hardware.host import cpu_name, processor
 from ..metering import NoSensor, Sensor
 from ..metering.powercap import zones_folder
 from ..metering.sampler import PERIOD_S, nvidia_smi_sensor, nvml_sensor, powercap_sensor

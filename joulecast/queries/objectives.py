@@ -15,7 +15,7 @@ from typing import Any
 from ..checked import in_range
 from ..errors import InputError, named, unknown_name
 from ..hardware import find_gpu
-from ..hardware.clouds import find_machine, machines
+from ..hardware.catalogue import find_machine, machines
 from ..units import number, si
 
 COLUMNS = ("gpu", "price_per_hour", "spot_per_hour", "date", "source")

@@ -21,7 +21,7 @@ from ..predictors.networks.prepared import NetworkPredictor, over_gpus
 from ..progress import paced
 from ..units import si
 from ..zoo import find_predictor
-from ..zoo.entries.cards import measured_gpus
+from ..zoo.cards import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut, left_out_notes
 from .evaluation import Question, Variant, held_clocks_mhz, prefetch
 from .objectives import Tariff, find_objective

@@ -186,7 +186,7 @@ class Client:
         from http.client import HTTPException
         from urllib.request import Request
 
-        from ..system.fetching import fetch
+        from ..system.limits import fetch
 
         headers = {"Accept": accept}
         if self._token is not None:

@@ -31,8 +31,8 @@ from ..predictors.networks.composition import EXECUTIONS
 from ..queries.objectives import grids
 from ..system.resources import shipped
 from ..zoo import entries
-from ..zoo.entries.cards import measured_gpus
-from ..zoo.entries.files import StoredEntry
+from ..zoo.cards import measured_gpus
+from ..zoo.files import StoredEntry
 from ..zoo.rendering import markdown
 from . import logs
 from .answering import PROBLEMS, answering, ask, computed, found, naming

@@ -13,7 +13,7 @@ from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..system.resources import shipped
 from ..zoo import find_predictor
-from ..zoo.entries.files import MANIFEST
+from ..zoo.files import MANIFEST
 from ..zoo.store import pulled
 from .logs import log
 from .settings import Settings

@@ -19,9 +19,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
-from ...errors import ZooError, damaged_entry
-from ...system.regular_files import loaded_json, read_regular
-from ...system.whole_files import exchanged
+from ..errors import ZooError, damaged_entry
+from ..system.regular_files import loaded_json, read_regular
+from ..system.whole_files import exchanged
 
 FORMAT_VERSION = 2
 """Version of the format. It increases when older entries can no longer be read."""
@@ -30,12 +30,14 @@ CARD, README = "card.json", "README.md"
 """Names of the files that hold the card, for programs and for people."""
 FACTS = "predictor.json"
 """What a predictor needs besides arrays."""
+LEFT_OUT, OPERATIONS = "left_out.json", "operations.json"
+"""Errors on operations that were left out; and what a predictor was trained on, without the measurements of others."""
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}/[a-z0-9][a-z0-9._-]{0,119}")
 """Form of the name of an entry, such as "a30/forest-inference"."""
 
 _PACKED_SUFFIX = ".z"
-_PACKED = (".safetensors", ".ubj", "left_out.json", "operations.json")  # Files that deflate well.
+_PACKED = (".safetensors", ".ubj", LEFT_OUT, OPERATIONS)  # Files that deflate well.
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Several times what any entry needs.
@@ -92,6 +94,7 @@ def write_files(
 
     Args:
         files: Contents by name. Files that compress well are stored deflated.
+        golden: A few operations, and what they are predicted to cost.
         predictor: What reads the entry (`load_any`).
         libraries: Versions of the libraries that it was made with; None for the installed ones.
     """
@@ -195,7 +198,21 @@ class StoredEntry(Mapping[str, bytes]):
         stored = self._stored_names.get(name)
         if stored is None:
             raise damaged_entry("this zoo entry is incomplete", f"{self.where}, missing: {name}")
-        return _unpacked(self.files[stored], name) if stored.endswith(_PACKED_SUFFIX) else self.files[stored]
+        data = self.files[stored]
+        if not stored.endswith(_PACKED_SUFFIX):
+            return data
+        inflater = zlib.decompressobj()
+        try:
+            plain = inflater.decompress(data, _MOST_UNPACKED_BYTES)
+        except zlib.error as error:
+            raise damaged_entry("a file of this zoo entry cannot be unpacked", name) from error
+        if inflater.unconsumed_tail:
+            raise damaged_entry(
+                "a file of this zoo entry unpacks to more than is allowed", name, f"{_MOST_UNPACKED_BYTES:,} bytes"
+            )
+        if not inflater.eof or inflater.unused_data:
+            raise damaged_entry("a file of this zoo entry is truncated, or has more bytes after its end", name)
+        return plain
 
     def __contains__(self, name: object) -> bool:
         return name in self._stored_names
@@ -226,7 +243,7 @@ class StoredEntry(Mapping[str, bytes]):
 
     @cached_property
     def facts(self) -> Any:
-        """What the predictor needs besides arrays, as `save_as_entry` got it. Raises ZooError: it is not JSON."""
+        """What the predictor needs besides arrays. Raises ZooError: it is not JSON."""
         return parsed_json(self[FACTS], "the predictor of this zoo entry")
 
     @property
@@ -234,26 +251,14 @@ class StoredEntry(Mapping[str, bytes]):
         """Digest of the manifest, which identifies the entry."""
         return sha256_of(self.files[MANIFEST])
 
-    def with_files(self, files: Mapping[str, bytes], **changed: Any) -> Mapping[str, bytes]:
-        """All files with some of them, and values of the manifest, replaced."""
+    def replace(self, files: Mapping[str, bytes], **changed: Any) -> bool:
+        """Replace files, and values of the manifest, of the entry in a folder. Returns whether anything changed."""
+        if not changed and all(self.files.get(name) == data for name, data in files.items()):
+            return False
         facts = {**self.manifest["files"], **{name: _fact(data) for name, data in files.items()}}
-        return {**self.files, **files, MANIFEST: json_bytes({**self.manifest, "files": facts, **changed})}
-
-
-def _unpacked(data: bytes, name: str) -> bytes:
-    """Unpack deflated bytes. Raises ZooError: they are not deflated data, or unpack to more than a file may have."""
-    inflater = zlib.decompressobj()
-    try:
-        plain = inflater.decompress(data, _MOST_UNPACKED_BYTES)
-    except zlib.error as error:
-        raise damaged_entry("a file of this zoo entry cannot be unpacked", name) from error
-    if inflater.unconsumed_tail:
-        raise damaged_entry(
-            "a file of this zoo entry unpacks to more than is allowed", name, f"{_MOST_UNPACKED_BYTES:,} bytes"
-        )
-    if not inflater.eof or inflater.unused_data:
-        raise damaged_entry("a file of this zoo entry is truncated, or has more bytes after its end", name)
-    return plain
+        manifest = json_bytes({**self.manifest, "files": facts, **changed})
+        put_in_place(self.where, {**self.files, **files, MANIFEST: manifest})
+        return True
 
 
 def read_manifest(data: bytes, where: str) -> dict[str, Any]:
@@ -262,16 +267,17 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
     Raises ZooError: the manifest is damaged, of another format, or names files that are not allowed.
     """
     manifest = parsed_json(data, "the manifest of this zoo entry")
+    damaged = "the manifest of this zoo entry is damaged"
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise damaged_entry("the manifest of this zoo entry is damaged", where)
-    format_version = manifest.get("format_version")
-    if type(format_version) is not int or format_version != FORMAT_VERSION:
-        newer = type(format_version) is int and format_version > FORMAT_VERSION
+        raise damaged_entry(damaged, where)
+    found = manifest.get("format_version")
+    if type(found) is not int or found != FORMAT_VERSION:
+        newer = type(found) is int and found > FORMAT_VERSION
         libraries = manifest.get("libraries")
         wrote = libraries.get("joulecast") if isinstance(libraries, dict) else None
         raise ZooError(
             "this zoo entry has another format" + (", of a newer joulecast" if newer else ""),
-            given=f"{str(format_version)[:40]}, written by joulecast {str(wrote or 'of an unknown version')[:40]}",
+            given=f"{str(found)[:40]}, written by joulecast {str(wrote or 'of an unknown version')[:40]}",
             allowed=FORMAT_VERSION,
             hint="update joulecast"
             if newer
@@ -285,7 +291,7 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
             raise damaged_entry("the manifest of this zoo entry names a file outside its folder", repr(name)[:100])
         size = fact.get("size_bytes") if isinstance(fact, dict) else None
         if type(size) is not int or size < 0 or not _SHA256.fullmatch(str(fact.get("sha256"))):
-            raise damaged_entry("the manifest of this zoo entry is damaged", f"{where}, {name}")
+            raise damaged_entry(damaged, f"{where}, {name}")
     total = sum(fact["size_bytes"] for fact in files.values())
     if total > _MOST_ENTRY_BYTES:
         raise damaged_entry("a zoo entry is larger than allowed", total, f"{_MOST_ENTRY_BYTES} bytes")

@@ -1,4 +1,4 @@
-"""Whether one predictor is better than another, by more than what chance explains.
+"""Promotion: whether one predictor is better than another, by more than what chance explains; then it is champion.
 
 Both were tested on the same networks (or operations), left out of their training. The difference of their errors is
 taken network by network, and the networks are resampled with replacement ten thousand times (paired bootstrap; Efron
@@ -12,6 +12,7 @@ measured in several campaigns counts once.
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Set
@@ -21,13 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ZooError
-from .files import StoredEntry, parsed_json
+from ..errors import InputError, ZooError
+from .files import LEFT_OUT, StoredEntry, parsed_json
+from .registry import ALIASES, CHALLENGER, CHAMPION, connected, default_uri, fetched
 
 if TYPE_CHECKING:
-    from ...predictors.evaluation.one_gpu import Validation
-
-LEFT_OUT = "left_out.json"
+    from ..predictors.evaluation.one_gpu import Validation
 
 Errors = Mapping[str, Mapping[str, float]]
 """Network or operation that was left out -> quantity -> relative error."""
@@ -185,3 +185,56 @@ def _group(label: str) -> str:
 
 def _error(errors: Mapping[str, float], quantities: Set[str]) -> float:
     return float(np.mean([abs(np.log1p(errors[name])) for name in quantities]))
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """The result of `promote`."""
+
+    promoted: bool
+    said: str
+    verdict: Verdict | None = None
+
+
+def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> Promotion:
+    """Make a version champion if it is better than the champion by more than chance explains.
+
+    Both are compared on networks and operations that were left out of the training of both, see `decide`. Raises
+    MissingDependencyError: mlflow is not installed. Raises TrackingError: the server cannot be reached or denies
+    access, or there is no such model. Raises ZooError: one of the versions was not registered by joulecast.
+
+    Args:
+        version: Version of the model; None for the challenger.
+        force: Make it champion whatever the comparison says. The version's tags record that.
+    """
+    with connected(uri, "nothing was promoted", reading=True) as mlflow:
+        client = mlflow.MlflowClient()
+        aliases = {alias: str(each) for alias, each in client.get_registered_model(name).aliases.items()}
+        champion, challenger = aliases.get(CHAMPION), version or aliases.get(CHALLENGER)
+        if challenger is None:
+            raise InputError(
+                "this model has no challenger", given=name, hint=f"register one, or `zoo promote {name} --version N`"
+            )
+        if challenger == champion:
+            return Promotion(False, f"{name}/{challenger} is the champion already")
+        new = left_out_of(fetched(mlflow, name, challenger, uri))
+        if champion is None:
+            verdict = Verdict(True, "there is no champion yet")
+        else:
+            verdict = decide(left_out_of(fetched(mlflow, name, champion, uri)), new)
+        if not verdict.better and not force:
+            return Promotion(False, f"{name}/{challenger} was not promoted: {verdict.why}", verdict)
+        said = verdict.why if verdict.better else f"forced, although {verdict.why}"
+        tags = {
+            "promoted": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "promotion": said,
+            "promotion_forced": str(not verdict.better).lower(),
+            "champion_before": champion or "",
+        }
+        for key, value in tags.items():
+            client.set_model_version_tag(name, challenger, f"joulecast.{key}", value)
+        client.set_registered_model_alias(name, CHAMPION, challenger)
+        if aliases.get(CHALLENGER) == challenger:
+            client.delete_registered_model_alias(name, CHALLENGER)
+        ALIASES.pop((uri or default_uri(), name, CHAMPION), None)
+        return Promotion(True, f"{name}/{challenger} is the champion: {said}", verdict)

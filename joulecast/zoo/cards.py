@@ -1,21 +1,36 @@
-"""Cards of entries: what users should know about a predictor and its data, and values that predictions depend on."""
+"""What entries of every form have: a card, and a golden prediction that is compared when they are read.
+
+An entry is a folder with a card, a predictor, a manifest and a golden prediction: a few operations, and what they were
+predicted to cost when it was made. Loading runs no code, because entries hold JSON and arrays only. Every file is
+compared with its sha256 before it is parsed. Afterwards the golden prediction is made again. So neither a changed byte
+nor a library that computes something else goes unnoticed.
+"""
 
 from __future__ import annotations
 
 import datetime
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...checked import number
-from ...errors import damaged_entry
-from ...predictors.networks.composition import HostModel
-from ...system.resources import shipped
-from ..rendering import markdown
-from .files import CARD, MANIFEST, README, StoredEntry, json_bytes, put_in_place
+import numpy as np
+
+from ..checked import number
+from ..errors import InputError, ZooError, damaged_entry
+from ..operations.network import Network
+from ..operations.operation import Operation
+from ..predictors.networks.composition import HostModel
+from ..system.resources import shipped
+from .files import CARD, FACTS, MANIFEST, README, StoredEntry, json_bytes, write_files
+from .rendering import markdown
+
+if TYPE_CHECKING:
+    from ..predictors.networks.on_cpu import CpuNetworkPredictor
+    from ..predictors.networks.prepared import NetworkPredictor
 
 _LONGEST_NAME = 200
 _MOST_OFFSET_S = 1.0
@@ -88,41 +103,24 @@ def made_now() -> dict[str, Any]:
 
 def git_commit() -> str:
     """The commit of the checkout that joulecast runs from, followed by "+" if files were changed; else "unknown"."""
-    checkout = Path(__file__).resolve().parents[3]
+    checkout = Path(__file__).resolve().parents[2]
     if not (checkout / "pyproject.toml").is_file():
         return "unknown"
-    commit = _git(checkout, "rev-parse", "HEAD")
-    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "joulecast", "predictors")
-    return f"{commit}{'+' if changed else ''}" if commit else "unknown"
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    try:
-        result = subprocess.run(  # noqa: S603
-            ["git", *arguments],  # noqa: S607
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return result.stdout.strip() if result.returncode == 0 else ""
+    said = []
+    of_code = ["status", "--porcelain", "--untracked-files=no", "--", "joulecast", "predictors"]
+    for command in (["git", "rev-parse", "HEAD"], ["git", *of_code]):
+        try:
+            run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
+        except (OSError, subprocess.SubprocessError):
+            return "unknown"
+        said.append(run.stdout.strip())
+    commit, changed = said
+    return f"{commit}{'+' if changed else ''}"
 
 
 def card_files(card: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of a card: file name -> content."""
     return {CARD: json_bytes(card), README: markdown(card).encode()}
-
-
-def change_card(stored: StoredEntry, changed: Mapping[str, Any]) -> bool:
-    """Replace values of the card of an entry in a folder. Returns whether anything changed."""
-    files = card_files({**stored.card, **changed})
-    if all(stored.files.get(name) == data for name, data in files.items()):
-        return False
-    put_in_place(stored.where, stored.with_files(files))
-    return True
 
 
 def name_of(value: Any) -> str:
@@ -138,7 +136,115 @@ def host_of(value: Mapping[str, Any]) -> HostModel:
     return HostModel.from_dict(value)
 
 
-_NO_SENSOR = "none"
+_GOLDEN_OPERATIONS = 8  # Where a golden prediction covers several GPUs, per GPU.
+_MOST_OPERATIONS = 64
+# Sums in fp32 differ between processors: those of trees by 1e-6, and those of a transformer, whose large terms
+# cancel, by up to 5e-4 (measured against fp64). A different forest differs by far more.
+_TOLERANCE = 2e-3
+
+
+def save_as_entry(
+    folder: str | Path,
+    card: ModelCard,
+    facts: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    golden: Mapping[str, Any],
+    predictor: str,
+) -> Path:
+    """Write an entry; see `write_files`. `facts` are what the predictor needs besides the arrays in files."""
+    files = {**card_files(card.to_dict()), FACTS: json_bytes(facts), **files}
+    return write_files(folder, files, golden, predictor=predictor)
+
+
+def golden_sample(operations: Collection[Operation]) -> list[Operation]:
+    """Choose at most eight operations for a golden prediction, spread evenly over those that a predictor learned from.
+
+    The choice does not depend on the order of the operations.
+    """
+    listed = sorted(operations, key=lambda operation: operation.digest)
+    return listed[:: max(1, len(listed) // _GOLDEN_OPERATIONS)][:_GOLDEN_OPERATIONS]
+
+
+def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
+    """The operations of a golden prediction.
+
+    Raises ZooError: there is no operation, or there are more than an entry may have. Raises InputError: one of the
+    values does not describe an operation.
+    """
+    if not 0 < len(values) <= _MOST_OPERATIONS:
+        raise damaged_entry(
+            "a golden prediction has an impossible number of operations", len(values), f"1 to {_MOST_OPERATIONS}"
+        )
+    return [Operation.from_dict(value) for value in values]
+
+
+def golden_of(operations: Iterable[Operation], predicted: Any, *columns: str) -> dict[str, Any]:
+    """A golden prediction: operations, and columns of what is predicted of them."""
+    costs = {name: getattr(predicted, name).tolist() for name in columns}
+    return {"operations": [operation.to_dict() for operation in operations], **costs}
+
+
+def smoke_test(predictor: NetworkPredictor | CpuNetworkPredictor, operations: Sequence[Operation]) -> None:
+    """Predict a network of these operations with its interval, so that damage shows when an entry is loaded.
+
+    Raises ZooError: the prediction is not finite.
+    """
+    prediction = predictor.predict(Network.of([(operation, 2) for operation in operations]))
+    interval = prediction.interval(0.5)
+    ends = (*interval.time_s, *(interval.energy_j or ())) if interval else ()
+    energies = () if prediction.energy_j is None else (prediction.energy_j,)
+    numbers = [prediction.time_s, *energies, *ends]
+    if not all(type(number) in (float, np.float64) and np.isfinite(number) and number >= 0 for number in numbers):
+        raise ZooError(
+            "a zoo entry predicts times or energies that are not finite numbers",
+            given=numbers[:2],
+            hint="pull it again",
+        )
+
+
+@contextmanager
+def refusing_damage(where: str) -> Iterator[None]:
+    """Turn every exception that damaged content causes into a `ZooError`.
+
+    Numbers out of range cause no warning here, because the golden prediction shows them later. Raises ZooError: the
+    content is damaged.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except ZooError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
+        cause = error.what if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        raise damaged_entry("this zoo entry is damaged", f"{where}: {cause}"[:400]) from error
+
+
+def require_agreement(stored: StoredEntry, again: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Compare a golden prediction as it comes out now with the stored one.
+
+    Raises ZooError: they differ by more than rounding, or are not numbers.
+    """
+    with refusing_damage(stored.where):
+        agrees = all(
+            np.shape(now) == np.shape(then) and np.allclose(now, then, rtol=_TOLERANCE, atol=0)
+            for now, then in [*golden_values(again, before)]  # all of them exist, before one is compared
+        )
+    if not agrees:
+        raise ZooError(
+            "this zoo entry no longer predicts what it predicted when it was made",
+            given=stored.where,
+            hint=f"it was made with {str(stored.manifest.get('libraries'))[:300]}; install those versions, or train it "
+            "again",
+        )
+
+
+def golden_values(again: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Pairs of the seconds and watts of two golden predictions of one entry."""
+    for name, value in again.items():
+        if isinstance(value, Mapping):
+            yield from golden_values(value, before[name])
+        elif name != "operations":
+            yield value, before[name]
 
 
 @dataclass(frozen=True)
@@ -209,11 +315,11 @@ def _measured(stamped: tuple[tuple[Path, int], ...]) -> Mapping[str, Measured]:
 def _of_card(card: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:
     if isinstance(card["data"], Mapping):  # a predictor of one GPU or CPU
         operations = int(card["data"].get("unique_operations", 0))
-        has_power = not card["data"].get("sensor", "").startswith(_NO_SENSOR)
+        has_power = not card["data"].get("sensor", "").startswith("none")
         yield card["gpu"], Measured(operations, len(card["network_errors"]), has_power=has_power)
         return
     for data in card["data"]:
         # Cards of kernels have no clocks and networks: kernels were measured one by one, at the default clock.
         clocks = () if data.get("clock_mhz") is None else (float(data["clock_mhz"]),)
-        has_power = data.get("sensor", _NO_SENSOR) != _NO_SENSOR
+        has_power = data.get("sensor", "none") != "none"
         yield data["gpu"], Measured(data["operations"], data.get("networks", 0), clocks, has_power)

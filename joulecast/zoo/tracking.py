@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...predictors.contract import Curves, curves_of
-from ...predictors.evaluation.any_gpu import AnyGpuValidation
-from ...predictors.evaluation.one_gpu import Validation
-from ...predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, own_tables, report
-from ...predictors.recipes import Recipe
-from ..entries.cards import git_commit
-from ..entries.files import StoredEntry, library_versions
-from ..training import Trained
-from .mlflow_client import EXPERIMENT, connected, default_uri, experiment
-from .registry import log_model
-
-__all__ = ["EXPERIMENT", "Tuning", "default_uri", "track", "track_evaluation", "tuning"]
+from ..predictors.contract import Curves, curves_of
+from ..predictors.evaluation.any_gpu import AnyGpuValidation
+from ..predictors.evaluation.one_gpu import Validation
+from ..predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, own_tables, report
+from ..predictors.recipes import Recipe
+from .cards import git_commit
+from .files import StoredEntry, library_versions
+from .registry import connected, experiment, log_model
+from .training import Trained
 
 _AT_ONCE = 90  # MLflow accepts up to 100 parameters and 1000 metrics in one request.
 _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
@@ -41,7 +39,13 @@ def track(trained: Trained[Any, Any], recipe: Recipe, entry: Path, uri: str | No
     settings = recipe.to_dict() | ({"dataset_sha256": card["data"]["sha256"]} if own else {})
     curves = curves_of(trained.predictor) | getattr(validation, "curves", {})
 
-    def fill(mlflow: Any, run_id: str) -> None:
+    tags = {
+        "gpu": card.get("gpu", "any"),
+        "mode": card.get("mode", "inference,training"),
+        "predictor": card["predictor"],
+        "precision": ",".join(card.get("precisions", ["any"])),
+    }
+    with _started(card["name"], {**tags, "command": command, "stage": "train"}, uri) as (mlflow, run_id):
         _log(mlflow, run_id, settings, validation.metrics(), curves)
         _log_datasets(mlflow, run_id, datasets)
         if isinstance(validation, Validation) and validation.held_out:
@@ -50,14 +54,7 @@ def track(trained: Trained[Any, Any], recipe: Recipe, entry: Path, uri: str | No
             text = (entry / "README.md").read_text(encoding="utf-8")
         mlflow.log_text(text, "report/REPORT.md")
         log_model(mlflow, StoredEntry.of(entry))
-
-    tags = {
-        "gpu": card.get("gpu", "any"),
-        "mode": card.get("mode", "inference,training"),
-        "predictor": card["predictor"],
-        "precision": ",".join(card.get("precisions", ["any"])),
-    }
-    return _run(card["name"], {**tags, "command": command, "stage": "train"}, uri, fill)
+        return run_id
 
 
 def track_evaluation(
@@ -84,18 +81,17 @@ def track_evaluation(
         prefix = f"{validation.gpu}/{validation.mode}/" if several else ""  # type: ignore[union-attr]
         metrics |= {f"{prefix}{key}": value for key, value in validation.metrics().items()}
 
-    def fill(mlflow: Any, run_id: str) -> None:
-        _log(mlflow, run_id, recipe.to_dict(), metrics)
-        _log_datasets(mlflow, run_id, datasets)
-        mlflow.log_artifacts(str(report_file.parent), "report")
-
     tags = {
         "gpu": ",".join(dict.fromkeys(v.gpu for v in of_devices)) or "any",
         "mode": ",".join(dict.fromkeys(v.mode for v in of_devices)) or "inference,training",
         "predictor": name,
         "precision": "any",
     }
-    return _run(f"evaluate {name}", {**tags, "command": command, "stage": "evaluate"}, uri, fill)
+    with _started(f"evaluate {name}", {**tags, "command": command, "stage": "evaluate"}, uri) as (mlflow, run_id):
+        _log(mlflow, run_id, recipe.to_dict(), metrics)
+        _log_datasets(mlflow, run_id, datasets)
+        mlflow.log_artifacts(str(report_file.parent), "report")
+        return run_id
 
 
 @dataclass(frozen=True)
@@ -124,21 +120,14 @@ def tuning(name: str, tags: Mapping[str, str], uri: str | None = None, *, comman
     Raises MissingDependencyError, TrackingError: see `track`.
     """
     tags = {**tags, "command": command}
-    with _started(name, {**tags, "stage": "tuning"}, uri, "the search was not logged") as (mlflow, run_id):
+    with _started(name, {**tags, "stage": "tuning"}, uri) as (mlflow, run_id):
         yield Tuning(run_id, mlflow, tags)
 
 
-def _run(name: str, tags: Mapping[str, str], uri: str | None, fill: Callable[[Any, str], None]) -> str:
-    what = "this run was not logged; the files were written all the same"
-    with _started(name, tags, uri, what) as (mlflow, run_id):
-        fill(mlflow, run_id)
-        return run_id
-
-
 @contextlib.contextmanager
-def _started(name: str, tags: Mapping[str, str], uri: str | None, what: str) -> Iterator[tuple[Any, str]]:
-    """A run that ends with the block: mlflow, and the id of the run. For `what` see `connected`."""
-    with connected(uri, what) as mlflow:
+def _started(name: str, tags: Mapping[str, str], uri: str | None) -> Iterator[tuple[Any, str]]:
+    """A run that ends with the block: mlflow, and the id of the run."""
+    with connected(uri, "this run was not logged; the files were written all the same") as mlflow:
         mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
         with mlflow.start_run(run_name=name, tags={**tags, "git_commit": git_commit()}) as run:
             versions = {f"version_{library}": number for library, number in library_versions().items()}
@@ -159,7 +148,7 @@ def _log(
     logged = {
         "params": [Param(name, str(value)) for name, value in settings.items()],
         "metrics": [
-            Metric(_metric_name(name), float(value), start + step, step)
+            Metric(re.sub(r"[^\w\-. /]", "_", name)[:240], float(value), start + step, step)
             for name, value, step in points
             if value == value
         ],
@@ -186,7 +175,3 @@ def _log_datasets(mlflow: Any, run_id: str, datasets: Sequence[Mapping[str, Any]
         inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", "training")]))
     mlflow.MlflowClient().log_inputs(run_id, inputs)
     mlflow.log_dict({"datasets": [dict(data) for data in datasets]}, "datasets.json")
-
-
-def _metric_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)[:240]

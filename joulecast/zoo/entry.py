@@ -10,40 +10,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ...errors import ZooError
-from ...hardware import find_gpu
-from ...operations.operation import Operation
-from ...predictors.chip import ChipPart
-from ...predictors.contract import INPUT_NAMES, Shared
-from ...predictors.formats.numbers import number, require_features
-from ...predictors.intervals.calibration import Calibration
-from ...predictors.intervals.network_calibration import NetworkCalibration
-from ...predictors.networks.composition import MOST_NETWORK_STATIC_W, TF32_FACTORS
-from ...predictors.networks.prepared import NetworkPredictor
-from ...predictors.physics.baseline import Baseline
-from ...predictors.predictor import OperationPredictor
-from ...predictors.regressors.fitted_trees import ONE_GPU_FORMS
-from .cards import ModelCard, host_of, name_of
-from .comparing import LEFT_OUT
-from .files import StoredEntry, json_bytes, parsed_json
-from .stored import (
-    GOLDEN_OPERATIONS,
+from ..errors import ZooError
+from ..hardware import find_gpu
+from ..operations.operation import Operation
+from ..predictors.chip import ChipPart
+from ..predictors.contract import INPUT_NAMES, Shared
+from ..predictors.formats.numbers import number, require_features
+from ..predictors.intervals.calibration import Calibration
+from ..predictors.intervals.network_calibration import NetworkCalibration
+from ..predictors.networks.composition import MOST_NETWORK_STATIC_W, TF32_FACTORS
+from ..predictors.networks.prepared import NetworkPredictor
+from ..predictors.physics.baseline import Baseline
+from ..predictors.predictor import OperationPredictor
+from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
+from .cards import (
+    ModelCard,
     golden_of,
     golden_operations,
-    golden_values,
+    host_of,
+    name_of,
     refusing_damage,
     require_agreement,
     save_as_entry,
     smoke_test,
 )
+from .files import LEFT_OUT, OPERATIONS, StoredEntry, json_bytes, parsed_json
 
 if TYPE_CHECKING:
-    from ...predictors.networks.on_cpu import CpuNetworkPredictor
-    from .any_gpu_entry import AnyGpuEntry
+    from ..predictors.networks.on_cpu import CpuNetworkPredictor
     from .kernels_entry import KernelsEntry
-
-OPERATIONS = "operations.json"
-"""The operations that a predictor was trained on, without their measurements, which are the data of others."""
+    from .other_entries import AnyGpuEntry
 
 
 def save_entry(
@@ -58,7 +54,7 @@ def save_entry(
     """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
-        golden: Operations for the golden prediction; the first eight are used.
+        golden: Operations for the golden prediction, as `golden_sample` chooses them.
         network_errors: Errors on networks that were left out, for intervals; None where no network was measured.
     """
     facts = {**chip.facts(), "network_errors": None if network_errors is None else network_errors.to_dict()}
@@ -68,11 +64,10 @@ def save_entry(
         **chip.time.to_files("time"),
         **chip.power.to_files("power"),
     }
-    return save_as_entry(folder, card, facts, files, _golden(chip, golden[:GOLDEN_OPERATIONS]), str(card.predictor))
+    return save_as_entry(folder, card, facts, files, _golden(chip, golden), str(card.predictor))
 
 
 def _golden(chip: ChipPart, operations: list[Operation]) -> dict[str, Any]:
-    """The golden prediction: a few operations, and what they are predicted to cost."""
     return golden_of(operations, _alone(chip).predict(operations), "time_s", "power_w")
 
 
@@ -81,7 +76,7 @@ def _alone(chip: ChipPart) -> OperationPredictor:
 
     def shared() -> Shared:
         # Imported here, because golden predictions need no more than the loops.
-        from ...predictors.model.shared import nothing_shared
+        from ..predictors.model.shared import nothing_shared
 
         return nothing_shared()
 
@@ -154,7 +149,7 @@ def load_any(folder: str | Path) -> Loaded:
     or its golden prediction comes out differently.
     """
     loaded, stored, again = read_entry(folder)
-    require_agreement(stored, golden_values(again, stored.golden))
+    require_agreement(stored, again, stored.golden)
     return loaded
 
 
@@ -183,24 +178,22 @@ def read_entry(folder: str | Path) -> tuple[Loaded, StoredEntry, dict[str, Any]]
     """
     stored = StoredEntry.of(folder)
     predictor = stored.predictor
-    readers = {} if predictor in ONE_GPU_FORMS else _readers()
-    if predictor not in {*ONE_GPU_FORMS, *readers}:
+    readers: dict[str, Callable[[StoredEntry], tuple[Any, dict[str, Any]]]] = dict.fromkeys(ONE_GPU_FORMS, read_own)
+    if predictor not in readers:
+        # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
+        from ..predictors.fitting.fit import ANY_GPU_FORMS
+        from .kernels_entry import KERNELS_PREDICTOR, read_kernels
+        from .other_entries import CPU_PREDICTOR, read_any_gpu, read_cpu
+
+        readers |= dict.fromkeys(ANY_GPU_FORMS, read_any_gpu)
+        readers |= {KERNELS_PREDICTOR: read_kernels, CPU_PREDICTOR: read_cpu}
+    if predictor not in readers:
         raise ZooError(
             "this version of joulecast does not know the predictor of this zoo entry",
             given=predictor,
-            allowed=", ".join([*ONE_GPU_FORMS, *readers]),
+            allowed=", ".join(readers),
             hint="update joulecast",
         )
     with refusing_damage(stored.where):
-        loaded, again = readers.get(predictor, read_own)(stored)
+        loaded, again = readers[predictor](stored)
     return loaded, stored, again
-
-
-def _readers() -> Mapping[str, Callable[[StoredEntry], tuple[Loaded, dict[str, Any]]]]:
-    # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
-    from ...predictors.fitting.fit import ANY_GPU_FORMS
-    from .any_gpu_entry import read_any_gpu
-    from .cpu_entry import CPU_PREDICTOR, read_cpu
-    from .kernels_entry import KERNELS_PREDICTOR, read_kernels
-
-    return {**dict.fromkeys(ANY_GPU_FORMS, read_any_gpu), KERNELS_PREDICTOR: read_kernels, CPU_PREDICTOR: read_cpu}

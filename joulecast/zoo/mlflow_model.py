@@ -11,10 +11,10 @@ from mlflow.pyfunc import PythonModel
 
 from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
-from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
-from joulecast.zoo.entries.entry import load_any
-from joulecast.zoo.entries.kernels_entry import KernelsEntry, not_by_itself
-from joulecast.zoo.mlflow.registry import ENTRY, OUTPUTS
+from joulecast.zoo.entry import load_any
+from joulecast.zoo.kernels_entry import KernelsEntry, not_by_itself
+from joulecast.zoo.other_entries import AnyGpuEntry
+from joulecast.zoo.registry import ENTRY, OUTPUTS
 
 
 class JoulecastModel(PythonModel):  # type: ignore[misc]

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FloatArray
-from ...errors import ZooError, damaged_entry
-from ...hardware import find_gpu
-from ...operations.operation import Operation
-from ...operations.operation_list import OperationList
-from ...predictors.contract import Regressor
-from ...predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
-from ...predictors.intervals.network_calibration import NETWORK_QUANTITIES
-from ...predictors.model.basis import BASES
-from ...predictors.model.features import NAMES
-from ...predictors.model.in_networks import NetworkFactors
-from ...predictors.model.learned import NETWORK_BASES, Key, NetworkBasis, OneModel
-from ...predictors.model.physics import STARTS
-from ...predictors.model.power import POWER_NAMES, PowerDemand
-from ...predictors.regressors.trees import StoredTrees, stored_trees, trees_file
-from .cards import ModelCard, name_of
+from ..arrays import FloatArray
+from ..errors import ZooError, damaged_entry
+from ..hardware import find_gpu
+from ..operations.operation import Operation
+from ..operations.operation_list import OperationList
+from ..predictors.contract import Regressor
+from ..predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
+from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
+from ..predictors.model.basis import BASES
+from ..predictors.model.features import NAMES
+from ..predictors.model.in_networks import NetworkFactors
+from ..predictors.model.learned import NETWORK_BASES, Key, OneModel
+from ..predictors.model.physics import STARTS
+from ..predictors.model.power import POWER_NAMES, PowerDemand
+from ..predictors.regressors.trees import StoredTrees, stored_trees, trees_file
+from .cards import ModelCard, golden_operations, name_of, refusing_damage, require_agreement, save_as_entry
 from .files import StoredEntry
-from .stored import golden_operations, refusing_damage, require_agreement, save_as_entry
 
 KERNELS_PREDICTOR = "kernels"
 _MOST_TREES = 128
 _MOST_FACTOR = 3.0
 _MOST_CYCLES = 3.0
-_POWER = "power-"
+_INPUTS = {"": len(NAMES), "power-": len(NAMES) + len(POWER_NAMES)}
+"""Beginning of the names of files: of trees for device times and for power -> number of their inputs."""
 
 Golden = Mapping[Key, tuple[str, Sequence[Operation]]]
 """Generation and group -> a GPU of this generation, and kernels of this group that are predicted on it."""
@@ -58,13 +58,9 @@ class KernelsEntry:
 
         Raises ZooError: trees are damaged, or a golden prediction comes out differently.
         """
-        for trees in (self.kernels.trees, self.kernels.power.trees):
-            for key in trees:
-                trees[key](np.zeros((1, _columns(trees is self.kernels.power.trees)), np.float32))
-
-
-def _columns(of_power: bool) -> int:
-    return len(NAMES) + (len(POWER_NAMES) if of_power else 0)
+        for trees, inputs in zip((self.kernels.trees, self.kernels.power.trees), _INPUTS.values(), strict=True):
+            for regressor in trees.values():
+                regressor(np.zeros((1, inputs), np.float32))
 
 
 def save_kernels(folder: str | Path, model: OneModel, card: ModelCard, golden: Golden) -> Path:
@@ -72,8 +68,13 @@ def save_kernels(folder: str | Path, model: OneModel, card: ModelCard, golden: G
 
     Raises MissingDependencyError: the converter of fitted trees is not installed.
     """
-    power = model.power
-    files = _trees_files(model.trees, "") | _trees_files(power.trees, _POWER)
+    power, files = model.power, {}
+    for prefix, trees in zip(_INPUTS, (model.trees, power.trees), strict=True):
+        for (generation, group), regressor in trees.items():
+            name = f"{prefix}{group}-{generation}"
+            # XGBoost's native form is left out: there are many regressors, and neither training nor explanations need
+            # it.
+            files[trees_file(name)] = regressor.to_files(name)[trees_file(name)]
     facts = {
         "inputs": [*NAMES, *POWER_NAMES],
         "constants": model.constants.tolist(),
@@ -97,24 +98,11 @@ def save_kernels(folder: str | Path, model: OneModel, card: ModelCard, golden: G
             "trees": list(key),
             "gpu": gpu,
             "operations": [operation.to_dict() for operation in operations],
-            "device_s": _device_s(model, gpu, operations).tolist(),
+            "device_s": model.device_s(OperationList(operations), find_gpu(gpu)).tolist(),
         }
         for key, (gpu, operations) in sorted(golden.items())
     ]
     return save_as_entry(folder, card, facts, files, {"kernels": shown}, KERNELS_PREDICTOR)
-
-
-def _trees_files(trees: Mapping[Key, Regressor], prefix: str) -> dict[str, bytes]:
-    files = {}
-    for key, regressor in trees.items():
-        # XGBoost's native form is left out: there are many regressors, and neither training nor explanations need it.
-        name = trees_file(_file(key, prefix))
-        files[name] = regressor.to_files(_file(key, prefix))[name]
-    return files
-
-
-def _file(key: Key, prefix: str) -> str:
-    return f"{prefix}{key[1]}-{key[0]}"
 
 
 def not_by_itself(name: str) -> ZooError:
@@ -126,39 +114,40 @@ def not_by_itself(name: str) -> ZooError:
     )
 
 
-def load_kernels(folder: str | Path) -> KernelsEntry:
-    """Load the entry. Its trees are checked when they are first needed.
-
-    Raises ZooError: the entry is missing, damaged, changed, or of another format.
-    """
-    return _kernels_entry(StoredEntry.of(folder))
-
-
 def read_kernels(stored: StoredEntry) -> tuple[KernelsEntry, dict[str, Any]]:
     """The entry, with all trees checked; the golden prediction of each is compared when it is read."""
-    entry = _kernels_entry(stored)
+    entry = load_kernels(stored)
     entry.check()
     return entry, {}
 
 
-def _kernels_entry(stored: StoredEntry) -> KernelsEntry:
+def load_kernels(folder: str | Path | StoredEntry) -> KernelsEntry:
+    """Load the entry. Its trees are checked when they are first needed.
+
+    Raises ZooError: the entry is missing, damaged, changed, or of another format.
+    """
+    stored = folder if isinstance(folder, StoredEntry) else StoredEntry.of(folder)
     with refusing_damage(stored.where):
-        facts = stored.facts
+        facts, power = stored.facts, stored.facts["power"]
         require_features(facts["inputs"], [*NAMES, *POWER_NAMES], KERNELS_PREDICTOR)
         constants = np.array(facts["constants"], dtype=float)
         if constants.shape != STARTS.shape or not np.isfinite(constants).all() or (constants <= 0).any():
             raise damaged_entry("the constants of physics are not positive numbers", constants.shape, STARTS.shape)
+        networks = facts.get("network_errors", {})
         golden = {(str(row["trees"][0]), str(row["trees"][1])): row for row in stored.golden["kernels"]}
+        shown = {key: (str(row["gpu"]), golden_operations(row["operations"])) for key, row in golden.items()}
         measured = _names(facts["measured"])
-        power = facts["power"]
-        plain = OneModel(
+        model = OneModel(
             constants=constants,
             trees=_read_trees(facts["trees"], stored, ""),
             measured=measured,
             trust={part: number(facts["trust"].get(part, 0.0)) for part in measured},
-            errors={part: _sorted_errors(errors) for part, errors in facts["errors"].items()},
+            errors={
+                part: {_known(basis): sorted_errors(errors) for basis, errors in of_part.items()}
+                for part, of_part in facts["errors"].items()
+            },
             power=PowerDemand(
-                _read_trees(power["trees"], stored, _POWER),
+                _read_trees(power["trees"], stored, "power-"),
                 _names(power["measured"]),
                 {
                     part: {
@@ -169,28 +158,27 @@ def _kernels_entry(stored: StoredEntry) -> KernelsEntry:
                 },
             ),
             network_factors=_network_factors(facts.get("in_networks", {})),
-            network_errors=_network_errors(facts.get("network_errors", {})),
+            network_errors={
+                basis: {name: tuple(sorted_errors(networks[basis][name]).tolist()) for name in NETWORK_QUANTITIES}
+                for basis in NETWORK_BASES
+                if basis in networks
+            },
         )
-        for (generation, group), trees in plain.trees.items():
-            row = golden.get((generation, group))
-            if row is not None:
-                trees.check = lambda row=row: _agree(stored, plain, row)  # type: ignore[attr-defined]
-        shown = {key: (str(row["gpu"]), golden_operations(row["operations"])) for key, row in golden.items()}
-    return KernelsEntry(name_of(stored.card["name"]), plain, shown, stored.card)
 
+        def agree(key: Key) -> None:
+            gpu, operations = shown[key]
+            with refusing_damage(stored.where):
+                again = model.device_s(OperationList(operations), find_gpu(gpu))
+            require_agreement(stored, {"device_s": again}, golden[key])
 
-def _agree(stored: StoredEntry, model: OneModel, row: Mapping[str, Any]) -> None:
-    with refusing_damage(stored.where):
-        again = _device_s(model, str(row["gpu"]), golden_operations(row["operations"]))
-    require_agreement(stored, [(again, row["device_s"])])
+        for key, trees in model.trees.items():
+            if key in golden:
+                trees.check = partial(agree, key)  # type: ignore[attr-defined]
+    return KernelsEntry(name_of(stored.card["name"]), model, shown, stored.card)
 
 
 def _names(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     return {str(part): frozenset(find_gpu(str(name)).name for name in names) for part, names in facts.items()}
-
-
-def _sorted_errors(facts: Mapping[str, Any]) -> dict[str, FloatArray]:
-    return {_known(basis): sorted_errors(errors) for basis, errors in facts.items()}
 
 
 def _known(basis: str) -> str:
@@ -202,8 +190,23 @@ def _known(basis: str) -> str:
 def _read_trees(keys: Sequence[Any], files: StoredEntry, prefix: str) -> dict[Key, Regressor]:
     if len(keys) > _MOST_TREES:
         raise damaged_entry("a zoo entry has an impossible number of trees", len(keys), f"up to {_MOST_TREES}")
-    pairs = [(str(generation), str(group)) for generation, group in keys]
-    return {key: LazyTrees(files, _file(key, prefix), _columns(bool(prefix))) for key in pairs}
+    return {
+        (str(generation), str(group)): LazyTrees(files, f"{prefix}{group}-{generation}", _INPUTS[prefix])
+        for generation, group in keys
+    }
+
+
+def _network_factors(facts: Mapping[str, Any]) -> NetworkFactors:
+    """Factors of networks, as `save_kernels` wrote them."""
+    plain = NetworkFactors()
+    products, cycles = (float(facts.get(name, getattr(plain, name))) for name in ("products", "cycles"))
+    if not (1 / _MOST_FACTOR <= products <= _MOST_FACTOR and 0 <= cycles <= _MOST_CYCLES):
+        raise damaged_entry(
+            "a zoo entry has impossible network factors",
+            f"products {products:g}, cycles {cycles:g}",
+            f"products up to {_MOST_FACTOR:g} and at least its inverse, cycles from 0 to {_MOST_CYCLES:g}",
+        )
+    return NetworkFactors(products, cycles, tuple(map(str, facts.get("chips", ()))))
 
 
 @dataclass(eq=False)
@@ -240,29 +243,3 @@ class LazyTrees:
     def to_files(self, name: str) -> dict[str, bytes]:
         """The file that they were read from, to be written unchanged into a new entry."""
         return {trees_file(name): self.files[trees_file(self.name)]}
-
-
-def _network_factors(facts: Mapping[str, Any]) -> NetworkFactors:
-    """Factors of networks, as `save_kernels` wrote them."""
-    plain = NetworkFactors()
-    products, cycles = (float(facts.get(name, getattr(plain, name))) for name in ("products", "cycles"))
-    if not (1 / _MOST_FACTOR <= products <= _MOST_FACTOR and 0 <= cycles <= _MOST_CYCLES):
-        raise damaged_entry(
-            "a zoo entry has impossible network factors",
-            f"products {products:g}, cycles {cycles:g}",
-            f"products up to {_MOST_FACTOR:g} and at least its inverse, cycles from 0 to {_MOST_CYCLES:g}",
-        )
-    return NetworkFactors(products, cycles, tuple(map(str, facts.get("chips", ()))))
-
-
-def _network_errors(facts: Mapping[str, Any]) -> dict[NetworkBasis, Mapping[str, tuple[float, ...]]]:
-    """Errors on networks, as `save_kernels` wrote them."""
-    return {
-        basis: {name: tuple(sorted_errors(facts[basis][name]).tolist()) for name in NETWORK_QUANTITIES}
-        for basis in NETWORK_BASES
-        if basis in facts
-    }
-
-
-def _device_s(model: OneModel, gpu: str, operations: Sequence[Operation]) -> FloatArray:
-    return model.device_s(OperationList(operations), find_gpu(gpu))
