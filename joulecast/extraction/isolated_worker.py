@@ -22,8 +22,8 @@ from typing import Any
 from ..errors import ExtractionError, JoulecastError
 from ..operations.network import Network
 from ..operations.operation import MODES
-from ..system.damage import first_line
 from ..system.limits import used_bytes
+from ..system.regular_files import first_line
 from .job import Job
 from .models.language_models import BY_NAME
 

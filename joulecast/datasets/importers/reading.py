@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DatasetError, needing, with_extra
-from ...system.damage import refusing_damage, unreadable
-from ...system.regular_files import read_regular
+from ...system.regular_files import read_regular, refusing_damage, unreadable
 from ..measurement import Card, Dataset, refuse_lines
 from ..store import read_limited
 
