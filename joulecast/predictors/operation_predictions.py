@@ -93,11 +93,10 @@ class OperationPredictions(Answer):
         from measured operations. At clocks that were not measured intervals are wider, by what networks on the A100
         showed.
 
+        Raises InputError: the level is not between 0 and 1, or too high for the number of errors.
+
         Args:
             level: Share of such operations that should lie within, above 0 and below 1.
-
-        Raises:
-            InputError: The level is not between 0 and 1, or too high for the number of errors.
         """
         if self.spread is None:
             return None

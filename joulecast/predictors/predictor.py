@@ -65,8 +65,7 @@ class OperationPredictor:
     ) -> OperationPredictions:
         """Predict single operations at a graphics clock under a power cap; None for the GPU's defaults.
 
-        Raises:
-            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
+        Raises InputError: an operation of another mode, or a clock or a cap that the GPU cannot hold.
         """
         clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
         as_measured = clock == self.gpu.boost_clock_mhz and cap_w == self.gpu.power_limit_w
@@ -77,8 +76,7 @@ class OperationPredictor:
 
         The cap is left out, which spares a search for each operation: the clock of the network follows from it.
 
-        Raises:
-            InputError: An operation of another mode.
+        Raises InputError: an operation of another mode.
         """
         listed, as_measured = OperationList.of(operations), power_limit_w == self.gpu.power_limit_w
         found = self._predict(listed, float(self.gpu.boost_clock_mhz), np.inf, as_measured)

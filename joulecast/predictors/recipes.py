@@ -39,9 +39,8 @@ def setting(default: Value, least: float = 0, most: float = math.inf, *, choices
 class Settings:
     """Settings with defaults, checked when they are made.
 
-    Raises:
-        InputError: A value is of another type, or out of range.
-        UnknownNameError: A text is none of its choices.
+    Raises InputError: a value is of another type, or out of range. Raises UnknownNameError: a text is none of its
+    choices.
     """
 
     WHAT: ClassVar[str] = "recipe"  # What the settings belong to, in messages.
@@ -314,9 +313,8 @@ class TransformerRecipe(Recipe):
 def read_recipe(path: str | Path, make: Callable[[dict[str, Any]], Made]) -> Made:
     """Read a recipe.
 
-    Raises:
-        InputError: The file cannot be read, or a value is out of range.
-        UnknownNameError: A key does not exist.
+    Raises InputError: the file cannot be read, or a value is out of range. Raises UnknownNameError: a key does not
+    exist.
     """
     path = named_file(path, "predictors", "recipe")
     with refusing_damage("this recipe cannot be read", path):

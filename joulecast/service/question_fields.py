@@ -50,6 +50,7 @@ Objective = Annotated[str, WithJsonSchema({"type": "string", "enum": list(OBJECT
 Optimizer = Annotated[str, WithJsonSchema({"type": "string", "enum": [*OPTIMIZERS]})]
 Price = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 Prices = Annotated[dict[Name, Price], up_to(100)]
+Hours = Annotated[list[Price], up_to(8784, least=1)]
 Clock = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 Clocks = Annotated[list[Clock], up_to(1000)]
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]

@@ -81,9 +81,8 @@ def fit_on_all(
 ) -> ResidualModel:
     """Fit a recipe for any GPU on all data, beside a model of kernels where there is one.
 
-    Raises:
-        DatasetError: There are too few device times.
-        MissingDependencyError: A library that this recipe trains with is not installed.
+    Raises DatasetError: there are too few device times. Raises MissingDependencyError: a library that this recipe
+    trains with is not installed.
     """
     rows = [row for dataset in datasets for row in with_hidden(dataset)]
     return network_learner(fit_operations(datasets, rows, recipe), rows, recipe, kernels)(networks)

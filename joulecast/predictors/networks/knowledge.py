@@ -155,9 +155,8 @@ def build_prediction(
 ) -> Prediction:
     """Put a prediction together.
 
-    Raises:
-        InputError: No operation is covered.
-        UncoveredError: Too much is not covered for a total; or strict mode, and anything is not.
+    Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or strict
+    mode, and anything is not.
     """
     refuse_uncovered(found, strict)
     knowledge, network, gpu = found.knowledge, found.network, found.knowledge.operations.gpu
@@ -260,18 +259,15 @@ def _notes(found: OverClocks, place: int, spread: NetworkSpread | None) -> Itera
     if coverage.share is None:
         yield "no interval: it is not known how much work is not covered; extract the network again"
     elif spread is None:
-        yield f"no interval: {_why_no_errors(knowledge)}"
+        why = "errors are known of eager runs on the hosts of the measurements alone"
+        if knowledge.host.execution.name == "compiled":
+            why = "no compiled network was measured, so its error is not known"
+        elif knowledge.host.execution == EAGER:
+            why = "no errors on networks are known"
+        yield f"no interval: {why}"
     elif spread.far_outside:
         yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
     yield from _execution_notes(knowledge, float(found.device_time_s[place]), found.host_time_s)
-
-
-def _why_no_errors(knowledge: NetworkKnowledge) -> str:
-    if knowledge.host.execution.name == "compiled":
-        return "no compiled network was measured, so its error is not known"
-    if knowledge.host.execution == EAGER:
-        return "no errors on networks are known"
-    return "errors are known of eager runs on the hosts of the measurements alone"
 
 
 def _first(kinds: Sequence[str]) -> str:
@@ -302,9 +298,8 @@ def _execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float
 def refuse_uncovered(found: OverClocks, strict: bool = False) -> None:
     """Refuse a network if too much of it is not covered; in strict mode, if anything is not.
 
-    Raises:
-        InputError: No operation is covered.
-        UncoveredError: Too much is not covered for a total; or strict mode, and anything is not.
+    Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or strict
+    mode, and anything is not.
     """
     knowledge = found.knowledge
     if found.missing == len(found.network):
