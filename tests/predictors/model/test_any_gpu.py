@@ -165,15 +165,6 @@ def test_the_default_cap_changes_nothing(learned):
     assert np.min(found.held_clock_mhz) < gpu.boost_clock_mhz
 
 
-def test_operations_that_wait_for_launches_do_not_depend_on_the_clock(learned):
-    tiny = Network.of([(Operation("relu", [(8, 8)]), 100)])
-    host = HostModel(20e-6, learned=True)
-    predictor = NetworkPredictor("any", SharedByAll(learned).on(find_gpu("A30"), "inference"), host)
-    slow, fast = predictor.predict(tiny, 900), predictor.predict(tiny, 1440)
-    assert slow.time_s == pytest.approx(fast.time_s, rel=1e-3)
-    assert slow.energy_j < fast.energy_j
-
-
 def test_what_is_not_covered_is_missing(learned):
     t4 = SharedByAll(learned).on(find_gpu("T4"), "inference")
     found = t4.predict([Operation("relu", [(8, 8)], precision="bf16"), Operation("relu", [(8, 8)])])
