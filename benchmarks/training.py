@@ -22,7 +22,7 @@ import numpy as np
 
 import joulecast
 from joulecast import Operation
-from joulecast.extraction.models import timm_models
+from joulecast.extraction.models.named_models import build_timm
 from joulecast.operations.entry import Entry
 from joulecast.operations.network import Network
 from joulecast.runs.step import with_loss
@@ -124,7 +124,7 @@ class Run:
         return network
 
     def _module(self) -> Any:
-        module = _bert(self.network) if self.is_text else timm_models.build(self.network)
+        module = _bert(self.network) if self.is_text else build_timm(self.network)
         return _under_autocast(module.train()) if self.precision == "amp" else module.train()
 
 

@@ -13,7 +13,7 @@ from joulecast import Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.hardware.description import gpu_toml
-from joulecast.remote.requests import gpu_name
+from joulecast.remote.wire import gpu_name
 
 NETWORK = [(Operation("linear", [(512, 1024)], {"out_features": 4096}), 2)]
 CAPPED = replace(find_gpu("A30"), power_limit_w=140.0, power_range_w=None)

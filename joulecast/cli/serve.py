@@ -13,7 +13,7 @@ import typer
 
 from ..errors import InputError, MissingDependencyError, with_extra
 from ..service.settings import Settings
-from ..system.damage import unreadable
+from ..system.regular_files import unreadable
 
 _PREFIX = "JOULECAST_SERVE_"
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str, "tuple[str, ...]": list[str] | None}
@@ -30,7 +30,7 @@ def serve(**given: Any) -> None:
         raise MissingDependencyError(
             "the service needs fastapi, orjson, prometheus-client and uvicorn", hint=with_extra("service")
         )
-    from ..service.server import serve as run
+    from ..service.app import serve as run
 
     tokens = _tokens(given.pop("tokens_file"))
     given |= {name: tuple(given[name] or ()) for name in ("cors_origins", "proxies")}

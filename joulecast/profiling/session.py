@@ -22,7 +22,7 @@ from ..errors import (
     needing,
     with_extra,
 )
-from ..system.damage import first_line
+from ..system.regular_files import first_line
 from .campaign import Campaign, NetworkTask, Task, duration_s, plan
 
 if TYPE_CHECKING:

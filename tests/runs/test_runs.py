@@ -165,7 +165,7 @@ def test_adapters_of_a_named_model_under_autocast():
 
 def test_adapters_in_layers():
     torch = pytest.importorskip("torch")
-    from joulecast.extraction.adapters import adapt
+    from joulecast.extraction.traced_models import adapt
 
     def model():
         return torch.nn.ModuleDict(

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import joulecast
-from joulecast.remote.requests import question_of
+from joulecast.remote.wire import question_of
 
 LENGTHS = {"prompt_tokens": 200, "output_tokens": 100}
 WAYS = {**LENGTHS, "gpus": ["H100 SXM", "2x L40S"], "batches": [1, 32]}
