@@ -115,7 +115,7 @@ def _linear_waves(n: Any, gpu: GPU) -> FloatArray:
     for tile in _LINEAR_TILES:
         held = tile_count(n.rows, n.columns, tile, n.batch) / gpu.sms
         slower = _NARROW_SLOWER if _NARROW in tile else 1.0
-        split = np.maximum(_LINEAR_SLOWER * held, _FEWEST_STEPS / np.maximum(n.reduction, 1.0))
+        split = np.maximum(_LINEAR_SLOWER * held, (_FEWEST_STEPS + _START_STEPS) / (n.reduction + _START_STEPS))
         waves.append(np.minimum(np.ceil(held), split) * (slower * tile.outputs / _WHOLE.outputs))
     least: FloatArray = np.min(waves, axis=0)
     return least
