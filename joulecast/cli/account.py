@@ -100,14 +100,12 @@ def _comparison(found: Accounting, prediction: Prediction) -> str:
 
 
 def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
-    from ..accounting.text import table_text
     from ..energy.tree import joules_text
 
     def watts(node: Any) -> str:
         return si(node.own.energy_j / node.own.time_s, "W") if found.known and node.own.time_s else "-"
 
-    tree = found.summarized() if summarized else found.tree()
-    parts = [str(found), found.basis, "", table_text(tree, found.duration_s, depth, _LEAST_SHARE)]
+    parts = [str(found), found.basis, "", found.to_text(depth, _LEAST_SHARE, summarized=summarized)]
     if top:
         columns = [
             Column("module", lambda node: node.path or "(model)", right=False),

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import SensorError
-from . import nvml
 from .gpu_shares import busy_s
+from .nvidia import open_nvml
 from .samples import Reader
 
 _CPUINFO, _STAT = Path("/proc/cpuinfo"), Path("/proc/stat")
@@ -71,7 +71,7 @@ def open_gpu_reader(index: int, idle_w: float, busy_w: float) -> Reader:
     Args:
         busy_w: Power in watts while kernels run all the time: the power cap.
     """
-    inner = nvml.open_reader(index)
+    inner = open_nvml(index)
 
     def read() -> Mapping[str, float]:
         readings = inner()
