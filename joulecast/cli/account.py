@@ -126,8 +126,7 @@ def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
 
 def merge(accounts: list[Path], depth: int = 3, as_json: bool = False) -> None:
     """Merge the accountings of the ranks of a parallel training: joules are added, the longest time counts."""
-    from ..energy import EnergyTree
-    from ..energy.several import merged
+    from ..energy.tree import EnergyTree, merged
 
     trees = {}
     for path in accounts:
@@ -146,7 +145,7 @@ def merge(accounts: list[Path], depth: int = 3, as_json: bool = False) -> None:
 
 def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) -> str:
     """The largest parts of several equal runs, with mean and standard deviation."""
-    from ..energy.several import repeated
+    from ..energy.comparison import repeated
     from ..rendering.notebook import Bar, Picture, bars
 
     parts = repeated(trees)[:top]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,7 +208,7 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
 
     duration_s = recording.end_s - recording.start_s
     by_window_s = np.bincount(places, ends - starts, len(names)).astype(float)
-    shares: list[dict[str, Any]] = [{"time": {}, "energy": {}} for _ in names]
+    shares: list[list[Share]] = [[] for _ in names]
     rest = Share()
     for device in [each for each in recording.devices if each.counted] or [_UNMEASURED]:
         name = f"{recording.host}/{device.name}" if several and device.name in recording.samples else device.name
@@ -219,14 +219,12 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
         unknown = np.bincount(places, ~known, len(names)) if names else np.zeros(0)
         own_j, own_s = own(window_j), own(by_window_s)
         for i in range(len(names)):
-            share = _share(name, device, float(own_j[i]), float(own_s[i]), int(unknown[i]))
-            shares[i]["time"] |= share.time
-            shares[i]["energy"] |= share.energy
+            shares[i].append(_share(name, device, float(own_j[i]), float(own_s[i]), int(unknown[i])))
         outside_j = max(0.0, float(whole_j) - float(own_j.sum()))
         outside_s = max(0.0, duration_s - float(by_window_s[tops].sum()))
         missing = int(not whole_known and not (whole_j and unknown.any()))
         rest = Share.total([rest, _share(name, device, outside_j, outside_s, missing)])
-    rows = [Row(path, Share(**shares[i]), phase="other", calls=calls[path]) for i, path in enumerate(names)]
+    rows = [Row(path, Share.total(shares[i]), phase="other", calls=calls[path]) for i, path in enumerate(names)]
     return rows, rest
 
 

@@ -12,6 +12,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..errors import SensorError
+
 ProcessReader = Callable[[], Mapping[int, tuple[float | None, int | None]]]
 """Process id -> share of the time in which one of its kernels ran, 0 to 1, and bytes of memory that it allocated.
 
@@ -93,10 +95,17 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 def busy_s(stat: Path) -> float:
     """Seconds that all hardware threads together were busy since the machine started.
 
-    Raises OSError, ValueError: the kernel's file cannot be read, or has another form.
+    Raises SensorError: the kernel's file cannot be read, or has another form.
     """
-    values = stat.read_text().split("\n", 1)[0].split()[1:9]
-    user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = map(int, values)
+    try:
+        values = stat.read_text().split("\n", 1)[0].split()[1:9]
+        user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = map(int, values)
+    except (OSError, ValueError) as error:
+        raise SensorError(
+            "the time that processors were busy cannot be read",
+            given=str(error),
+            allowed="a file as Linux writes /proc/stat",
+        ) from error
     return (user + nice + system + irq + soft_irq) / _TICKS
 
 
@@ -125,7 +134,7 @@ class ProcessTree:
                 self._seen_s[process] = (int(values[11]) + int(values[12])) / _TICKS
                 pending += self._children(process)
         tree_s, machine_s = sum(self._seen_s.values()), 0.0
-        with suppress(OSError):
+        with suppress(SensorError):
             machine_s = busy_s(self._folder / "stat")
         before, self._last = self._last, (tree_s, machine_s)
         if before is None or machine_s <= before[1]:

@@ -60,20 +60,6 @@ def job_and_rank(environment: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
-def machine_lock(job: str) -> IO[str] | None:
-    """The lock of the process that measures this machine for a job, until it is closed or the process ends.
-
-    None if another process of the job has it.
-    """
-    user = getattr(os, "getuid", lambda: "")()  # Windows has none, and none of these launchers.
-    name = hashlib.sha256(job.encode()).hexdigest()[:16]
-    file = (Path(tempfile.gettempdir()) / f"joulecast-meter-{user}-{name}.lock").open("w")
-    if lock(file, wait=False):
-        return file
-    file.close()
-    return None
-
-
 INTERVAL_S = 0.1
 """Default time between two samples. Energy counters lose nothing in between, and power readings update no faster."""
 
@@ -135,8 +121,11 @@ class Meter:
         if mlflow:
             active_run()
         if self._job is not None:
-            self._lock = machine_lock(self._job[0])
-            if self._lock is None:
+            user = getattr(os, "getuid", lambda: "")()  # Windows has none, and none of these launchers.
+            name = hashlib.sha256(self._job[0].encode()).hexdigest()[:16]
+            self._lock = (Path(tempfile.gettempdir()) / f"joulecast-meter-{user}-{name}.lock").open("w")
+            if not lock(self._lock, wait=False):
+                self._lock.close()
                 return self
         machine = self._machine()
         if out is None:
@@ -229,16 +218,17 @@ class Meter:
         """Request a reading of the devices now, because regular readings are `interval_s` apart."""
         self._marked_s = now_s
         if self._sampler is not None:
-            self._sampler.mark()
+            self._sampler.send({"do": "mark"})
 
     def _send(self) -> None:
         windows, self._windows = self._windows, []
         if windows and self._sampler is not None:
-            self._sampler.windows(windows)
+            self._sampler.send({"do": "windows", "windows": windows})
 
     def totals(self) -> dict[str, dict[str, float | None]]:
         """Joules so far and last power in watts of each device, while measuring; empty if another process measures."""
-        return {} if self._sampler is None else self._sampler.totals()
+        found: dict[str, dict[str, float | None]] = {}
+        return found if self._sampler is None else self._sampler.ask({"do": "totals"})["devices"]
 
     def result(self) -> Metering:
         """The result, computed from the recording: up to now while measuring, afterwards the whole of it.
@@ -255,7 +245,7 @@ class Meter:
                 hint="one process of each machine measures: read the recording that it writes (out=...)",
             )
         self._send()
-        self._sampler.flush()
+        self._sampler.ask({"do": "flush"})
         return self._read()
 
     def gathered(self, communicator: Any = None) -> Metering | None:

@@ -22,7 +22,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,6 @@ import numpy as np
 from ..errors import SensorError
 from . import amd, cpu, estimated_power, nvidia
 from .gpu_shares import ProcessReader
-from .recording import Window
 from .samples import Reader, Samples
 
 READERS: Mapping[str, Callable[..., Reader]] = {
@@ -153,23 +152,6 @@ class Sampler:
             raise _lost(answer["lost"])
         rows = np.array(answer["samples"], dtype=float)  # None becomes NaN
         return Samples(*rows.T) if len(rows) else Samples.of(np.empty(0))
-
-    def windows(self, windows: Sequence[Window]) -> None:
-        """Add windows of the program to the recording."""
-        self.send({"do": "windows", "windows": windows})
-
-    def mark(self) -> None:
-        """Read all devices now, and find the next updates of their counters."""
-        self.send({"do": "mark"})
-
-    def totals(self) -> dict[str, dict[str, float | None]]:
-        """Device -> "energy_j", the joules so far, and "power_w", the last power; None if it is not known."""
-        found: dict[str, dict[str, float | None]] = self.ask({"do": "totals"})["devices"]
-        return found
-
-    def flush(self) -> None:
-        """Wait until all samples so far are on disk."""
-        self.ask({"do": "flush"})
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its answer. Raises SensorError: the sampler ended, or does not answer."""

@@ -131,8 +131,8 @@ def test_operators_that_a_profiler_slowed_down_fill_the_iteration_at_most():
 
 def test_two_passes_account_every_joule():
     events = Events.of([(0, 4, A, "cpu"), (1, 3, B, "gpu0"), (4.5, 5, B, "cpu")], windows=[(0, 5)])
-    used = [counted(PACKAGE, 80.0), counted(MEMORY, 8.0), counted(GPU, 500.0), counted(DeviceInfo("gpu1", "board"), 30.0)]
-    shares = spread(events, 4.8, used)
+    joules = ((PACKAGE, 80.0), (MEMORY, 8.0), (GPU, 500.0), (DeviceInfo("gpu1", "board"), 30.0))
+    shares = spread(events, 4.8, [counted(*each) for each in joules])
     total = sum(row.share.energy_j for row in shares.rows) + shares.unattributed.energy_j
     assert total == pytest.approx(618, rel=1e-12)
     assert shares.unattributed.energy["gpu1", "board"].value == 30
