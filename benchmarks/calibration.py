@@ -32,11 +32,10 @@ from joulecast.extraction import network_of
 from joulecast.hardware import GPU, find_gpu
 from joulecast.predictors.board.calibrated import calibrated
 from joulecast.predictors.board.fit import fit_profile
-from joulecast.predictors.board.parts import VOLTAGE
-from joulecast.predictors.board.profile import QUANTITIES, BoardProfile, percent
+from joulecast.predictors.board.profile import QUANTITIES, VOLTAGE, BoardProfile, percent
 from joulecast.predictors.contract import ResidualModel
 from joulecast.predictors.fitting.fit import fit_operations
-from joulecast.predictors.measured.rows import device_rows
+from joulecast.predictors.measured import device_rows
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import Execution, HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor

@@ -24,7 +24,7 @@ from joulecast.operations.operation import MODES
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts
 from joulecast.predictors.fitting.fit import fit_operations, load_recipe, network_learner
-from joulecast.predictors.measured.rows import device_rows
+from joulecast.predictors.measured import device_rows
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.zoo import find_predictor

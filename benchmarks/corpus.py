@@ -26,7 +26,7 @@ from joulecast.extraction.traced_models import traced
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
 from joulecast.operations.network import Network
-from joulecast.predictors.networks.uncovered import Coverage
+from joulecast.predictors.networks.costs import Coverage
 
 OUT = Path(__file__).with_name("CORPUS.md")
 LIBRARIES = ("torchvision", "timm", "transformers")

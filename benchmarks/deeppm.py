@@ -30,15 +30,13 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts, log_ratios, power_log_ratios
 from joulecast.predictors.fitting.fit import network_learner
-from joulecast.predictors.measured.rows import DeviceRow, device_rows
-from joulecast.predictors.measured.splits import fold_of
+from joulecast.predictors.measured import DeviceRow, device_rows, fold_of
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
-from joulecast.predictors.transformer.encoder import Encoder, softmax
+from joulecast.predictors.transformer.encoder import ROLES, Encoder, softmax
 from joulecast.predictors.transformer.fit import Examples, fit_transformer, starting_weights
-from joulecast.predictors.transformer.tokens import ROLES
 
 # Half of the steps read operations as synthetic networks, because blocks are all that DeepPM reads. To an operation
 # that is read alone, stacks over a block and over an instruction are the same.

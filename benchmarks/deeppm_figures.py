@@ -21,7 +21,7 @@ from deeppm import HELD_FOLD, LENGTHS, REDUCED, SEQUENCES, SIZE, VARIANTS, Data,
 
 from joulecast.predictors.evaluation.any_gpu import power_log_ratios
 from joulecast.predictors.fitting.fit import network_learner
-from joulecast.predictors.measured.rows import DeviceRow
+from joulecast.predictors.measured import DeviceRow
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.fit import Examples, fit_transformer

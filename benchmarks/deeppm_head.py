@@ -27,7 +27,7 @@ from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.transformer.attentive import Attentive
-from joulecast.predictors.transformer.tokens import tokens
+from joulecast.predictors.transformer.encoder import tokens
 from joulecast.zoo import find_predictor
 
 PENALTIES = 10.0 ** np.arange(-6, 3)

@@ -11,7 +11,7 @@ import numpy as np
 from charts import CHART_STYLE
 from scipy.stats import t as student_t
 
-from joulecast.predictors.transformer.tokens import ROLES
+from joulecast.predictors.transformer.encoder import ROLES
 from joulecast.rendering.plots import pyplot
 
 OURS = "ours"

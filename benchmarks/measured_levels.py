@@ -23,8 +23,7 @@ from joulecast.errors import InputError, JoulecastError
 from joulecast.hardware import GPU, find_gpu
 from joulecast.hardware.gpu import MEMORY_LEVELS
 from joulecast.hardware.ncu import Counters, read_counters
-from joulecast.predictors.networks.energy_rows import STATIC
-from joulecast.predictors.networks.memory_levels import closed
+from joulecast.predictors.networks.memory_levels import STATIC, closed
 from joulecast.predictors.physics.access_energy import ACCESS_BYTES, AccessEnergies
 from joulecast.units import si
 

@@ -21,7 +21,7 @@ from joulecast.datasets import Dataset, Measurement
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.errors import r2
 from joulecast.predictors.fitting.fit import fit_chip
-from joulecast.predictors.measured.splits import fold_of
+from joulecast.predictors.measured import fold_of
 from joulecast.predictors.model.shared import chip_alone
 
 TEST_SHARE = 0.2

@@ -78,8 +78,8 @@ def errors(model: str, gpu: str, precision: str, sequences: int, options: dict[s
     server.prepare(step for step, _ in steps)
     off = []
     for step, (time_s, energy_j) in steps:
-        whole = server.cost([Steps(step, 1)], [clock_mhz])
-        off.append((time_s / whole.time_s[0] - 1, energy_j / (tables.boards * whole.energy_j[0]) - 1))
+        whole_s, whole_j = server.cost([Steps(step, 1)], [clock_mhz])[:, 0]
+        off.append((time_s / whole_s - 1, energy_j / (tables.boards * whole_j) - 1))
     return tuple(np.split(100 * np.array(off), 2))
 
 

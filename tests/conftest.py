@@ -30,6 +30,7 @@ from joulecast.datasets import Dataset, save
 from joulecast.predictors.physics import operation_numbers
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.remote import Client
+from joulecast.system.caches import RESULTS
 from joulecast.zoo.mlflow.mlflow_client import connected
 from joulecast.zoo.training import Trained, train
 
@@ -364,6 +365,8 @@ def nothing_remembered(request, monkeypatch):
 
     It is in this file, because a second conftest.py would hide this one from `from conftest import`.
     """
+    if request.path.parent.name in ("physics", "networks", "intervals"):
+        RESULTS.clear()
     if request.path.parent.name == "physics":
         for each in request.getfixturevalue("physics_caches"):
             each.cache_clear()

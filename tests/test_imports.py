@@ -23,14 +23,14 @@ ROOMS = [*re.findall(r"\w+", ORDER), "__main__"]
 # The same inside predictors/; its own modules stand at CORE.
 CORE = "core"
 PREDICTOR_ROOMS = [
-    *("formats", "physics", "intervals", "measured", CORE, "board", "networks", "regressors", "model", "transformer"),
-    *("cpu", "fitting", "evaluation"),
+    *("formats", "physics", "intervals", CORE, "board", "networks", "regressors", "model", "transformer"),
+    *("fitting", "evaluation"),
 ]
 
 
 # Packages that predicting with a GPU's own predictor does not need. They are half of the code.
 UNUSED = ("accounting", "remote", "datasets.", "energy.", "generation", "metering", "queries", "runs", "traffic")
-UNUSED += tuple(f"predictors.{room}" for room in ("cpu", "kernels", "model", "transformer", "fitting", "evaluation"))
+UNUSED += tuple(f"predictors.{room}" for room in ("cpu", "measured", "model", "transformer", "fitting", "evaluation"))
 
 
 def all_modules_after(code: str) -> list[str]:

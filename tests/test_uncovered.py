@@ -14,8 +14,8 @@ from joulecast.errors import InputError, UncoveredError
 from joulecast.extraction.operators import OPERATORS
 from joulecast.extraction.tracing import trace
 from joulecast.operations.entry import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped, DroppedWork
+from joulecast.predictors.networks.costs import MOST_UNCOVERED_SHARE, percent
 from joulecast.predictors.networks.memory import memory_need
-from joulecast.predictors.networks.uncovered import MOST_UNCOVERED_SHARE, percent
 
 
 @pytest.fixture(scope="module", autouse=True)

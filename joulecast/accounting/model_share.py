@@ -16,7 +16,7 @@ from ..arrays import FloatArray
 from ..energy import EnergyTree, Figure, Node, Row, Share
 from ..energy.node import Phase
 from ..errors import InputError
-from ..predictors.networks.energy_rows import DYNAMIC, STATIC
+from ..predictors.networks.memory_levels import DYNAMIC, STATIC
 from .shares import NO_MODULE
 
 Key = tuple[str, str]

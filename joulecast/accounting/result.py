@@ -14,7 +14,7 @@ from ..energy.tree import joules_text
 from ..errors import InputError
 from ..metering.gpu_shares import program_share
 from ..metering.recording import Recording
-from ..predictors.networks.energy_rows import DYNAMIC
+from ..predictors.networks.memory_levels import DYNAMIC
 from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture
 from ..units import si

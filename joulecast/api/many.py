@@ -15,7 +15,7 @@ from ..hardware.host import Host, find_host
 from ..operations.columns import Calls, Columns, is_table, networks_of
 from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.networks.composition import Execution
-from ..predictors.networks.many import NetworkPredictions, batched, in_pieces, predict_networks
+from ..predictors.networks.many import NetworkPredictions, batched, predict_networks
 from ..predictors.physics.precisions import refuse_precisions
 from ..system.cluster import call_on_workers, on_cluster
 from ..zoo import find_predictor
@@ -119,7 +119,8 @@ class _ManyJob(Job):
         elif is_table(networks):
             pieces = networks_of(networks)
         else:
-            pieces = in_pieces(network_of_job(replace(self, model=model)) for model in networks)
+            listed = (network_of_job(replace(self, model=model)) for model in networks)
+            pieces = map(Calls.of, batched(listed))
         for calls in pieces:
             for gpu in gpus:
                 refuse_precisions(gpu, calls.operations)

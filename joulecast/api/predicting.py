@@ -12,7 +12,6 @@ from ..hardware import CPU, GPU, Device, find_device, gpu_name_notes
 from ..hardware.host import Host, find_host
 from ..operations.network import Network
 from ..predictors.board.profile import Calibrated, find_profile
-from ..predictors.networks import prediction_html
 from ..predictors.networks.composition import EAGER, Execution
 from ..predictors.networks.memory import shortage
 from ..predictors.networks.prediction import Prediction
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
     from ..extraction.conversions import CustomOperators
     from ..extraction.job import Assume
     from ..extraction.sources import InputShape, Model
-    from ..predictors.cpu.network import PreparedOnCpu
-
-SHOWN_BY = prediction_html
-"""Renders results in Jupyter. Importing the module registers the classes that it can render."""
+    from ..predictors.networks.on_cpu import PreparedOnCpu
 
 
 def extract(

@@ -43,7 +43,7 @@ def import_source(source: str, folder: Path, out: Path = DATASETS, rows: int | N
 
 def sources() -> None:
     """List published measurements: what was measured, by whom, and where their files are."""
-    from ..datasets.published import PUBLISHED
+    from ..datasets import PUBLISHED
 
     for name, published in PUBLISHED.items():
         typer.echo(

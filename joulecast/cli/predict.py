@@ -115,7 +115,7 @@ def _throttled_text(prediction: Prediction) -> str:
 
 
 def _cost_table(prediction: Prediction, top: int) -> str:
-    from ..predictors.networks.operation_cost import by_cost
+    from ..predictors.networks.costs import by_cost
 
     costs = [cost for cost in by_cost(prediction.operations) if cost.source != "missing"]
     shown = costs[: top or None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -93,14 +93,14 @@ class NetworkMeasurement:
     @property
     def known_power_w(self) -> float:
         """Mean power over the loop. Raises DatasetError: it was not measured."""
-        return self._known(self.power_w, "power")
+        return self._known("power", self.power_w)
 
     @property
     def known_energy_j(self) -> float:
         """Joules per iteration. Raises DatasetError: they were not measured."""
-        return self._known(self.energy_j, "energy")
+        return self._known("energy", self.energy_j)
 
-    def _known(self, value: float | None, quantity: str) -> float:
+    def _known(self, quantity: str, value: float | None) -> float:
         if value is None:
             raise DatasetError(
                 f"the {quantity} of this network was not measured",
@@ -177,7 +177,19 @@ class Dataset:
     networks: tuple[NetworkMeasurement, ...] = ()
 
     def __post_init__(self) -> None:
-        refuse_impossible(self.card, [*self.measurements, *self.networks])
+        rows: list[Measurement | NetworkMeasurement] = [*self.measurements, *self.networks]
+        most_w = math.inf
+        # The energy counters of a CPU come without a cap.
+        cap_known = self.card.power_limit_w is not None or not is_cpu(self.card.gpu)
+        if cap_known and any(row.power_w is not None for row in rows):
+            most_w = _POWER_OVERSHOOT * (self.card.power_limit_w or find_gpu(self.card.gpu).power_limit_w)
+        faults = [
+            f"line {row.line if row.line is not None else position}: {fault}"
+            for position, row in enumerate(rows, start=1)
+            if (fault := _fault(row.time_s, row.power_w, row.energy_j, most_w)) is not None
+        ]
+        if faults:
+            refuse_lines(faults, self.card.gpu)
 
     def usable(self, mode: str) -> list[Measurement]:
         """The usable measurements of a mode."""
@@ -209,25 +221,6 @@ def _fault(time_s: float, power_w: float | None, energy_j: float | None, most_w:
     if not math.isfinite(energy_j) or abs(energy_j - expected) > _ENERGY_TOLERANCE * expected:
         return f"energy {energy_j} J is not power x time ({expected:.6g} J)"
     return None
-
-
-def refuse_impossible(card: Card, rows: Sequence[Measurement | NetworkMeasurement]) -> None:
-    """Raise a DatasetError for impossible measurements that names their lines.
-
-    Time is not positive, power exceeds 1.2 x the cap, or energy is not power x time.
-    """
-    most_w = math.inf
-    # The energy counters of a CPU come without a cap.
-    cap_known = card.power_limit_w is not None or not is_cpu(card.gpu)
-    if cap_known and any(row.power_w is not None for row in rows):
-        most_w = _POWER_OVERSHOOT * (card.power_limit_w or find_gpu(card.gpu).power_limit_w)
-    faults = [
-        f"line {row.line if row.line is not None else position}: {fault}"
-        for position, row in enumerate(rows, start=1)
-        if (fault := _fault(row.time_s, row.power_w, row.energy_j, most_w)) is not None
-    ]
-    if faults:
-        refuse_lines(faults, card.gpu)
 
 
 def refuse_lines(faults: list[str], where: str) -> None:

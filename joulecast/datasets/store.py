@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from ..errors import DatasetError, InputError, needing, with_extra
@@ -40,7 +39,11 @@ def read_limited(path: Path, most_values: int, columns: list[str] | None = None)
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     try:
         with limited_memory(_MOST_BYTES), parquet.ParquetFile(path) as file:
-            _refuse_large(file.metadata, path, most_values)
+            groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+            values = sum(group.num_rows for group in groups) * file.metadata.num_columns
+            size_bytes = sum(group.total_byte_size for group in groups)
+            if values > most_values or size_bytes > _MOST_BYTES:
+                raise _too_large(path, f"{values:,} values, {size_bytes:,} bytes", most_values)
             if missing := [name for name in columns or () if name not in file.schema_arrow.names]:
                 raise DatasetError("columns are missing", given=str(path), hint=f"add {', '.join(missing)}")
             return file.read(columns=columns)
@@ -48,14 +51,6 @@ def read_limited(path: Path, most_values: int, columns: list[str] | None = None)
         raise _too_large(path, "lists that take more memory", most_values) from error
     finally:
         pyarrow.set_memory_pool(default_pool)
-
-
-def _refuse_large(metadata: Any, path: Path, most_values: int) -> None:
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    values = sum(group.num_rows for group in groups) * metadata.num_columns
-    size_bytes = sum(group.total_byte_size for group in groups)
-    if values > most_values or size_bytes > _MOST_BYTES:
-        raise _too_large(path, f"{values:,} values, {size_bytes:,} bytes", most_values)
 
 
 def _too_large(path: Path, given: str, most_values: int) -> DatasetError:
@@ -76,14 +71,14 @@ _OPERATION = ("operation", "kind", "mode", "precision")
 _NEXT = "restore the file, or import the dataset again"
 
 
-def _pyarrow() -> tuple[ModuleType, ModuleType]:
+def _pyarrow() -> Any:
     with needing("datasets need pyarrow", with_extra("train")):
         import pyarrow
         import pyarrow.parquet
-    return pyarrow, pyarrow.parquet
+    return pyarrow
 
 
-def _schemas(pa: ModuleType) -> tuple[Any, Any]:
+def _schemas(pa: Any) -> tuple[Any, Any]:
     """Columns of operations and of networks: the fields of their classes, which are nullable where they may be None."""
     types = {"float": pa.float64(), "str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
     types |= {"Shape": pa.list_(pa.int64()), "Network": pa.string()}  # as to_dict gives it
@@ -130,7 +125,7 @@ def save(dataset: Dataset, folder: str | Path) -> Path:
     The card is written last and moved into place, so a folder that has a card is complete. Raises DatasetError: it
     cannot be written there, or holds a value that no column takes. MissingDependencyError: pyarrow is not installed.
     """
-    pa, parquet = _pyarrow()
+    pa = _pyarrow()
     folder = Path(folder)
     with refusing_damage("this dataset cannot be written", folder, DatasetError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -140,7 +135,7 @@ def save(dataset: Dataset, folder: str | Path) -> Path:
         for name, schema, rows in zip((_OPERATIONS, _NETWORKS), _schemas(pa), parts, strict=True):
             table = pa.Table.from_pydict(_columns(rows, schema), schema=schema)
             with whole_file(folder / name) as unfinished:
-                parquet.write_table(table, unfinished, compression="zstd")
+                pa.parquet.write_table(table, unfinished, compression="zstd")
             files[name] = {"sha256": _digest(folder / name), "rows": len(rows)}
         card = {"schema_version": SCHEMA_VERSION, **dataset.card.to_dict(), "files": files}
         with whole_file(folder / _CARD) as unfinished:
@@ -171,15 +166,11 @@ def load(folder: str | Path) -> Dataset:
     Raises DatasetError: there is no dataset, a file is missing or was changed, the schema has another version, or rows
     are impossible.
     """
-    with refusing_damage("a file of this dataset is damaged", Path(folder), DatasetError):
-        return _loaded(Path(folder))
-
-
-def _loaded(folder: Path) -> Dataset:
+    folder = Path(folder)
     try:
         card = read_json(folder / _CARD, MOST_BYTES, "the card of this dataset", DatasetError)
         version, files = card.pop("schema_version"), card.pop("files")
-    except (DatasetError, KeyError, AttributeError) as error:
+    except (DatasetError, KeyError, AttributeError, TypeError) as error:
         raise DatasetError(
             "this folder holds no complete dataset",
             given=str(folder),
@@ -193,30 +184,24 @@ def _loaded(folder: Path) -> Dataset:
             allowed=", ".join(map(str, _READABLE)),
             hint="import it again, or use the version of joulecast that wrote it",
         )
-    pa, _ = _pyarrow()
-    operation_schema, network_schema = _schemas(pa)
-    try:
-        operations = _read_rows(folder, _OPERATIONS, files[_OPERATIONS], operation_schema)
-        networks = _read_rows(folder, _NETWORKS, files[_NETWORKS], network_schema)
-    except (KeyError, TypeError, pa.ArrowException) as error:
-        raise DatasetError(
-            "the card or a file of this dataset is damaged", given=f"{folder}: {error}", hint=_NEXT
-        ) from error
-    known: dict[str, Operation] = {}
-    faults: list[str] = []
-    measurements = []
-    for position, row in enumerate(operations, start=1):
-        text, rest = row["operation"], {name: value for name, value in row.items() if name not in _OPERATION}
-        try:
-            # Operations repeat, and building one checks it, which takes time.
-            if text not in known:
-                known[text] = Operation.from_dict(json.loads(text))
-            measurements.append(Measurement(operation=known[text], **rest))
-        except (InputError, json.JSONDecodeError) as error:
-            faults.append(f"row {position}: {error.what if isinstance(error, InputError) else error}")
-    if faults:
-        refuse_lines(faults, str(folder))
-    return Dataset(Card.from_dict(card), tuple(measurements), tuple(map(_network, networks)))
+    with refusing_damage("the card or a file of this dataset is damaged", folder, DatasetError):
+        schemas = zip((_OPERATIONS, _NETWORKS), _schemas(_pyarrow()), strict=True)
+        operations, networks = (_read_rows(folder, name, files[name], schema) for name, schema in schemas)
+        known: dict[str, Operation] = {}
+        faults: list[str] = []
+        measurements = []
+        for position, row in enumerate(operations, start=1):
+            text, rest = row["operation"], {name: value for name, value in row.items() if name not in _OPERATION}
+            try:
+                # Operations repeat, and building one checks it, which takes time.
+                if text not in known:
+                    known[text] = Operation.from_dict(json.loads(text))
+                measurements.append(Measurement(operation=known[text], **rest))
+            except (InputError, json.JSONDecodeError) as error:
+                faults.append(f"row {position}: {error.what if isinstance(error, InputError) else error}")
+        if faults:
+            refuse_lines(faults, str(folder))
+        return Dataset(Card.from_dict(card), tuple(measurements), tuple(map(_network, networks)))
 
 
 def _network(row: dict[str, Any]) -> NetworkMeasurement:

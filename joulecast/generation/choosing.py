@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from .parallel import Parallel, boards_of, compared, layouts
 from .server import Figures, Server, figures_of
 from .serving import Lengths, Load
 from .towers import Images, find_images
-
-if TYPE_CHECKING:
-    from ..extraction.sources import Model
 
 BATCHES = (1, 4, 16, 32, 64, 128, 256, 512)
 """Batches that are compared unless others are asked for; beside them their doubles, up to the largest that fits."""
@@ -53,31 +50,27 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
     prompt, output = (Lengths.of(name, asked[name]) for name in ("prompt_tokens", "output_tokens"))
     images = find_images(asked["model"], decoder, asked["images"])
     prompt = prompt if images is None else prompt.plus(images.tokens)
-    load, batches = checked_load(decoder, 1, prompt, output, checked_batching(None, found)), asked["batches"]
+    load = checked_load(decoder, 1, prompt, output, checked_batching(None, found))
     listed = compared(asked["gpus"], asked["counts"])
-    query = _Query(
-        asked["model"],
-        decoder,
-        found,
-        asked["cache_precision"],
-        load,
-        None if batches is None else tuple(replace(load, batch=batch) for batch in sorted(set(batches))),
-        None if asked["clocks"] is None else tuple(asked["clocks"]),
-        profile_among(asked["calibration"], (gpu.name for _, gpu in listed)),
-        images,
-    )
+    batches = asked["batches"] and tuple(replace(load, batch=batch) for batch in sorted(set(asked["batches"])))
+    profile = profile_among(asked["calibration"], (gpu.name for _, gpu in listed))
+    question = _Question(asked, decoder, found, load, batches, profile, images)
     limits = {name: asked[name] for name in LIMITS if asked[name] is not None}
     search: Search[GenerationChoice] = Search()
     seen: list[Figures] = []
     for precision, cap in product(dict.fromkeys(asked["precisions"]), asked["power_limit_w"]):
         for count in sorted({count for count, _ in listed}):
             boards = [gpu for number, gpu in listed if number == count]
-            for served, clocks_mhz, figures in query.figures(boards, count, precision, cap, search):
+            for served, clocks_mhz, figures in question.figures(boards, count, precision, cap, search):
                 seen.append(figures)
                 for place, clock_mhz in enumerate(clocks_mhz):
                     told = {name: float(getattr(figures, name)[place]) for name in _FIGURES}
                     told |= told_of(served, clock_mhz, cap)
-                    if all(_keeps(name, told[LIMITS[name]], limit) for name, limit in limits.items()):
+                    within = (
+                        (told[LIMITS[name]] >= limit) if name.startswith("min_") else (told[LIMITS[name]] <= limit)
+                        for name, limit in limits.items()
+                    )
+                    if all(within):
                         way = priced({**told, "batch": served.total_load.batch}, objective, tariff)
                         search.add(boards_of(count, served.gpu), way)
     if not search.rows:
@@ -90,16 +83,14 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
 
 
 @dataclass(frozen=True)
-class _Query:
-    """The part of a query that does not depend on the GPU."""
+class _Question:
+    """The part of a question that does not depend on the GPU."""
 
-    model: Model
+    asked: Mapping[str, Any]
     decoder: Decoder
     engine: Engine
-    cache_precision: str | None
-    one: Load
-    loads: tuple[Load, ...] | None
-    clocks: tuple[float, ...] | None
+    one: Load  # A load with one sequence
+    loads: Sequence[Load] | None  # Those to choose from; None for all that fit
     profile: BoardProfile | None
     images: Images | None
 
@@ -107,7 +98,7 @@ class _Query:
         self, boards: Sequence[GPU], count: int, precision: str, cap_w: float | None, search: Search[GenerationChoice]
     ) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
         """The figures of each GPU in each layout with each batch that fits, at its clocks."""
-        precisions = checked_precisions(precision, self.cache_precision, self.engine)
+        precisions = checked_precisions(precision, self.asked["cache_precision"], self.engine)
         batching = checked_batching(None, self.engine)
         servers: list[tuple[Server, list[Deployment]]] = []
         ways = ((gpu, parallel) for gpu in boards for parallel in layouts(count, gpu, self.decoder))
@@ -117,7 +108,7 @@ class _Query:
                 whole = replace(whole, images=self.images)
                 gpu.running_precision(precisions.products)
                 profile = self.profile and self.profile.of_gpu(gpu.name)
-                server = Server.of(self.model, whole, cap_w, None, profile=profile)
+                server = Server.of(self.asked["model"], whole, cap_w, None, profile=profile)
                 servers.append((server, [replace(whole, total_load=load) for load in self._loads(whole)]))
         alike_by: dict[tuple[Parallel, bool, bool], list[tuple[Server, list[Deployment]]]] = {}
         for server, fitting in servers:
@@ -145,32 +136,26 @@ class _Query:
         for server, fitting in servers:
             with search.trying(boards_of(count, server.gpu)):
                 server.take(steps)
-                clocks = held_clocks_mhz(server.gpu, self.clocks, most=CLOCKS).tolist()
+                clocks = held_clocks_mhz(server.gpu, self.asked["clocks"], most=CLOCKS).tolist()
                 for served in paced(fitting):
                     yield served, clocks, figures_of(served, server, clocks)
 
     def _loads(self, whole: Deployment) -> list[Load]:
         """The loads to compare in a layout, smallest first: each of its groups of GPUs has a sequence, and all fit."""
-        groups, most = whole.parallel.groups, whole.largest_batch
-        if self.loads is None:
-            doubles = (BATCHES[-1] << times for times in range(1, most.bit_length()))
-            batches = {*BATCHES, *doubles, most}
-            loads = [replace(self.one, batch=batch) for batch in sorted(batches) if groups <= batch <= most]
-        else:
-            loads = [load for load in self.loads if groups <= load.batch <= most]
+        groups, most, compared = whole.parallel.groups, whole.largest_batch, self.loads
+        if compared is None:
+            batches = {*BATCHES, *(BATCHES[-1] << times for times in range(1, most.bit_length())), most}
+            compared = [replace(self.one, batch=batch) for batch in sorted(batches) if batch]
+        loads = [load for load in compared if groups <= load.batch <= most]
         if not loads:
-            replace(whole, total_load=self.loads[0] if self.loads else self.one).refuse_shortage()
+            replace(whole, total_load=(self.loads or [self.one])[0]).refuse_shortage()
             raise InputError(
                 "there are fewer sequences than groups of GPUs that serve them",
-                given=f"batches up to {max(load.batch for load in self.loads or (self.one,))}",
+                given=f"batches up to {max(load.batch for load in self.loads or [self.one])}",
                 allowed=f"{groups} or more",
                 hint="give larger batches",
             )
         return loads
-
-
-def _keeps(name: str, value: float, limit: float) -> bool:
-    return value >= limit if name.startswith("min_") else value <= limit
 
 
 def _reachable(name: str, seen: Sequence[Figures]) -> str:

@@ -20,6 +20,7 @@ import gzip
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -32,7 +33,10 @@ from ..hardware import GPU, find_gpu
 from ..operations.attributes import ELEMENT_BYTES
 from ..operations.operation import Operation
 from ..operations.rules import size
+from ..predictors.operation_predictions import OperationPredictions
+from ..predictors.physics.clock import Work
 from ..predictors.physics.energy import PRIOR_ENERGY
+from ..predictors.physics.least_times import LeastTimes
 from ..system.caches import remembered
 
 FILE = "collectives.json.gz"
@@ -98,14 +102,37 @@ def collective_j(operation: Operation) -> float:
     return moved * (_LINK_J_PER_BYTE + _MEMORY_PASSES * PRIOR_ENERGY.hbm_j_per_byte)
 
 
-def collective_costs(operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
-    """Seconds and joules above static power of each operation; NaN for operations that are no collectives."""
-    found = [
-        (collective_s(each, gpu), collective_j(each)) if each.kind in KINDS else (math.nan, math.nan)
-        for each in operations
+def with_collectives(predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
+    """Predictions of a step, completed by those of its collectives, which no predictor of kernels covers."""
+    places = np.array([operation.kind in KINDS for operation in predictions.operations], dtype=bool)
+    if not places.any() or predictions.work is None:
+        return predictions
+    costs = [
+        (collective_s(each, gpu), collective_j(each)) if here else (math.nan, math.nan)
+        for each, here in zip(predictions.operations, places, strict=True)
     ]
-    seconds, joules = np.array(found, dtype=float).reshape(-1, 2).T
-    return seconds, joules
+    seconds, joules = np.array(costs).T
+    still, clock = np.zeros(len(places)), float(gpu.boost_clock_mhz)
+    # The time of a link does not depend on the graphics clock.
+    parts = LeastTimes(still, np.nan_to_num(seconds), still)
+    work = Work(gpu, np.full(len(places), clock), parts, still, still, np.nan_to_num(joules))
+
+    def known(theirs: FloatArray, mine: FloatArray | float) -> FloatArray:
+        return np.where(places, mine, theirs)
+
+    power_w = predictions.static_power_w + joules / seconds
+    return replace(
+        predictions,
+        time_s=known(predictions.time_s, seconds),
+        power_w=known(predictions.power_w, power_w),
+        energy_j=known(predictions.energy_j, power_w * seconds),
+        device_time_s=known(predictions.device_time_s, seconds),
+        dynamic_energy_j=known(predictions.dynamic_energy_j, joules),
+        host_time_s=known(predictions.host_time_s, 0.0),
+        held_clock_mhz=known(predictions.held_clock_mhz, clock),
+        source=tuple("modelled" if here else each for here, each in zip(places, predictions.source, strict=True)),
+        work=predictions.work.with_others(work, places),
+    )
 
 
 def _bandwidth(gpu: GPU, link: str) -> float:

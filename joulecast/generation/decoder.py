@@ -8,38 +8,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 Division = Literal["columns", "rows", "none"]
 """How tensor parallelism divides a weight: its outputs, its inputs (followed by an all-reduce), or not at all."""
 
 
-class _Plain:
-    """A part without weights, or whose weights engines leave in 16 bits."""
+class _Part:
+    """What an engine computes as one kernel, or a few."""
 
     quantized = False  # Whether engines quantize its weights when the model is served in fp8, nvfp4 or mxfp4
 
     @property
     def parameters(self) -> int:
-        """Elements of its weights."""
+        """Elements of its weights; of experts, on one GPU."""
+        match self:
+            case Embedding(rows, size):
+                return rows * size
+            case Projection(inputs, outputs, bias) | Logits(inputs, outputs, bias):
+                return outputs * (inputs + bias)
+            case Norm(size=size):
+                return size
+            case LatentAttention():  # The weights that expand the cached vector to keys and values.
+                return self.latent * self.heads * (self.key_size - self.turned + self.value_size)
+            case Experts():  # The gate, up and down projections of each.
+                whole = 3 * self.experts * self.hidden * self.intermediate
+                return whole // self.tensor_parallel // self.expert_parallel
         return 0
 
 
 @dataclass(frozen=True)
-class Embedding(_Plain):
+class Embedding(_Part):
     """A table of vectors. Each token looks up one of them."""
 
     rows: int  # Number of vectors: the size of the vocabulary, or the number of positions
     size: int
 
-    @property
-    def parameters(self) -> int:
-        """Elements of its weights."""
-        return self.rows * self.size
-
 
 @dataclass(frozen=True)
-class Projection:
+class Projection(_Part):
     """A linear layer. Layers that read the same input are put together to one."""
 
     inputs: int
@@ -48,28 +55,18 @@ class Projection:
     division: Division = "columns"  # How tensor parallelism divides its weights
     quantized: bool = True  # Whether engines quantize its weights when the model is served in fp8, nvfp4 or mxfp4
 
-    @property
-    def parameters(self) -> int:
-        """Elements of its weights."""
-        return self.outputs * (self.inputs + self.bias)
-
 
 @dataclass(frozen=True)
-class Logits(_Plain):
+class Logits(_Part):
     """The language-model head. Engines compute it only for the tokens that they sample from."""
 
     inputs: int
     vocabulary: int
     bias: bool = False
 
-    @property
-    def parameters(self) -> int:
-        """Elements of its weights."""
-        return self.vocabulary * (self.inputs + self.bias)
-
 
 @dataclass(frozen=True)
-class Norm(_Plain):
+class Norm(_Part):
     """A norm. Engines add the residual in the same kernel."""
 
     kind: str
@@ -77,14 +74,9 @@ class Norm(_Plain):
     rows: int = 1  # Number of vectors of this size for each token: 1, or the number of heads
     divided: bool = False  # Whether tensor parallelism divides the rows
 
-    @property
-    def parameters(self) -> int:
-        """Elements of its weights."""
-        return self.size
-
 
 @dataclass(frozen=True)
-class Attention(_Plain):
+class Attention(_Part):
     """Attention to a paged cache of keys and values."""
 
     heads: int
@@ -101,7 +93,7 @@ class Attention(_Plain):
 
 
 @dataclass(frozen=True)
-class LatentAttention(_Plain):
+class LatentAttention(_Part):
     """DeepSeek's latent attention (MLA, arXiv 2405.04434). Its cache has one vector per token for all heads.
 
     A decoding step does not expand the cached vectors to keys and values. It multiplies the queries with the weights
@@ -115,11 +107,6 @@ class LatentAttention(_Plain):
     turned: int  # Elements of the key with a rotary position embedding, which are cached beside the vector
 
     @property
-    def parameters(self) -> int:
-        """Elements of the weights that expand the cached vector to keys and values."""
-        return self.latent * self.heads * (self.key_size - self.turned + self.value_size)
-
-    @property
     def cached_elements(self) -> int:
         """Elements that a token leaves in the cache."""
         return self.latent + self.turned
@@ -128,7 +115,7 @@ class LatentAttention(_Plain):
 
 
 @dataclass(frozen=True)
-class Encoding(_Plain):
+class Encoding(_Part):
     """Attention of the patches of an image to each other."""
 
     heads: int
@@ -138,7 +125,7 @@ class Encoding(_Plain):
 
 
 @dataclass(frozen=True)
-class Recurrence(_Plain):
+class Recurrence(_Part):
     """The scan of a layer with a recurrent state (Mamba-2; Dao and Gu, arXiv 2405.21060), in fp32 for each sequence."""
 
     heads: int
@@ -152,7 +139,7 @@ class Recurrence(_Plain):
 
 
 @dataclass(frozen=True)
-class Activation(_Plain):
+class Activation(_Part):
     """The activation between the layers of a feed-forward block."""
 
     size: int
@@ -160,7 +147,7 @@ class Activation(_Plain):
 
 
 @dataclass(frozen=True)
-class Experts:
+class Experts(_Part):
     """A mixture of experts with the choice of experts for each token, without the router's linear layer."""
 
     hidden: int
@@ -172,16 +159,12 @@ class Experts:
 
     quantized = True
 
-    @property
-    def parameters(self) -> int:
-        """Elements of its weights on one GPU: the gate, up and down projections of each expert."""
-        whole = 3 * self.experts * self.hidden * self.intermediate
-        return whole // self.tensor_parallel // self.expert_parallel
-
 
 Part = (
     Embedding | Projection | Logits | Norm | Attention | LatentAttention | Encoding | Recurrence | Activation | Experts
 )
+
+Kind = TypeVar("Kind", bound=_Part)
 
 PARTS: Mapping[str, Callable[..., Part]] = {each.__name__: each for each in get_args(Part)}
 """Name of a class of parts -> the class."""
@@ -205,6 +188,10 @@ class Decoder:
     def __iter__(self) -> Iterator[tuple[Part, tuple[str, ...]]]:
         return iter(self.parts)
 
+    def of(self, kind: type[Kind]) -> list[tuple[Kind, int]]:
+        """Its parts of a kind, each with the number of modules that have it."""
+        return [(part, len(modules)) for part, modules in self.parts if isinstance(part, kind)]
+
     @cached_property
     def parameters(self) -> int:
         """Elements of all weights."""
@@ -213,29 +200,23 @@ class Decoder:
     @cached_property
     def weighted(self) -> tuple[tuple[Part, tuple[str, ...]], ...]:
         """Its parts without the embedding, if that shares its weights with the language-model head."""
-        if not self.tied:
-            return self.parts
-        words = {part.vocabulary for part, _ in self.parts if isinstance(part, Logits)}
-        return tuple(
-            (part, modules) for part, modules in self.parts if not (isinstance(part, Embedding) and part.rows in words)
-        )
+        words = {head.vocabulary for head, _ in self.of(Logits)} if self.tied else ()
+        return tuple(each for each in self.parts if not (isinstance(each[0], Embedding) and each[0].rows in words))
 
     @cached_property
     def attentions(self) -> tuple[tuple[Attention | LatentAttention, int], ...]:
         """Its different attentions, each with the number of layers that have it."""
-        return tuple(
-            (part, len(modules)) for part, modules in self.parts if isinstance(part, Attention | LatentAttention)
-        )
+        return (*self.of(Attention), *self.of(LatentAttention))
 
     @cached_property
     def state_elements(self) -> int:
         """Elements of the recurrent states of a sequence, in all layers."""
-        return sum(len(modules) * part.elements for part, modules in self.parts if isinstance(part, Recurrence))
+        return sum(layers * part.elements for part, layers in self.of(Recurrence))
 
     @cached_property
     def scans(self) -> int:
         """Number of layers with a recurrent state."""
-        return sum(len(modules) for part, modules in self.parts if isinstance(part, Recurrence))
+        return sum(layers for _, layers in self.of(Recurrence))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -245,9 +226,9 @@ class Decoder:
     @cached_property
     def hidden(self) -> int:
         """Features of a token between layers."""
-        return next(part.inputs for part, _ in self.parts if isinstance(part, Logits))
+        return self.of(Logits)[0][0].inputs
 
     @cached_property
     def experts(self) -> int:
         """Number of experts of a layer; 0 without experts."""
-        return max((part.experts for part, _ in self.parts if isinstance(part, Experts)), default=0)
+        return max((part.experts for part, _ in self.of(Experts)), default=0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from ..errors import InputError, unknown_name
 from ..hardware import GPU
 from ..predictors.networks.memory import usable_bytes
+from ..rendering.answers import Plain
 from ..units import si
 from .decoder import Activation, Decoder, Logits, Projection
 from .engines import Engine
@@ -28,7 +28,7 @@ _LOGITS_BYTES = 3 * 4  # Logits, probabilities and random numbers of each word i
 
 
 @dataclass(frozen=True)
-class GenerationMemory:
+class GenerationMemory(Plain):
     """Memory of one GPU by its use.
 
     Args:
@@ -53,10 +53,6 @@ class GenerationMemory:
         """Whether this is no more than the engine may use."""
         return self.total_bytes <= self.usable_bytes
 
-    def to_dict(self) -> dict[str, Any]:
-        """The figures as a dictionary."""
-        return asdict(self)
-
 
 def weights_bytes(decoder: Decoder, precisions: Precisions) -> int:
     """Bytes of all weights."""
@@ -75,9 +71,9 @@ def cached_bytes(decoder: Decoder, tokens: int, precisions: Precisions) -> float
 
 def activations_bytes(decoder: Decoder, tokens: StepTokens) -> int:
     """Bytes of the residual, of the input and output of the widest layer, all in 16 bits, and of the logits."""
-    widest = max(part.inputs + part.outputs for part, _ in decoder if isinstance(part, Projection))
-    inner = max((part.size for part, _ in decoder if isinstance(part, Activation)), default=0)
-    words = max(part.vocabulary for part, _ in decoder if isinstance(part, Logits))
+    widest = max(part.inputs + part.outputs for part, _ in decoder.of(Projection))
+    inner = max((part.size for part, _ in decoder.of(Activation)), default=0)
+    words = max(part.vocabulary for part, _ in decoder.of(Logits))
     return 2 * tokens.tokens * (2 * decoder.hidden + widest + inner) + tokens.sampled * words * _LOGITS_BYTES
 
 

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..extraction import network_of
 from ..hardware import GPU
 from ..hardware.host import USUAL, Host
+from ..operations.entry import Entry
 from ..operations.network import Network
+from ..operations.operation import Operation
 from ..predictors.board.profile import BoardProfile
 from ..predictors.networks.composition import Execution
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import NetworkPredictor, PreparedNetwork, over_clocks, over_gpus
+from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
+from .collectives import with_collectives
 from .deployment import Deployment
+from .engines import sampling_factors
 from .intervals import KERNEL_LEVEL, step_sigmas
-from .run_energy import SIGMA, power_was_learned
-from .served import StepNetworks, half_widths
+from .run_energy import SIGMA, four_bit_factors, power_was_learned, served_j, with_joules
 from .serving import Steps
 from .steps import StepTokens, step_network
 
@@ -33,21 +38,43 @@ KERNEL_GAP_S = 1e-6
 """Seconds for which the device waits after each kernel in an engine's CUDA graph, which is an assumption. Loops over
 one kernel, by which engines were measured, do not contain them."""
 
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedStep(PreparedNetwork):
+    """A step of fused kernels in CUDA graphs, whose times are those of the kernels as they were measured."""
+
+    together: OperationPredictions  # Predictions of the operations of several steps at the default clock
+    places: Places  # Index of each operation of this step in these predictions
+
+    @cached_property
+    def at_default(self) -> OperationPredictions:
+        """Predictions of the operations of this step at the default clock."""
+        # Their errors stay with those of all steps (`Server.sigmas`).
+        return replace(self.together, spread=None).take(self.places, self.network.operations)
+
 
 @dataclass(frozen=True)
-class Cost:
-    """Time and energy of steps at several clocks."""
+class StepNetworks:
+    """The operations of several steps, which are the same on every GPU."""
 
-    time_s: FloatArray  # Seconds, shape (clocks,)
-    energy_j: FloatArray  # Joules, shape (clocks,)
+    networks: Mapping[StepTokens, Network]  # Tokens of a step -> its operations
 
-    def times(self, count: float) -> Cost:
-        """The cost of `count` such steps."""
-        return Cost(count * self.time_s, count * self.energy_j)
+    @cached_property
+    def together(self) -> Network:
+        """All operations, each once."""
+        each = dict.fromkeys(operation for network in self.networks.values() for operation in network.operations)
+        return Network(tuple(map(Entry, each)))
 
-    def plus(self, other: Cost) -> Cost:
-        """The cost of both, one after the other."""
-        return Cost(self.time_s + other.time_s, self.energy_j + other.energy_j)
+    @cached_property
+    def places(self) -> Mapping[StepTokens, Places]:
+        """Tokens of a step -> index of each of its operations in `together`."""
+        place_of = {operation: place for place, operation in enumerate(self.together.operations)}
+        return {
+            tokens: np.array([place_of[operation] for operation in network.operations])
+            for tokens, network in self.networks.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -59,7 +86,9 @@ class Server:
     predictor: NetworkPredictor  # Predicts networks on the GPU
     power_limit_w: float | None = None  # Power cap of a board in watts; None for its default
     _known: dict[StepTokens, PreparedNetwork] = field(default_factory=dict, repr=False, compare=False)
-    _costs: dict[tuple[StepTokens, tuple[float, ...]], Cost] = field(default_factory=dict, repr=False, compare=False)
+    _costs: dict[tuple[StepTokens, tuple[float, ...]], FloatArray] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def of(
@@ -79,11 +108,8 @@ class Server:
         Raises:
             UnknownNameError, ZooError: No predictor has this name, or it cannot be loaded.
         """
-        engine = deployment.engine
-        execution = (
-            Execution("graph", host, profile, KERNEL_GAP_S) if engine.fused else Execution("eager", host, profile)
-        )
-        found = find_predictor(deployment.gpu, "inference", predictor).under(execution)
+        how = ("graph", host, profile, KERNEL_GAP_S) if deployment.engine.fused else ("eager", host, profile)
+        found = find_predictor(deployment.gpu, "inference", predictor).under(Execution(*how))
         return cls(model, deployment, found, power_limit_w)
 
     @property
@@ -102,31 +128,51 @@ class Server:
             self.take(self.networks(asked))
 
     def networks(self, steps: Iterable[StepTokens]) -> StepNetworks:
-        """The operations of steps, with the form of their weights."""
-        return self._listed({tokens: self.network(tokens) for tokens in steps})
-
-    def _listed(self, networks: Mapping[StepTokens, Network]) -> StepNetworks:
-        served, precisions = self.deployment, self.deployment.precisions
-        narrow = {
-            path: precisions.element_bytes(p) for p, at in served.decoder if precisions.has_four_bits(p) for path in at
-        }
-        operations = {
-            entry.operation: narrow[entry.module_paths[0]]
-            for network in networks.values()
-            for entry in network
-            if entry.operation.kind in ("linear", "experts") and entry.module_paths[0] in narrow
-        }
-        return StepNetworks(networks, operations, served.engine.samples_in_torch, served.engine.triton_experts)
+        """The operations of steps."""
+        return StepNetworks({tokens: self.network(tokens) for tokens in steps})
 
     def take(self, steps: StepNetworks) -> None:
-        """Predict steps whose operations are known, all of them together.
+        """Predict steps whose operations are known, which takes less time together than one after the other.
 
         Raises:
             InputError: The GPU lacks a precision or cannot be capped so.
         """
         refuse_precisions(self.gpu, steps.together.operations)
-        cap_w = self.gpu.checked_power_limit_w(self.power_limit_w)
-        self._known.update(steps.on(self.predictor, cap_w))
+        cap_w, engine = self.gpu.checked_power_limit_w(self.power_limit_w), self.deployment.engine
+        if not engine.fused:
+            alone = {tokens: self.predictor.prepared(network, cap_w) for tokens, network in steps.networks.items()}
+            self._known.update(alone)
+            return
+        found = self.predictor.operations.predict_for_network(steps.together.operations, cap_w)
+        narrow = self._narrow(steps.networks.values())
+        if narrow:
+            lighter = four_bit_factors(found, narrow)
+            found = found.times(lighter, lighter)
+        if engine.samples_in_torch:
+            longer = sampling_factors(found, self.gpu)
+            found = found.times(longer, longer)
+        found = with_collectives(found, self.gpu)
+        joules = served_j(found.operations, found.device_time_s, self.gpu, narrow, triton=engine.triton_experts)
+        found = with_joules(found, self.gpu, joules)
+        for tokens, network in steps.networks.items():
+            places = steps.places[tokens]
+            self._known[tokens] = ServedStep(self.predictor, network, cap_w, together=found, places=places)
+
+    def _narrow(self, networks: Iterable[Network]) -> Mapping[Operation, float]:
+        """Operation with weights of four bits -> bytes of one of them."""
+        served, precisions = self.deployment, self.deployment.precisions
+        narrow = {
+            path: precisions.element_bytes(part)
+            for part, at in served.decoder
+            if precisions.has_four_bits(part)
+            for path in at
+        }
+        return {
+            entry.operation: narrow[entry.module_paths[0]]
+            for network in networks
+            for entry in (network if narrow else ())
+            if entry.operation.kind in ("linear", "experts") and entry.module_paths[0] in narrow
+        }
 
     def predict(self, tokens: StepTokens, clock: float | None) -> Prediction:
         """Predict one step, without the time in which the GPU waits for the engine.
@@ -139,25 +185,29 @@ class Server:
 
     def sigmas(self, tokens: StepTokens, prediction: Prediction) -> Mapping[str, float] | None:
         """Standard deviations of a step's errors, see `step_sigmas`; None if no errors of kernels are known."""
-        halves = half_widths(self._step(tokens), KERNEL_LEVEL)
-        if halves is None:
+        step = self._step(tokens)
+        found, places = (step.together, step.places) if isinstance(step, ServedStep) else (step.at_default, slice(None))
+        if found.spread is None:
             return None
+        halves = {name: half[places] for name, half in found.spread.log_errors(found, KERNEL_LEVEL).items()}
         whole_s = prediction.time_s + float(self._waiting_s(tokens, prediction.time_s))
         seconds = np.array([cost.device_time_s or 0.0 for cost in prediction.operations])
         kinds = [cost.operation.kind for cost in prediction.operations]
         waiting_share = 1 - prediction.device_time_s / whole_s
-        found = step_sigmas(halves, seconds, kinds, waiting_share, self.deployment.engine.wait_sigma)
-        return {**found, "power": SIGMA, "energy": SIGMA} if power_was_learned(self.gpu) else found
+        sigmas = step_sigmas(halves, seconds, kinds, waiting_share, self.deployment.engine.wait_sigma)
+        return {**sigmas, "power": SIGMA, "energy": SIGMA} if power_was_learned(self.gpu) else sigmas
 
-    def cost(self, steps: Sequence[Steps], clocks: Sequence[float]) -> Cost:
-        """Time and energy of steps. While the GPU waits for the engine, it draws its static power.
+    def cost(self, steps: Sequence[Steps], clocks: Sequence[float]) -> FloatArray:
+        """Seconds and joules of steps, shape (2, clocks). While the GPU waits for the engine, it draws static power.
 
         Raises:
             InputError: The GPU lacks a precision, or cannot hold a clock or the power cap.
             UncoveredError: Too large a part of a step cannot be predicted.
         """
-        nothing = Cost(np.zeros(len(clocks)), np.zeros(len(clocks)))
-        return reduce(Cost.plus, (self._cost(each.tokens, clocks).times(each.count) for each in steps), nothing)
+        found = np.zeros((2, len(clocks)))
+        for each in steps:
+            found = found + each.count * self._cost(each.tokens, clocks)
+        return found
 
     def kernels(
         self, steps: Mapping[StepTokens, Network], clocks: Sequence[float]
@@ -172,7 +222,7 @@ class Server:
             step between kernels.
         """
         alone = replace(self, _known={}, _costs={})
-        alone.take(self._listed(steps))
+        alone.take(StepNetworks(steps))
         every, static_w = np.array(clocks, dtype=float), static_power_w(self.gpu, np.array(clocks, dtype=float))
         uncapped = [replace(alone._known[tokens], power_limit_w=np.inf) for tokens in steps]
         found = over_gpus([(step, every) for step in uncapped], composition="overlap")
@@ -203,7 +253,7 @@ class Server:
             return network_of(self.model, (tokens.decoding, 1), precision=precision, cache_length=past)
         return network_of(self.model, (tokens.prompts, tokens.prompt_tokens), precision=precision)
 
-    def _cost(self, tokens: StepTokens, clocks: Sequence[float]) -> Cost:
+    def _cost(self, tokens: StepTokens, clocks: Sequence[float]) -> FloatArray:
         key = tokens, tuple(clocks)
         if key not in self._costs:
             step = self._step(tokens)
@@ -212,7 +262,7 @@ class Server:
                 totals.coverage.refuse_too_much(step.network.name)
             waiting_s = self._waiting_s(tokens, totals.time_s)
             idle_w = np.asarray(static_power_w(self.gpu, totals.held_clocks_mhz))
-            self._costs[key] = Cost(totals.time_s + waiting_s, totals.energy_j + idle_w * waiting_s)
+            self._costs[key] = np.array([totals.time_s + waiting_s, totals.energy_j + idle_w * waiting_s])
         return self._costs[key]
 
     def _waiting_s(self, tokens: StepTokens, busy_s: FloatArray | float) -> FloatArray:
@@ -259,16 +309,16 @@ def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) 
     """
     cycle, load = deployment.cycle, deployment.load
     server.prepare(deployment.steps)
-    total = server.cost(cycle.steps, clocks)
+    time_s, energy_j = server.cost(cycle.steps, clocks)
     # GPUs without requests draw static power as long as the others work.
     idle_w = float(static_power_w(deployment.gpu, float(deployment.gpu.boost_clock_mhz)))
     idle = deployment.parallel.groups - deployment.busy
-    boards_j = deployment.parallel.tensor * (deployment.busy * total.energy_j + idle * idle_w * total.time_s)
+    boards_j = deployment.parallel.tensor * (deployment.busy * energy_j + idle * idle_w * time_s)
     tokens = deployment.total_load.batch * load.output_tokens
     return Figures(
-        time_to_first_token_s=server.cost(cycle.first_token, clocks).time_s,
-        time_per_output_token_s=server.cost(cycle.next_tokens, clocks).time_s,
-        latency_s=total.time_s,
-        tokens_per_s=tokens / total.time_s,
+        time_to_first_token_s=server.cost(cycle.first_token, clocks)[0],
+        time_per_output_token_s=server.cost(cycle.next_tokens, clocks)[0],
+        latency_s=time_s,
+        tokens_per_s=tokens / time_s,
         energy_per_token_j=boards_j / tokens,
     )

@@ -25,7 +25,7 @@ Static batching reads all prompts first, and then decodes all sequences to their
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
@@ -60,15 +60,18 @@ class Lengths:
             require_positive_integer(name, int(value) if isinstance(value, np.integer) else value)
             return cls(int(value), 0.0, int(value))
         items = list(value.ravel()) if isinstance(value, np.ndarray) else list(value)
-        if not items or not all(isinstance(each, Real) and math.isfinite(each) for each in items):
-            raise _refused(name, value)
-        if len(items) == 2 and not isinstance(value, np.ndarray):
-            mean, deviation = float(items[0]), float(items[1])
-            if mean < 1 or deviation < 0:
-                raise _refused(name, value)
-            return cls(mean, deviation, mean)
-        if min(items) < 1:
-            raise _refused(name, value)
+        is_pair = len(items) == 2 and not isinstance(value, np.ndarray)
+        are_numbers = bool(items) and all(isinstance(each, Real) and math.isfinite(each) for each in items)
+        if not are_numbers or (items[0] if is_pair else min(items)) < 1 or min(items) < 0:
+            raise InputError(
+                f"{name} has no such lengths",
+                given=repr(value)[:100],
+                allowed="a positive integer; a mean of at least 1 and a standard deviation of at least 0; or an array "
+                "of lengths of at least 1",
+                hint="give one number such as 512, two such as 650, 610, or the length of each request",
+            )
+        if is_pair:
+            return cls(float(items[0]), float(items[1]), float(items[0]))
         return cls(float(np.mean(items)), float(np.std(items)), float(max(items)))
 
     def plus(self, tokens: int) -> Lengths:
@@ -79,16 +82,6 @@ class Lengths:
     def lengthened(self) -> float:
         """Mean length as a token of all requests sees it: E[L^2] / E[L], as longer ones have more tokens."""
         return self.mean + self.deviation**2 / self.mean
-
-
-def _refused(name: str, value: object) -> InputError:
-    return InputError(
-        f"{name} has no such lengths",
-        given=repr(value)[:100],
-        allowed="a positive integer; a mean of at least 1 and a standard deviation of at least 0; or an array of "
-        "lengths of at least 1",
-        hint="give one number such as 512, two such as 650, 610, or the length of each request",
-    )
 
 
 Batching = Literal["continuous", "static"]
@@ -298,18 +291,11 @@ def _static(load: Load, engine: Engine) -> Cycle:
     pieces = _Pieces.of(load, engine.step_tokens)
     at_once = min(load.batch, pieces.most)
     reading = Steps(pieces.tokens(at_once, 0, 0), load.batch * pieces.each / at_once)
-    decoding = tuple(_growing(load))
     further = load.output_tokens - 1
-    return Cycle(
-        steps=(reading, *decoding),
-        first_token=(reading,),
-        next_tokens=tuple(Steps(each.tokens, each.count / further) for each in decoding),
-    )
-
-
-def _growing(load: Load) -> Iterator[Steps]:
-    """Decoding steps at the beginning, middle and end of the output."""
-    further = load.output_tokens - 1
-    for place, weight in _SIMPSON if further else ():
-        cached = load.prompt_tokens + 1 + round(place * (further - 1))
-        yield Steps(StepTokens(load.batch, cached, sampled=load.batch), weight * further)
+    # Decoding steps at the beginning, middle and end of the output.
+    seen = [(load.prompt_tokens + 1 + round(place * (further - 1)), weight) for place, weight in _SIMPSON]
+    decoding = [
+        Steps(StepTokens(load.batch, cached, sampled=load.batch), weight * further)
+        for cached, weight in (seen if further else ())
+    ]
+    return Cycle((reading, *decoding), (reading,), tuple(Steps(each.tokens, each.count / further) for each in decoding))

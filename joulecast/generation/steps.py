@@ -243,7 +243,11 @@ class _Step:
             turned = (part.heads + part.cached_heads) * part.key_size
             yield self._plain("mul", (count, turned), (count, turned))
         yield self._plain("copy", (count, part.cached_elements))
-        yield from self._attending(part.heads, part.cached_heads, part.key_size, part.value_size, part.window)
+        sizes = part.heads, part.cached_heads, part.key_size, part.value_size, part.window
+        if self.tokens.decoding:
+            yield self._decoding(*sizes)
+        if self.tokens.prompts:
+            yield self._reading(*sizes)
 
     def _latent(self, part: LatentAttention) -> Iterator[Operation]:
         tokens, plain = self.tokens, part.key_size - part.turned
@@ -266,8 +270,7 @@ class _Step:
         if part.rotary:
             yield self._plain("mul", *[(patches, 2 * part.heads * part.size)] * 2)
         seen = min(patches, part.window or patches)
-        shape = math.ceil(patches / seen), part.heads, seen, part.size
-        yield self._attend(shape, shape, shape, None, causal=False)
+        yield self._attend(math.ceil(patches / seen), (part.heads, seen), (part.heads, seen), part.size, part.size)
 
     def _scan(self, part: Recurrence) -> Iterator[Operation]:
         """Reading and writing the state of each sequence; prompts are products of chunks with each other and states."""
@@ -279,36 +282,33 @@ class _Step:
             yield self._plain("matmul", (heads, part.size, chunk), (heads, chunk, part.state))
             yield self._plain("matmul", (heads, chunk, part.state), (heads, part.state, part.size))
 
-    def _attending(self, heads: int, cached: int, key: int, value: int, window: int | None) -> Iterator[Operation]:
-        if self.tokens.decoding:
-            yield self._decoding(heads, cached, key, value, window)
-        if self.tokens.prompts:
-            yield self._reading(heads, cached, key, value, window)
-
     def _decoding(self, heads: int, cached: int, key: int, value: int, window: int | None) -> Operation:
-        seen = self.tokens.cached if window is None else min(self.tokens.cached, window)
-        rows = self.tokens.decoding
-        return self._attend((rows, heads, 1, key), (rows, cached, seen, key), (rows, cached, seen, value), None)
+        seen = min(self.tokens.cached, window or self.tokens.cached)
+        return self._attend(self.tokens.decoding, (heads, 1), (cached, seen), key, value)
 
     def _reading(self, heads: int, cached: int, key: int, value: int, window: int | None) -> Operation:
-        rows, new = self.tokens.prompts, self.tokens.prompt_tokens
+        new = self.tokens.prompt_tokens
         seen = new + self.tokens.prompt_cached
         some = None if window is None or window >= seen else window
-        return self._attend((rows, heads, new, key), (rows, cached, seen, key), (rows, cached, seen, value), some)
+        return self._attend(self.tokens.prompts, (heads, new), (cached, seen), key, value, some, causal=new > 1)
 
     def _attend(
         self,
-        queries: tuple[int, ...],
-        keys: tuple[int, ...],
-        values: tuple[int, ...],
-        window: int | None,
+        rows: int,
+        queries: tuple[int, int],
+        keys: tuple[int, int],
+        key: int,
+        value: int,
+        window: int | None = None,
         *,
-        causal: bool = True,
+        causal: bool = False,
     ) -> Operation:
+        """Attention of the heads and queries of some rows to their heads of keys and values, and the number of keys."""
         attributes = {
-            "causal": causal and queries[-2] > 1,
+            "causal": causal,
             "window": window,
             "cache_precision": self.precisions.cache,
             "implementation": self.engine.implementation,
         }
-        return Operation("attention", [queries, keys, values], attributes, precision=self.precisions.activations)
+        shapes = [(rows, *queries, key), (rows, *keys, key), (rows, *keys, value)]
+        return Operation("attention", shapes, attributes, precision=self.precisions.activations)

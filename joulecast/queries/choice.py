@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..predictors.intervals.network_calibration import Interval
-from ..predictors.networks.prediction_html import QUANTITIES, quantity_table
-from ..predictors.networks.uncovered import INCOMPLETE, percent
+from ..predictors.networks.costs import INCOMPLETE, percent
+from ..predictors.networks.prediction import QUANTITIES, quantity_table
 from ..rendering.answers import Answer, Drawn, Plain, Table
 from ..rendering.notebook import Bar, Picture, bars, document, notes, short, table
 from ..units import number, si

@@ -13,11 +13,11 @@ from ..checked import in_range
 from ..errors import InputError
 from ..hardware import GPU, same_boards
 from ..predictors.intervals.network_calibration import Interval
+from ..predictors.networks.costs import Coverage
 from ..predictors.networks.knowledge import OverClocks, caveats
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
 from ..predictors.networks.prepared import NetworkPredictor, over_gpus
-from ..predictors.networks.uncovered import Coverage
 from ..progress import paced
 from ..units import si
 from ..zoo import find_predictor

@@ -25,10 +25,9 @@ from ..operations.operation import Operation
 from ..predictors.explanation import Contribution, Explanation, Factor, Neighbour
 from ..predictors.intervals.network_calibration import Interval, NetworkSpread
 from ..predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
+from ..predictors.networks.costs import Coverage, OperationCost, Uncovered
 from ..predictors.networks.many import NetworkPredictions
-from ..predictors.networks.operation_cost import OperationCost
 from ..predictors.networks.prediction import Prediction
-from ..predictors.networks.uncovered import Coverage, Uncovered
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choice, Choices, LeftOut, Sweep
 from ..queries.objectives import Tariff

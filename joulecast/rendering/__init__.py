@@ -1,5 +1,4 @@
 """Formats of answers: CSV tables, data frames, pictures, and HTML for Jupyter.
 
-Nothing here depends on the values that are shown. Next to each kind of value is a module that imports it and formats
-it, such as `predictors/networks/prediction_html.py`. Values never import these modules.
+Nothing here depends on the values that are shown. Values import these modules, and never the other way round.
 """

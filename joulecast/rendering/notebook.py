@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -66,12 +65,8 @@ def checked_path(path: str | Path, endings: Sequence[str], what: str) -> Path:
     return path
 
 
-@singledispatch
 def as_html(value: Any) -> str:
-    """An answer as HTML for Jupyter: its line, its picture, the first rows of its table, and its notes.
-
-    Functions for classes that show more are registered by other modules.
-    """
+    """An answer as HTML for Jupyter: its line, its picture, the first rows of its table, and its notes."""
     header, rows = value._table()
     rows = list(rows)
     by_row = header[0] == "quantity"  # Each row has a unit of its own.
@@ -112,12 +107,6 @@ def quantity_text(column: str, value: object) -> str:
     if unit in (None, " a second"):
         return f"{number(value)}{unit or ''}"
     return duration(value) if unit == "s" else f"{value:g} MHz" if unit == " MHz" else si(value, unit)
-
-
-@singledispatch
-def as_picture(value: object) -> Picture:
-    """A value as a picture for Jupyter, by a registered function as in `as_html`."""
-    raise TypeError(f"no function is registered that draws a {type(value).__name__}")
 
 
 def document(headline: str, *parts: str) -> str:

@@ -22,8 +22,8 @@ from ..queries.objectives import Tariff
 from .computed import in_fp8, on_four_bits
 from .layout import NODE_GPUS, Layout
 from .run import Part, Run, is_compiled, servers_w
-from .step import Step, step_of, with_loss
-from .traffic import Cost
+from .step import FORWARD, Step, step_of, with_loss
+from .traffic import Cost, total
 
 if TYPE_CHECKING:
     from ..extraction.sources import InputShape, Model
@@ -85,7 +85,7 @@ def predict_run(
         epochs: Number of epochs.
         precision: default, fp32, tf32, fp16 or bf16 as in `joulecast.extract`; "amp" and "amp_fp16" for weights in fp32
             and a forward within torch.autocast, in bf16 or fp16; "fp8" for linear layers of blocks in fp8, as
-            Transformer Engine computes them, and all else in bf16.
+            Transformer Engine computes them, and all else in bf16, with execution="compiled" as CUDA graphs.
         lora: Rank of low-rank adapters, beside which all parameters are frozen; None to train all. For models by name.
         lora_targets: Last names of the layers with adapters, such as ("q_proj", "v_proj"), or "all-linear"; None for
             those that peft chooses.
@@ -183,7 +183,9 @@ class Training:
         if job.precision in AUTOCAST:
             job = replace(job, precision="default", autocast=AUTOCAST[job.precision])
         elif job.precision == FP8:
-            job = replace(job, precision="bf16")
+            # Transformer Engine fuses what lies between its products, whoever launches them.
+            execution = "compiled" if job.execution == "eager" else job.execution
+            job = replace(job, precision="bf16", execution=execution)
         return cls(extract, job, asked, Tariff.of(asked["price_per_hour"], asked["price_per_kwh"], asked["carbon"]))
 
     def micro_batch(self, layout: Layout) -> Network:
@@ -204,7 +206,8 @@ class Training:
         shape = (batch * layout.replicas * layout.accumulation, *tokens, *rest[1:])
         samples = self._samples(shape)
         whole = self.micro_batch(layout)
-        step = step_of(job, whole, gpu, layout, clock, asked["network_bandwidth"], asked["clip_gradients"])
+        launched = asked["precision"] == FP8 and asked["execution"] == "eager"
+        step = step_of(job, whole, gpu, layout, clock, asked["network_bandwidth"], asked["clip_gradients"], launched)
         steps = math.ceil(samples * asked["epochs"] / shape[0])
         lacking, compiled = shortage(step.memory, gpu), is_compiled(job.execution, asked["precision"])
         fits = f"it would not fit: each GPU {lacking}; divide more (sharding, recompute, accumulation, more GPUs)"
@@ -235,6 +238,7 @@ class Training:
                 *self._included(),
                 *(note for note in step.micro.notes if not (compiled and note.startswith("no interval"))),
                 *(["the interval is that of eager steps, which Megatron's compiled steps lie within"] * compiled),
+                *(["launched by Python, layer by layer; execution='compiled' has CUDA graphs, as Megatron"] * launched),
             ),
             embodied_g_per_hour=float(asked["embodied_g_per_hour"]),
             servers_w=servers_w(gpu, layout),
@@ -259,7 +263,7 @@ class Training:
             waits["waiting for data"] = steps * max(0.0, batch / asked["loader_samples_per_s"] - step.whole.time_s)
         waits["checkpoints"] = asked["checkpoints"] * step.state_bytes / asked["checkpoint_bandwidth"]
         evaluated = asked["evaluation_samples"] * asked["epochs"] / batch
-        found = {"evaluation": step.parts.get("forward", Cost(0.0, 0.0)).times(evaluated)}
+        found = {"evaluation": total(step.parts[name] for name in FORWARD if name in step.parts).times(evaluated)}
         found |= {name: Cost(waited_s, step.micro.idle_power_w * waited_s) for name, waited_s in waits.items()}
         return {name: cost for name, cost in found.items() if cost.time_s > 0}
 
@@ -271,8 +275,8 @@ class Training:
             *(["weights in nf4, written in 16 bits in each pass at an assumed rate"] * bool(asked["base_precision"])),
             *(["narrowing to fp8 before each product"] if asked["precision"] == FP8 else []),
         ]
-        missing = ["failures"] if asked["loader_samples_per_s"] else ["a loader that is too slow", "failures"]
+        loader = [] if asked["loader_samples_per_s"] else ["a loader that is too slow"]
         return [
             *([f"in the time: {', '.join(included)}"] if included else []),
-            f"not in the time: {', and '.join(missing)}; gradients are set to None, which costs nothing",
+            f"not in the time: {', '.join([*loader, 'the start, and failures'])}; zeroing gradients costs nothing",
         ]

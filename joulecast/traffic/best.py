@@ -125,6 +125,7 @@ def best_generation(
     asked = dict(locals())
     caps = power_limit_w if isinstance(power_limit_w, Iterable) else [power_limit_w]
     asked["power_limit_w"] = list(dict.fromkeys(caps))
+    asked |= {name: tuple(asked[name]) for name in ("batches", "clocks") if asked[name] is not None}
     has_rate = rate_per_s is not None or max_total_power_w is not None
     _check(asked, has_rate)
     return ways_at_a_rate(asked) if has_rate else steady_ways(asked)

@@ -217,7 +217,7 @@ class PredictedSteps:
             launching_s=engine.scan_s * served.decoder.scans,
             boards=served.parallel.tensor,
             cap_w=cap_w,
-            images=(float(looked.time_s[0]) / served.parallel.tensor, float(looked.energy_j[0])),
+            images=(float(looked[0, 0]) / served.parallel.tensor, float(looked[1, 0])),
             drafts=drafts,
             draft=draft,
         )

@@ -20,8 +20,8 @@ from .store import pulled, pulled_folder
 
 if TYPE_CHECKING:
     from ..predictors.contract import Shared
-    from ..predictors.cpu.network import CpuNetworkPredictor
     from ..predictors.model.learned import OneModel
+    from ..predictors.networks.on_cpu import CpuNetworkPredictor
     from .entries.any_gpu_entry import AnyGpuEntry
 
 DEFAULT_PREDICTOR = "forest"
@@ -148,7 +148,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
             raise _for_another(entry.name, own.gpu, own.mode, gpu, mode)
         return _of_chip(entry, gpu)
     # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
-    from ..predictors.cpu.network import CpuNetworkPredictor
+    from ..predictors.networks.on_cpu import CpuNetworkPredictor
     from .entries.any_gpu_entry import AnyGpuEntry
 
     if isinstance(entry, AnyGpuEntry):
@@ -171,7 +171,7 @@ def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None)
     Args:
         predictor: As in `find_predictor`; None for the one that was trained on this model of CPU.
     """
-    from ..predictors.cpu.network import CpuNetworkPredictor
+    from ..predictors.networks.on_cpu import CpuNetworkPredictor
 
     entry = _load(_folder(cpu, mode, predictor))
     if not isinstance(entry, CpuNetworkPredictor):

@@ -33,7 +33,7 @@ from ..predictors.evaluation.kernels import (
     validate_power,
 )
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
-from ..predictors.measured.rows import power_rows
+from ..predictors.measured import power_rows
 from ..predictors.model.basis import generation_of
 from ..predictors.model.features import first_kernels
 from ..predictors.model.fit import LEAST_ROWS, Measured, fit_one_model, measured_tables

@@ -16,16 +16,16 @@ from ..operations.network import Network
 from ..operations.operation import Operation
 from ..predictors.chip import ChipPart
 from ..predictors.contract import Networks, ResidualModel
-from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor, fit_cpu, fit_serial, quickest_networks
 from ..predictors.evaluation import any_gpu, one_gpu
 from ..predictors.evaluation.errors import network_log_errors
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
-from ..predictors.fitting.fit import fit_chip, fit_on_all, predictor_of
+from ..predictors.fitting.fit import fit_chip, fit_cpu, fit_on_all, fit_serial, predictor_of, quickest_networks
 from ..predictors.intervals.calibration import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.measured.rows import DeviceRow, device_rows
+from ..predictors.measured import DeviceRow, device_rows
 from ..predictors.model.shared import SharedByAll
 from ..predictors.networks.composition import HostModel
+from ..predictors.networks.on_cpu import COMPOSITION, CpuNetworkPredictor
 from ..predictors.recipes import Recipe
 from .catalogue import entry_name, find_kernels
 from .entries.any_gpu_entry import AnyGpuEntry, save_any_gpu

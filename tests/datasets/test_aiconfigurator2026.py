@@ -9,7 +9,7 @@ import pytest
 
 from joulecast import Operation
 from joulecast.datasets import load, save
-from joulecast.datasets.importers import aiconfigurator_tables
+from joulecast.datasets.importers import aiconfigurator2026
 from joulecast.datasets.importers.aiconfigurator2026 import import_aiconfigurator2026
 from joulecast.datasets.importers.reading import thinned
 from joulecast.errors import DatasetError
@@ -124,11 +124,11 @@ def test_rows_that_four_neighbours_contradict_are_left_out(tmp_path):
 
 def test_kernels_that_alternate_between_two_speeds_stay():
     times = np.array([10.0, 17.0] * 5)
-    assert not aiconfigurator_tables.spikes(times, np.zeros(10, dtype=int), np.arange(10)).any()
+    assert not aiconfigurator2026.spikes(times, np.zeros(10, dtype=int), np.arange(10)).any()
     times[5] = 60.0
-    assert np.flatnonzero(aiconfigurator_tables.spikes(times, np.zeros(10, dtype=int), np.arange(10))).tolist() == [5]
+    assert np.flatnonzero(aiconfigurator2026.spikes(times, np.zeros(10, dtype=int), np.arange(10))).tolist() == [5]
     # Neighbours of another group do not count.
-    assert not aiconfigurator_tables.spikes(times, np.arange(10), np.arange(10)).any()
+    assert not aiconfigurator2026.spikes(times, np.arange(10), np.arange(10)).any()
 
 
 def test_what_waits_for_the_host_is_left_out(tmp_path):

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from conftest import benchmark
-from joulecast.datasets.published import PUBLISHED
+from joulecast.datasets import PUBLISHED
 from joulecast.errors import DatasetError, UnknownNameError
 
 parquet = pytest.importorskip("pyarrow.parquet")

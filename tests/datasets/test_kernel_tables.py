@@ -7,10 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from joulecast import Operation
-from joulecast.datasets import load, save
-from joulecast.datasets.published import PUBLISHED
+from joulecast.datasets import PUBLISHED, load, save
 from joulecast.errors import DatasetError, InputError
-from joulecast.predictors.measured.splits import variants
+from joulecast.predictors.measured import variants
 
 # Llama 2 70B over two GPUs: 64 heads of 128, 8 of keys and values, and an MLP of 28672.
 LLAMA = {"hidden": 8192, "intermediate": 28672, "heads": 64, "kv_heads": 8, "gated": True, "tensor_parallel": 2}

@@ -10,7 +10,7 @@ import pytest
 import joulecast
 from conftest import benchmark
 from joulecast.errors import UncoveredError
-from joulecast.predictors.networks.uncovered import INCOMPLETE, MOST_UNCOVERED_SHARE
+from joulecast.predictors.networks.costs import INCOMPLETE, MOST_UNCOVERED_SHARE
 
 for library in ("timm", "transformers"):
     if importlib.util.find_spec(library) is None:

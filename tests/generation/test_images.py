@@ -6,12 +6,10 @@ import pytest
 
 from joulecast import predict_image
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.generation.images.autoencoders import Autoencoder
+from joulecast.generation.images.decoders import Autoencoder, CausalDecoder, ConditionedDecoder, DeepCompression
 from joulecast.generation.images.layers import Layers, parameters_of, strided_cycles
-from joulecast.generation.images.linear_denoiser import DeepCompression
 from joulecast.generation.images.pipelines import PIPELINES, encoder
 from joulecast.generation.images.sequence_parallel import DividedNetwork, Split
-from joulecast.generation.images.video_decoder import CausalDecoder, ConditionedDecoder
 from joulecast.hardware import find_gpu
 from joulecast.zoo import find_predictor
 

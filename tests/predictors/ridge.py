@@ -13,7 +13,7 @@ from ...arrays import FloatArray
 from ...errors import ZooError
 from ...operations.operation import Operation
 from ..contract import INPUT_NAMES, Files
-from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
+from ..formats.numbers import arrays_from_bytes, arrays_to_bytes
 from ..recipes import Recipe, setting
 
 

@@ -6,7 +6,7 @@ import joulecast
 from joulecast import Operation
 from joulecast.energy import EnergyTree
 from joulecast.operations.entry import Entry
-from joulecast.predictors.networks.energy_rows import WAITING, energy_rows, forward_fraction
+from joulecast.predictors.networks.memory_levels import WAITING, energy_rows, forward_fraction
 
 SHAPE = (8, 3, 224, 224)
 

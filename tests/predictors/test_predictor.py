@@ -12,7 +12,7 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.left_out import cross_validate
 from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
-from joulecast.predictors.measured.rows import MeasuredLoop, measured_loops, transferred_loops
+from joulecast.predictors.measured import MeasuredLoop, measured_loops, transferred_loops
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor

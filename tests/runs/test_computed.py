@@ -145,6 +145,33 @@ def test_laws_of_what_is_shared():
     assert 1 < (clipped.time_s - plain.time_s) / clipped.steps / (3 * 2 * 8.03e9 / 3.35e12) < 1.5
 
 
+def test_python_launches_the_layers_of_transformer_engine():
+    """128 forwards of 32 layers' two blocks, of 3.8 ms on the reference host, take longer than what they compute."""
+    asked = {
+        "gpu": "H100 SXM",
+        "shape": (2, 1024),
+        "precision": "fp8",
+        "recompute": "none",
+        "samples": 256,
+        "host": 1.0,
+    }
+    eager, graphs = (run(**asked, execution=each, evaluation_samples=64) for each in ("eager", "compiled"))
+    parts, of_graphs = ({part.name: part for part in way.parts} for way in (eager, graphs))
+    waited = parts.pop("waiting for the host")
+    assert waited.time_s + parts["forward"].time_s == pytest.approx(128 * 64 * 3.8e-3)
+    evaluation = parts.pop("evaluation")
+    assert {**parts, "evaluation": of_graphs["evaluation"]} == of_graphs
+    assert evaluation.time_s == pytest.approx((waited.time_s + parts["forward"].time_s) * 64 / 256)
+    assert 100 < waited.energy_j / waited.time_s < 200  # A board of 700 W that waits
+    assert any("CUDA graphs" in note for note in eager.notes)
+    long = run(**{**asked, "shape": (16, 2048)})
+    assert "waiting for the host" not in {part.name for part in long.parts}
+    # In the backward as well, Python launches what is computed again.
+    again = run(**{**asked, "recompute": "full"})
+    both = sum(part.time_s for part in again.parts if part.name in ("forward", "recomputing", "waiting for the host"))
+    assert both == pytest.approx(2 * 128 * 64 * 3.8e-3)
+
+
 def gpt2(gpu="8x A100 SXM4 80GB", shape=(64, 1024), **options):
     return predict_run("gpt2", shape, gpu, **{"samples": 6400, "precision": "bf16", **options})
 

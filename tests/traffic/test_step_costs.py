@@ -37,8 +37,8 @@ def errors(tables, looked_up):
     server.prepare(step for step, _ in looked_up)
     found = []
     for step, (time_s, energy_j) in looked_up:
-        whole = server.cost([Steps(step, 1)], [float(server.gpu.boost_clock_mhz)])
-        found.append((time_s / whole.time_s[0] - 1, energy_j / (steps.boards * whole.energy_j[0]) - 1))
+        whole_s, whole_j = server.cost([Steps(step, 1)], [float(server.gpu.boost_clock_mhz)])[:, 0]
+        found.append((time_s / whole_s - 1, energy_j / (steps.boards * whole_j) - 1))
     return abs(np.array(found)).T
 
 

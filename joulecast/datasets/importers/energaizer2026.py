@@ -56,22 +56,27 @@ def import_energaizer2026(folder: str | Path) -> list[Dataset]:
     networks.
     """
     folder = Path(folder)
-    networks: dict[tuple[str, float], list[NetworkMeasurement]] = defaultdict(list)
-    measured: list[tuple[tuple[str, float], NetworkMeasurement]] = []
+    measured: list[tuple[str, float, NetworkMeasurement]] = []
     faults = []
     for line, row in tracked(list(enumerate(read_rows(folder / "networks.csv", _COLUMNS), start=2)), "networks"):
         try:
             if float(row["total_s"]) >= _FAILED_S:
-                setting = (row["gpu"], float(row["clock_setpoint_mhz"]))
-                measured.append((setting, _measurement(row, line)))
+                measured.append((row["gpu"], float(row["clock_setpoint_mhz"]), _measurement(row, line)))
         except (KeyError, ValueError) as error:
             faults.append(f"line {line}: {error}")
     if faults:
         refuse_lines(faults, str(folder / "networks.csv"))
-    slow = _slow([(gpu, m) for (gpu, _), m in measured])
-    for setting, m in measured:
-        marked = replace(m, usable=False, remark=_SLOWER_THAN_CLOCKS) if m.usable and m.line in slow else m
-        networks[setting].append(marked)
+    sweeps: dict[Any, list[NetworkMeasurement]] = defaultdict(list)
+    for gpu, _, m in measured:
+        sweeps[gpu, m.network, m.precision, m.input_shape].append(m)
+    networks: dict[tuple[str, float], list[NetworkMeasurement]] = defaultdict(list)
+    for gpu, clock_mhz, m in measured:
+        slow = any(
+            m.time_s > _SAME * other.time_s * max(1.0, (other.clock_mhz or 1.0) / (m.clock_mhz or 1.0))
+            for other in sweeps[gpu, m.network, m.precision, m.input_shape]
+        )
+        marked = replace(m, usable=False, remark=_SLOWER_THAN_CLOCKS) if m.usable and slow else m
+        networks[gpu, clock_mhz].append(marked)
     return [
         Dataset(_card(folder, gpu, clock_mhz, found), (), tuple(found))
         for (gpu, clock_mhz), found in sorted(networks.items())
@@ -101,39 +106,19 @@ def _measurement(row: Mapping[str, str], line: int) -> NetworkMeasurement:
     )
 
 
-def _slow(measured: list[tuple[str, NetworkMeasurement]]) -> set[int | None]:
-    """Find lines that are slower than the same network at another clock allows."""
-    sweeps: dict[Any, list[NetworkMeasurement]] = defaultdict(list)
-    for gpu, m in measured:
-        sweeps[gpu, m.network, m.precision, m.input_shape].append(m)
-    return {
-        m.line
-        for sweep in sweeps.values()
-        for m in sweep
-        for other in sweep
-        if m.time_s > _SAME * other.time_s * max(1.0, (other.clock_mhz or 1.0) / (m.clock_mhz or 1.0))
-    }
-
-
 def _card(folder: Path, gpu: str, clock_mhz: float, networks: list[NetworkMeasurement]) -> Card:
+    idle = folder / _IDLE_POWER.get(gpu, "none")
+    idle_w = read_json(idle, MOST_BYTES, "this file of idle power", DatasetError) if idle.is_file() else {}
     capped = sum((m.clock_mhz or clock_mhz) < clock_mhz - 1 for m in networks)
     return card_of(
         "energaizer2026",
         gpu,
         clock_mhz,
         power_limit_w=_POWER_LIMIT_W.get(gpu),
-        idle_power_w=_idle_power_w(folder, gpu, clock_mhz),
+        idle_power_w=idle_w.get(f"{clock_mhz:g}"),
         limits=(
             *published("energaizer2026")["card"]["limits"],
             *([f"the power cap held the clock of {capped} networks below what was set"] if capped else ()),
             *sorted({m.remark for m in networks if m.remark}),
         ),
     )
-
-
-def _idle_power_w(folder: Path, gpu: str, clock_mhz: float) -> float | None:
-    name = _IDLE_POWER.get(gpu)
-    if name is None or not (folder / name).is_file():
-        return None
-    by_clock: dict[str, float] = read_json(folder / name, MOST_BYTES, "this file of idle power", DatasetError)
-    return by_clock.get(f"{clock_mhz:g}")

@@ -1,9 +1,9 @@
-"""Tables of kernel times in one Parquet file: a row for each kernel, without power and at the default clock."""
+"""Tables of kernel times, a row for each kernel; three sources that are one such table, at the default clock."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,59 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DatasetError, InputError
-from ...hardware import find_gpu
+from ...errors import InputError
+from ...hardware import find_gpu, gpus
 from ...operations.operation import Operation
 from ...progress import tracked
-from ...system.damage import refusing_damage
 from ..measurement import Dataset, Measurement
-from .reading import Columns, card_of, published, read_columns, refuse_unknown, rows_of, sampled
+from .reading import (
+    Columns,
+    Folder,
+    Importer,
+    card_of,
+    groups,
+    importer,
+    published,
+    read_columns,
+    refuse_unknown,
+    rows_of,
+    thinned,
+)
 
 Row = Mapping[str, Any]
 
-_ROWS = 60_000
+
+@dataclass
+class Found:
+    """What tables hold of a GPU: measurements, and how many rows of each table were left out or are of limited use.
+
+    Counts are by name of the table, and by the reason.
+    """
+
+    measurements: list[Measurement] = field(default_factory=list)
+    rows: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
+    without_power: Counter[tuple[str, str]] = field(default_factory=Counter)
+    unusable: Counter[tuple[str, str]] = field(default_factory=Counter)
+    power_limits_w: set[float] = field(default_factory=set)
+
+    def limits(self, rest: str = "") -> Iterator[str]:
+        """These counts in sentences for a card; `rest` follows the number of rows that are here."""
+        here = Counter(m.campaign.partition("/")[2] for m in self.measurements)
+        yield from (f"{_begin(name)}{here[name]} of {total} rows are here{rest}" for name, total in self.rows.items())
+        for counts, said in (
+            (self.left_out, "left out:"),
+            (self.without_power, "without"),
+            (self.unusable, "are marked unusable:"),
+        ):
+            yield from (f"{_begin(name)}{n} rows {said} {reason}" for (name, reason), n in sorted(counts.items()))
+
+
+def _begin(name: str) -> str:
+    return f"{name}: " if name else ""
+
+
+Judge = Callable[[Columns, npt.NDArray[np.int64], Sequence[Operation]], Mapping[str, Sequence[Any]]]
 
 
 @dataclass(frozen=True)
@@ -29,100 +71,127 @@ class KernelTable:
     """A table of kernel times, which include no launches, and how its rows become measurements.
 
     Args:
-        campaign: Name of the source in published.toml, which has the name of the file and what cards say of it.
-        columns: Columns of the file besides gpu and time_us.
-        gpus: Name of a GPU in the file -> name in the catalogue.
-        known: Other column -> values that it may have.
+        words, sizes: Columns with texts and with numbers that describe what was measured, besides gpu; time_us has the
+            times.
         even: Columns from whose values rows are sampled evenly.
         operation: Function from a row to its operation; or to the reason why the row is left out, which the card states
             unless it is empty.
-        kernel: Function from a row to the name of its kernel.
-        limits: Function from the name of a GPU in the file to the flaws of the data, before the number of rows.
+        kernel, engine: Functions from a row to the name of its kernel, and to the program that called it.
+        known: Other column -> values that it may have, or a function from all its values to those.
+        gpus: Name of a GPU in the file -> name in the catalogue; None where these are the same.
         skip: Reason -> function from the columns to the rows that are left out for it before sampling.
-        rest: What follows the number of rows in the card.
-        engine: Program that called the kernels; empty for PyTorch alone.
+        judge: Function from the columns, the places of the rows that were sampled and their operations to what else is
+            known of these rows: field of a measurement -> values; "left_out" -> reasons, empty for what stays.
+        has_power: Whether it has power_w and power_limit_w, the cap.
     """
 
-    campaign: str
-    columns: tuple[str, ...]
-    gpus: Mapping[str, str]
-    even: tuple[str, ...]
+    sizes: tuple[str, ...]
     operation: Callable[[Row], Operation | str]
-    kernel: Callable[[Row], str]
-    limits: Callable[[str], tuple[str, ...]]
-    known: Mapping[str, Collection[str]] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    even: tuple[str, ...] = ("gpu",)
+    kernel: Callable[[Row], str] = lambda row: str(row["kernel"])
+    engine: Callable[[Row], str] = lambda row: ""
+    known: Mapping[str, Collection[str] | Callable[[set[str]], Collection[str]]] = field(default_factory=dict)
+    gpus: Mapping[str, str] | None = None
     skip: Mapping[str, Callable[[Columns], npt.NDArray[np.bool_]]] = field(default_factory=dict)
-    rest: str = ""
-    engine: str = ""
+    judge: Judge = lambda columns, taken, operations: {}
+    has_power: bool = False
 
-    @property
-    def method(self) -> str:
-        """Name of the method by which all rows were measured."""
-        return str(next(iter(published(self.campaign)["card"]["method"])))
-
-    def read(self, folder: str | Path, *, rows: int | None = _ROWS) -> list[Dataset]:
-        """One Dataset per GPU, of at most so many rows; None for all.
+    def read(self, path: Path, source: str, found: Mapping[str, Found], rows: int | None, name: str = "") -> None:
+        """Add at most so many rows, None for all, to what was found of each GPU; `name` tells tables of a source apart.
 
         Raises DatasetError: the file is missing or damaged, or has rows with words that are not known.
         """
-        with refusing_damage("these files are damaged, or are not those of the source", Path(folder), DatasetError):
-            return self._read(Path(folder) / published(self.campaign)["tables"][0], rows)
-
-    def _read(self, path: Path, rows: int | None) -> list[Dataset]:
-        columns = read_columns(path, ("gpu", *self.columns, "time_us"))
-        *others, last = ("GPU", *self.known)
-        left_out: dict[str, Counter[str]] = defaultdict(Counter)
+        power = ("power_w", "power_limit_w") if self.has_power else ()
+        columns = read_columns(path, ("gpu", *self.words, *self.sizes, "time_us", *power))
         usable = np.ones(len(columns["gpu"]), dtype=bool)
-        for reason, rows_to_skip in self.skip.items():
-            mine = usable & rows_to_skip(columns)
-            usable &= ~mine
-            for gpu, count in Counter(columns["gpu"][mine]).items():
-                left_out[gpu][reason] += count
+        for gpu, count in Counter(columns["gpu"]).items():
+            found[gpu].rows[name] += count
+        for reason, chosen in self.skip.items():
+            skipped = usable & chosen(columns)
+            usable &= ~skipped
+            for gpu, count in Counter(columns["gpu"][skipped]).items():
+                found[gpu].left_out[name, reason] += count
+        known = {word: of(set(columns[word])) if callable(of) else of for word, of in self.known.items()}
+        *others, last = ("GPU", *self.known)
         what = f"{', '.join(others)} or {last}" if others else last
-        refuse_unknown(columns, path, what, usable, gpu=self.gpus, **self.known)
-        taken = sampled(columns, usable, self.even, rows)
-        found: dict[str, list[Measurement]] = defaultdict(list)
+        refuse_unknown(columns, path, what, usable, gpu=self.gpus or gpus(), **known)
+        places = np.flatnonzero(usable)
+        taken = places[thinned(groups(columns[each][places] for each in self.even), rows)]
+        method = next(iter(published(source)["card"]["method"]))
+        kept, operations = [], []
         for row in tracked(rows_of(columns, taken), "kernels", len(taken)):
             try:
                 operation = self.operation(row)
             except InputError:
                 operation = "sizes that do not fit each other"
             if isinstance(operation, Operation):
-                found[row["gpu"]].append(self._measurement(operation, row))
+                kept.append(row)
+                operations.append(operation)
             elif operation:
-                left_out[row["gpu"]][operation] += 1
-        totals = Counter(columns["gpu"])
-        return [self._dataset(gpu, found[gpu], totals[gpu], left_out[gpu]) for gpu in sorted(found)]
+                found[row["gpu"]].left_out[name, operation] += 1
+        judged = self.judge(columns, np.array([row["line"] - 1 for row in kept], dtype=int), operations)
+        for place, (row, operation) in enumerate(zip(kept, operations, strict=True)):
+            more, mine = {each: values[place] for each, values in judged.items()}, found[row["gpu"]]
+            if reason := more.pop("left_out", ""):
+                mine.left_out[name, reason] += 1
+                continue
+            if not more.get("usable", True):
+                mine.unusable[name, more["remark"]] += 1
+            elif not more.get("power_usable", True):
+                mine.without_power[name, more["remark"]] += 1
+            time_s, power_w = row["time_us"] / 1e6, row.get("power_w", np.nan)
+            power_w = None if np.isnan(power_w) else power_w
+            if power_w is not None:
+                mine.power_limits_w.add(row["power_limit_w"])
+            mine.measurements.append(
+                Measurement(
+                    operation,
+                    time_s,
+                    power_w,
+                    None if power_w is None else power_w * time_s,
+                    device_time_s=time_s,
+                    engine=self.engine(row),
+                    kernel=self.kernel(row),
+                    campaign=f"{source}/{name}" if name else source,
+                    method=method,
+                    line=row["line"],
+                    **more,
+                )
+            )
 
-    def _measurement(self, operation: Operation, row: Row) -> Measurement:
-        time_s = row["time_us"] / 1e6
-        return Measurement(
-            operation,
-            time_s,
-            None,
-            None,
-            device_time_s=time_s,
-            engine=self.engine,
-            kernel=self.kernel(row),
-            campaign=self.campaign,
-            method=self.method,
-            line=row["line"],
-        )
+    def importer(
+        self, source: str, limits: Callable[[str], tuple[str, ...]], most_rows: int | None = 60_000, rest: str = ""
+    ) -> Importer[...]:
+        """The importer of a source that is this one table: a function of its folder and `rows`.
 
-    def _dataset(self, gpu: str, measurements: list[Measurement], total: int, left_out: Counter[str]) -> Dataset:
-        card = card_of(
-            self.campaign,
-            self.gpus[gpu],
-            without_host=(self.method,),
-            sensor="none",
-            limits=(
-                "no power",
-                *self.limits(gpu),
-                f"{len(measurements)} of {total} rows are here{self.rest}",
-                *(f"{count} rows left out: {reason}" for reason, count in sorted(left_out.items())),
-            ),
-        )
-        return Dataset(card, tuple(measurements))
+        Args:
+            source: Its name in published.toml, which has the name of the file and what cards say of it.
+            limits: Function from the name of a GPU in the file to the flaws of the data, before the number of rows.
+            most_rows: Rows that are read unless the caller says otherwise.
+            rest: What follows the number of rows in the card.
+        """
+
+        @importer
+        def read(folder: Folder, *, rows: int | None = most_rows) -> list[Dataset]:
+            found: dict[str, Found] = defaultdict(Found)
+            self.read(Path(folder) / published(source)["tables"][0], source, found, rows)
+            return [
+                Dataset(
+                    card_of(
+                        source,
+                        (self.gpus or {}).get(gpu, gpu),
+                        without_host=(next(iter(published(source)["card"]["method"])),),
+                        sensor="none",
+                        limits=("no power", *limits(gpu), *mine.limits(rest)),
+                    ),
+                    tuple(mine.measurements),
+                )
+                for gpu, mine in sorted(found.items())
+                if mine.measurements
+            ]
+
+        return read
 
 
 # Importer for the layers of github.com/microsoft/vidur (Agrawal et al., MLSys 2024): products of LLMs in fp16.
@@ -147,51 +216,44 @@ _THROTTLED = f"products of over {_MOST_FLOPS:g} FLOPs, which the power cap slowe
 _VIDUR_SIZES = ("tokens", "tensor_parallel", "hidden", "intermediate", "heads", "kv_heads")
 
 
-def _linear(tokens: int, features: int, outputs: int) -> Operation:
-    return Operation("linear", [(tokens, features)], {"out_features": outputs, "bias": False}, precision="fp16")
-
-
-def _vidur_operation(row: Row) -> Operation | str:
-    """The operation of a layer on one of the GPUs that share it, or why it is left out."""
-    operation = _whole_operation(row)
-    return _THROTTLED if operation.flops > _MOST_FLOPS else operation
-
-
-def _whole_operation(row: Row) -> Operation:
-    tokens, hidden, parallel = row["tokens"], row["hidden"], row["tensor_parallel"]
-    inner = row["intermediate"] // parallel
-    match row["layer"]:
-        case "attn_pre_proj":
-            head = hidden // row["heads"]
-            return _linear(tokens, hidden, head * (row["heads"] + 2 * row["kv_heads"]) // parallel)
-        case "attn_post_proj":
-            return _linear(tokens, hidden // parallel, hidden)
-        case "mlp_up_proj":
-            # A gated layer computes its gate in the same product.
-            return _linear(tokens, hidden, inner * (2 if row["gated"] else 1))
-        case "mlp_down_proj":
-            return _linear(tokens, inner, hidden)
-        case _:
-            return Operation("add", [(tokens, hidden)] * 2, precision="fp16")
+def _linear(tokens: int, features: int, outputs: int, precision: str) -> Operation:
+    return Operation("linear", [(tokens, features)], {"out_features": outputs, "bias": False}, precision=precision)
 
 
 _LAYERS = ("attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj", "add")
 
 
+def _vidur_operation(row: Row) -> Operation | str:
+    """The operation of a layer on one of the GPUs that share it, or why it is left out."""
+    tokens, hidden, parallel = row["tokens"], row["hidden"], row["tensor_parallel"]
+    if row["layer"] == "add":
+        operation = Operation("add", [(tokens, hidden)] * 2, precision="fp16")
+    else:
+        inner, head = row["intermediate"] // parallel, hidden // row["heads"]
+        features, outputs = {
+            "attn_pre_proj": (hidden, head * (row["heads"] + 2 * row["kv_heads"]) // parallel),
+            "attn_post_proj": (hidden // parallel, hidden),
+            # A gated layer computes its gate in the same product.
+            "mlp_up_proj": (hidden, inner * (2 if row["gated"] else 1)),
+            "mlp_down_proj": (inner, hidden),
+        }[row["layer"]]
+        operation = _linear(tokens, features, outputs, "fp16")
+    return _THROTTLED if operation.flops > _MOST_FLOPS else operation
+
+
 import_vidur2024 = KernelTable(
-    campaign="vidur2024",
-    columns=("model", "layer", *_VIDUR_SIZES, "gated"),
+    words=("model", "layer"),
+    sizes=(*_VIDUR_SIZES, "gated"),
     gpus={"A100 (SXM or PCIe 80GB, not said)": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3"},
     even=("gpu", "layer"),
     operation=_vidur_operation,
     kernel=lambda row: f"{row['layer']} of {row['model']}",
-    limits=lambda gpu: (f"which {gpu.split()[0]} is not said; taken for the SXM board by its rates",),
     skip={
         "norms, rotary embeddings, activations and embeddings, whose kernels are not PyTorch's": lambda columns: (
             ~np.isin(columns["layer"], _LAYERS)
         ),
     },
-).read
+).importer("vidur2024", lambda gpu: (f"which {gpu.split()[0]} is not said; taken for the SXM board by its rates",))
 
 
 # Importer for the layers of github.com/casys-kaist/LLMServingSim: products and attention in bf16 on an RTX 4090.
@@ -211,15 +273,13 @@ def _layer_operation(row: Row) -> Operation | str:
     hidden, inner, heads, kept, head = _MODELS[row["model"]]
     inner, heads, kept = inner // row["tp"], heads // row["tp"], kept // row["tp"]
     if row["layer"] in _PRODUCTS:
-        sizes = {
+        features, outputs = {
             "qkv_proj": (hidden, (heads + 2 * kept) * head),
             "o_proj": (heads * head, hidden),
             "gate_up_proj": (hidden, 2 * inner),
             "down_proj": (inner, hidden),
-        }
-        features, outputs = sizes[row["layer"]]
-        shape = (int(row["tokens"]), features)
-        return Operation("linear", [shape], {"out_features": outputs, "bias": False}, precision="bf16")
+        }[row["layer"]]
+        return _linear(int(row["tokens"]), features, outputs, "bf16")
     if row["table"] != "attention" or (row["n_decode"] > 0) == (row["prefill_chunk"] > 0):
         return ""
     if row["n_decode"] > 0:
@@ -232,17 +292,18 @@ def _layer_operation(row: Row) -> Operation | str:
 
 
 import_llmservingsim2026 = KernelTable(
-    campaign="llmservingsim2026",
-    columns=("model", "tp", "table", "layer", "prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "tokens"),
+    words=("model", "table", "layer"),
+    sizes=("tp", "prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "tokens"),
     gpus={"RTX4090": "NVIDIA GeForce RTX 4090"},
     known={"model": _MODELS},
-    even=("gpu",),
     operation=_layer_operation,
     kernel=lambda row: f"{row['layer'] or 'attention'} of {row['model']}",
-    limits=lambda gpu: ("the clock was not recorded",),
+).importer(
+    "llmservingsim2026",
+    lambda gpu: ("the clock was not recorded",),
     rest=": batches of prompts and decoding together, and vLLM's own norms, rotary embeddings, activations and "
     "embeddings are left out",
-).read
+)
 
 
 # Importer for the convolutions of github.com/ROCm/MIOpen: its table of tuned solvers, on MI210 and MI250X.
@@ -288,16 +349,18 @@ def _convolution(row: Row) -> Operation | str:
 
 
 import_miopen2024 = KernelTable(
-    campaign="miopen2024",
-    columns=("precision", "direction", "solver", *_CONVOLUTION_SIZES),
+    words=("precision", "direction", "solver"),
+    sizes=_CONVOLUTION_SIZES,
     gpus=_GPUS,
     known={"precision": ("fp32", "fp16", "bf16"), "direction": _DIRECTIONS},
     even=("gpu", "precision", "direction"),
     operation=_convolution,
     kernel=lambda row: str(row["solver"]),
-    engine="MIOpen",
-    limits=lambda gpu: (
+    engine=lambda row: "MIOpen",
+    skip={"times of 0, too short for the clock": lambda columns: ~(columns["time_us"] > 0)},
+).importer(
+    "miopen2024",
+    lambda gpu: (
         "the quickest of all solvers after tuning: PyTorch gets it where torch.backends.cudnn.benchmark is set",
     ),
-    skip={"times of 0, too short for the clock": lambda columns: ~(columns["time_us"] > 0)},
-).read
+)

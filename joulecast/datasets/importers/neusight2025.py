@@ -5,7 +5,7 @@ Reads `operations.parquet` and, for plausibility, `device_specs.json`. Things to
 - Sizes. A product is [B, M, N] x [B, N, K] (in linear the weight is [K, N]): of 119,847 launches every tile of a
   known size covers M x K in all linear and 99.86 % of the bmm rows; M x N would in 1 % and 24 %.
 - Time is measured between two CUDA events around one call on an idle GPU, so it includes the launch: 24 to 108 us,
-    however little the GPU has to do. `Launches` subtracts it. Where the kernel is hidden behind the launch, there is no
+    however little the GPU has to do. `_dataset` subtracts it. Where the kernel is hidden behind the launch, there is no
     device time.
 - AMD. `amd_operations.parquet`, where it is there, has point-wise operations, softmax and layer norm of MI100 and
   MI210, timed in the same way; the catalogue has their data sheets.
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -31,10 +31,9 @@ import numpy.typing as npt
 from ...errors import DatasetError, InputError, UnknownNameError
 from ...hardware import find_gpu
 from ...operations.operation import Operation
-from ...system.damage import refusing_damage
 from ...system.regular_files import MOST_BYTES, read_json
-from ..measurement import Card, Dataset, Measurement, refuse_lines
-from .reading import card_of, importer, read_columns
+from ..measurement import Dataset, Measurement, refuse_lines
+from .reading import Columns, card_of, importer, read_columns, refuse_unknown
 
 _METHOD = "events"
 _SOFTWARE = ("torch", "cudnn", "cuda")
@@ -50,8 +49,6 @@ _AMD_LIMITS = (
     "inputs of element-wise operations are zeros",
     "device times are estimates: the time less the launch",
 )
-
-Sizes = tuple[int, ...]
 
 
 class _Source(NamedTuple):
@@ -87,7 +84,7 @@ _SOURCES: Mapping[str, _Source] = {
 
 
 class _Rows(NamedTuple):
-    """All rows of one operation of the source on one GPU."""
+    """All rows of one operation of the source on one GPU; `least_s` are the seconds at the data sheet's rates."""
 
     lines: list[int]
     operations: list[Operation]
@@ -103,15 +100,19 @@ def import_neusight2025(folder: str | Path) -> list[Dataset]:
     operations.
     """
     folder = Path(folder)
-    columns, software = _columns(folder / "operations.parquet")
-    rows = _rows_by_gpu(columns, _specs(folder / "device_specs.json"), str(folder))
-    after = {gpu: value for gpu, by_name in rows.items() if (value := _after_s(by_name)) is not None}
-    usual_s = median(after.values()) if after else 0.0
-    datasets = []
-    for gpu, by_name in rows.items():
-        floors = {name: floor_s(mine.time_s, mine.least_s) for name, mine in by_name.items()}
-        datasets.append(_dataset(gpu, by_name, Launches(floors, after.get(gpu, usual_s)), software))
-    return datasets + _amd_datasets(folder / "amd_operations.parquet")
+    sizes = dict.fromkeys(column for source in _SOURCES.values() for column in source.columns)
+    columns = read_columns(folder / "operations.parquet", ("operation", "gpu", "latency_ms", *_SOFTWARE, *sizes))
+    software = {name: ", ".join(sorted(set(columns.pop(name)))) for name in _SOFTWARE}
+    sheets = read_json(folder / "device_specs.json", MOST_BYTES, "this file of data sheets", DatasetError)
+    specs = {gpu: (row["SingleFLOPs"] * 1e9, row["Mem_Bw"] * 1e9) for gpu, row in sheets.items()}
+    rows = _rows_by_gpu(columns, specs, folder)
+    floors = {gpu: {name: _floor_s(mine) for name, mine in by_name.items()} for gpu, by_name in rows.items()}
+    after = {gpu: _after_s(by_name, floors[gpu]) for gpu, by_name in rows.items()}
+    usual_s = median(known) if (known := [value for value in after.values() if value is not None]) else 0.0
+    return [
+        _dataset(gpu, by_name, floors[gpu], usual_s if (own := after[gpu]) is None else own, software)
+        for gpu, by_name in rows.items()
+    ] + _amd_datasets(folder / "amd_operations.parquet")
 
 
 def _amd_datasets(path: Path) -> list[Dataset]:
@@ -123,98 +124,77 @@ def _amd_datasets(path: Path) -> list[Dataset]:
         with suppress(UnknownNameError):  # The rows of such a GPU are reported as unknown below.
             gpu = find_gpu(name)
             specs[name] = ((gpu.vector_flops or gpu.peak_flops)["fp32"], gpu.memory_bandwidth)
-    sizes = {name: columns[name].astype(np.int64) for name in ("B", "H")}
     datasets = []
-    for name, by_name in _rows_by_gpu({**columns, **sizes}, specs, str(path)).items():
+    for name, by_name in _rows_by_gpu(columns, specs, path).items():
         # All of these calls are long, so that the line through element-wise operations gives the launch at zero bytes.
-        beside = {n: beside_s(mine.time_s, mine.least_s) for n, mine in by_name.items() if _SOURCES[n].elementwise}
+        beside = {n: _beside_s(mine.time_s, mine.least_s) for n, mine in by_name.items() if _SOURCES[n].elementwise}
         usual_s = median(beside.values()) if beside else 0.0
-        launches = Launches({n: beside.get(n, usual_s) for n in by_name}, 0.0)
-        datasets.append(_dataset(name, by_name, launches, {"torch": "2.4.1"}, limits=_AMD_LIMITS))
+        floors = {n: beside.get(n, usual_s) for n in by_name}
+        datasets.append(_dataset(name, by_name, floors, 0.0, {"torch": "2.4.1"}, limits=_AMD_LIMITS))
     return datasets
 
 
 def _rows_by_gpu(
-    columns: Mapping[str, Any], specs: Mapping[str, tuple[float, float]], where: str
+    columns: Columns, specs: Mapping[str, tuple[float, float]], where: Path
 ) -> dict[str, dict[str, _Rows]]:
-    names, gpus = columns["operation"].astype(str), columns["gpu"].astype(str)
-    unknown = np.flatnonzero(~np.isin(names, list(_SOURCES)) | ~np.isin(gpus, list(specs)))
-    if len(unknown):
-        faults = [f"row {row + 1}: unknown operation or GPU ({names[row]}, {gpus[row]})" for row in unknown]
-        refuse_lines(faults, where)
-    known: dict[tuple[str, Sizes], Operation] = {}
+    """GPU -> operation of the source -> its rows; `specs` are FLOP/s and bytes per second of the data sheets."""
+    refuse_unknown(columns, where, "operation or GPU", operation=_SOURCES, gpu=specs)
     rows: dict[str, dict[str, _Rows]] = defaultdict(dict)
-    for gpu in sorted(specs):
-        for name in _SOURCES:
-            found = np.flatnonzero((names == name) & (gpus == gpu))
-            if len(found):
-                rows[gpu][name] = _rows(name, found, columns, specs[gpu], known)
+    build = cache(lambda name, *sizes: _SOURCES[name].build(*sizes))
+    for gpu, (peak, bandwidth) in sorted(specs.items()):
+        for name, source in _SOURCES.items():
+            mine = np.flatnonzero((columns["operation"] == name) & (columns["gpu"] == gpu))
+            if not len(mine):
+                continue
+            # Sizes that an operation does not have are empty.
+            sizes = np.transpose([np.nan_to_num(columns[c][mine]).astype(np.int64) for c in source.columns]).tolist()
+            operations, faults = [], []
+            for line, given in zip((mine + 1).tolist(), sizes, strict=True):
+                try:
+                    operations.append(build(name, *given))
+                except InputError as error:
+                    faults.append(f"row {line}: {error.what} ({name}, {tuple(given)})")
+            if faults:
+                refuse_lines(faults, name)
+            # Data sheets do not state the rate of the units that compute activations; these are bound by memory.
+            flops = [o.flops if name in (*_PRODUCTS, "conv") else 0 for o in operations]
+            size_bytes = np.array([o.bytes_read + o.bytes_written for o in operations], dtype=float)
+            least_s = np.maximum(np.array(flops, dtype=float) / peak, size_bytes / bandwidth)
+            rows[gpu][name] = _Rows((mine + 1).tolist(), operations, columns["latency_ms"][mine] / 1e3, least_s)
     return rows
 
 
-def _columns(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    sizes = dict.fromkeys(column for source in _SOURCES.values() for column in source.columns)
-    columns = read_columns(path, ("operation", "gpu", "latency_ms", *_SOFTWARE, *sizes))
-    software = {name: ", ".join(sorted(set(columns.pop(name)))) for name in _SOFTWARE}
-    # Sizes that an operation does not have are empty.
-    return {**columns, **{name: np.nan_to_num(columns[name]).astype(np.int64) for name in sizes}}, software
-
-
-def _specs(path: Path) -> dict[str, tuple[float, float]]:
-    specs = read_json(path, MOST_BYTES, "this file of data sheets", DatasetError)
-    with refusing_damage("this file of data sheets cannot be read", path, DatasetError):
-        return {gpu: (row["SingleFLOPs"] * 1e9, row["Mem_Bw"] * 1e9) for gpu, row in specs.items()}
-
-
-def _rows(
-    name: str,
-    found: Any,
-    columns: Mapping[str, Any],
-    spec: tuple[float, float],
-    known: dict[tuple[str, Sizes], Operation],
-) -> _Rows:
-    source = _SOURCES[name]
-    lines, operations, faults = [int(row) + 1 for row in found], [], []
-    for line, sizes in zip(lines, zip(*(columns[c][found].tolist() for c in source.columns), strict=True), strict=True):
-        key = (name, sizes)
-        if key not in known:
-            try:
-                known[key] = source.build(*sizes)
-            except InputError as error:
-                faults.append(f"row {line}: {error.what} ({name}, {sizes})")
-                continue
-        operations.append(known[key])
-    if faults:
-        refuse_lines(faults, name)
-    peak, bandwidth = spec
-    flops = np.array([operation.flops for operation in operations], dtype=float)
-    size_bytes = np.array([operation.bytes_read + operation.bytes_written for operation in operations], dtype=float)
-    # Data sheets do not state the rate of the units that compute activations; these operations are bound by memory.
-    arithmetic_s = flops / peak if name in ("bmm", "linear", "conv") else np.zeros(len(flops))
-    return _Rows(
-        lines, operations, columns["latency_ms"][found] / 1e3, np.maximum(arithmetic_s, size_bytes / bandwidth)
-    )
-
-
-def _after_s(by_name: Mapping[str, _Rows]) -> float | None:
-    values = [after_s(rows.time_s, rows.least_s) for name, rows in by_name.items() if _SOURCES[name].elementwise]
-    return median(known) if (known := [value for value in values if value is not None]) else None
-
-
 def _dataset(
-    gpu: str, by_name: Mapping[str, _Rows], launches: Launches, software: Mapping[str, str], **more: Any
+    gpu: str,
+    by_name: Mapping[str, _Rows],
+    floor_s: Mapping[str, float],
+    after_s: float,
+    software: Mapping[str, str],
+    **card: Any,
 ) -> Dataset:
-    products = {name: (by_name[name].time_s, by_name[name].least_s) for name in _PRODUCTS if name in by_name}
-    throttled = throttled_kinds(products)
+    """The measurements of a GPU.
+
+    The GPU passes the first event at once and then waits for the launch. The host issues the second event some time
+    after the launch. So
+
+        time = launch + max(kernels, after)
+
+    and a kernel that is shorter than `after` cannot be seen: all such calls of a kind take the same time, their floor
+    (24 to 108 us, where the kernels themselves take 1 to 20 us). Element-wise kernels reveal both unknowns, because
+    their time is proportional to the bytes. A line through the longer ones has its value at zero bytes at `launch`
+    (residuals are 0.1 to 1 %), and the floor minus `launch` is `after`, which hardly differs between kinds.
+    """
+    throttled = throttled_kinds({n: (by_name[n].time_s, by_name[n].least_s) for n in _PRODUCTS if n in by_name})
     measurements = []
     for name, rows in by_name.items():
+        launch_s = floor_s[name] - after_s
+        too_quick = rows.time_s < rows.least_s / (_WINOGRAD if name == "conv" else 1.0) / _TOLERANCE
         too_slow = (rows.least_s > LONG_S) & (name in throttled)
-        least = rows.least_s / (_WINOGRAD if name == "conv" else 1.0) / _TOLERANCE
-        for line, operation, time_s, least_s, is_throttled in zip(
-            rows.lines, rows.operations, rows.time_s.tolist(), least.tolist(), too_slow.tolist(), strict=True
+        faults = np.where(too_quick, _IMPOSSIBLE, np.where(too_slow, _THROTTLED, "")).tolist()
+        for line, operation, time_s, fault in zip(
+            rows.lines, rows.operations, rows.time_s.tolist(), faults, strict=True
         ):
-            device_time_s = launches.device_time_s(name, time_s)
-            fault = _IMPOSSIBLE if time_s < least_s else _THROTTLED if is_throttled else ""
+            device_time_s = time_s - launch_s if time_s > _HIDDEN_BELOW * floor_s[name] else None
             measurements.append(
                 Measurement(
                     operation,
@@ -230,21 +210,13 @@ def _dataset(
                 )
             )
     measurements.sort(key=lambda m: m.line or 0)
-    return Dataset(_card(gpu, launches, software, **more), tuple(measurements))
-
-
-def _card(gpu: str, launches: Launches, software: Mapping[str, str], **more: Any) -> Card:
-    floors = ", ".join(f"{name} {1e6 * launches.launch_s(name):.1f}" for name in launches.floor_s)
-    return card_of(
-        "neusight2025",
-        gpu,
-        method={
-            _METHOD: "mean of the 5 fastest of 25 calls, each between two CUDA events on an idle GPU; the launch is "
-            f"in it: {1e6 * launches.after_s:.1f} us behind it, and before the kernel, in us: {floors}"
-        },
-        software={**software, "driver": "unknown"},
-        **more,
+    launches = ", ".join(f"{name} {1e6 * (floor - after_s):.1f}" for name, floor in floor_s.items())
+    method = (
+        "mean of the 5 fastest of 25 calls, each between two CUDA events on an idle GPU; the launch is "
+        f"in it: {1e6 * after_s:.1f} us behind it, and before the kernel, in us: {launches}"
     )
+    software = {**software, "driver": "unknown"}
+    return Dataset(card_of("neusight2025", gpu, method={_METHOD: method}, software=software, **card), (*measurements,))
 
 
 Values = npt.NDArray[np.float64]
@@ -253,64 +225,28 @@ _SMALL_S = 3e-6  # Calls that would take less than this at the data sheet's rate
 _LEAST = 50
 _FLOOR_QUANTILE = 0.1
 # Within one kind the host's speed changes during a campaign by up to 1.28 (T4); calls up to here may be bound by it.
-HIDDEN_BELOW = 1.35
-_LINE = (
-    1.5,
-    10.0,
-)  # As multiples of the floor: long enough for the kernel to be visible, short enough for the intercept to matter.
+_HIDDEN_BELOW = 1.35
+# As multiples of the floor: long enough for the kernel to be visible, short enough for the intercept to matter.
+_LINE = (1.5, 10.0)
 
 
-@dataclass(frozen=True)
-class Launches:
-    """Times that the host of one GPU adds to kernels, by kind of call: the least seconds between two events.
-
-    The GPU passes the first event at once and then waits for the launch. The host issues the second event some time
-    after the launch. So
-
-        time = launch + max(kernels, after)
-
-    and a kernel that is shorter than `after` cannot be seen: all such calls of a kind take the same time, their floor
-    (24 to 108 us in neusight2025, where the kernels themselves take 1 to 20 us). Element-wise kernels reveal both
-    unknowns, because their time is proportional to the bytes. A line through the longer ones has its value at zero
-    bytes at `launch` (residuals are 0.1 to 1 %), and the floor minus `launch` is `after`, which hardly differs between
-    kinds.
-
-    A board that is too hot, or held by its power cap, lowers its clock. A table of times does not state that but shows
-    it: long products fill the GPU, so linear layers and batched products should reach about the same share of the peak.
-    In neusight2025, linear layers of more than half a millisecond at the peak reach 0.9 to 1.3 of the rate of batched
-    products of that length on A100, V100, P100 and T4, but 0.5 on the P4, where short linear layers are not slower.
-
-    `after_s` are the seconds from the launch to the second event.
-    """
-
-    floor_s: Mapping[Any, float]
-    after_s: float
-
-    def launch_s(self, kind: Any) -> float:
-        """Seconds before the kernel of a kind of call starts."""
-        return self.floor_s[kind] - self.after_s
-
-    def device_time_s(self, kind: Any, time_s: float) -> float | None:
-        """Seconds that the GPU worked in a call; None where the second event came later than the kernel's end."""
-        return time_s - self.launch_s(kind) if time_s > HIDDEN_BELOW * self.floor_s[kind] else None
+def _floor_s(rows: _Rows) -> float:
+    """The least seconds between two events of one kind of call, however short its kernel."""
+    small = rows.time_s[rows.least_s < _SMALL_S]
+    return float(np.quantile(small, _FLOOR_QUANTILE) if len(small) >= _LEAST else rows.time_s.min())
 
 
-def floor_s(time_s: Values, least_s: Values) -> float:
-    """The floor of one kind of call, from measured times and the times at the data sheet's rates."""
-    small = time_s[least_s < _SMALL_S]
-    return float(np.quantile(small, _FLOOR_QUANTILE) if len(small) >= _LEAST else time_s.min())
+def _after_s(by_name: Mapping[str, _Rows], floor_s: Mapping[str, float]) -> float | None:
+    """Seconds from the launch to the second event, by element-wise calls; None where there are too few."""
+    after = []
+    for name, rows in by_name.items():
+        line = (rows.time_s > _LINE[0] * floor_s[name]) & (rows.time_s < _LINE[1] * floor_s[name])
+        if _SOURCES[name].elementwise and line.sum() >= _LEAST:
+            after.append(floor_s[name] - _beside_s(rows.time_s[line], rows.least_s[line]))
+    return median(after) if after else None
 
 
-def after_s(time_s: Values, least_s: Values) -> float | None:
-    """Seconds between launch and second event, from element-wise calls of one kind; None where there are too few."""
-    floor = floor_s(time_s, least_s)
-    line = (time_s > _LINE[0] * floor) & (time_s < _LINE[1] * floor)
-    if line.sum() < _LEAST:
-        return None
-    return floor - beside_s(time_s[line], least_s[line])
-
-
-def beside_s(time_s: Values, least_s: Values) -> float:
+def _beside_s(time_s: Values, least_s: Values) -> float:
     """Seconds that element-wise calls take besides their kernels, for calls long enough to be bound by the GPU."""
     if len(time_s) < 2:
         return 0.0
@@ -328,6 +264,11 @@ _THROTTLED_SHARE = 0.7
 
 def throttled_kinds(times: Mapping[str, tuple[Values, Values]]) -> frozenset[str]:
     """The kinds of products that were measured on a GPU while it was throttled.
+
+    A board that is too hot, or held by its power cap, lowers its clock. A table of times does not state that but shows
+    it: long products fill the GPU, so linear layers and batched products should reach about the same share of the peak.
+    In neusight2025, linear layers of more than half a millisecond at the peak reach 0.9 to 1.3 of the rate of batched
+    products of that length on A100, V100, P100 and T4, but 0.5 on the P4, where short linear layers are not slower.
 
     For each kind these are the measured seconds, and the least seconds that the data sheet allows, of each row.
     """

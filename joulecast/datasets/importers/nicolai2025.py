@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,64 +29,48 @@ from ...operations.rules import Shape
 from ..measurement import Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 from .reading import card_of, importer, published, read_rows
 
-Arguments = tuple[list[Any], dict[str, Any]]
-
 # The last two, where the text is nested too deeply.
 _UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
 
+# Class name as printed: operation kind, and those of its attributes that are printed by name.
+_MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Conv2d": ("conv2d", ("kernel_size", "stride", "padding", "dilation", "groups", "bias")),
+    "Linear": ("linear", ("out_features", "bias")),
+    "BatchNorm2d": ("batch_norm", ("affine",)),
+    "LayerNorm": ("layer_norm", ()),
+    "LayerNorm2d": ("layer_norm", ()),
+    **{
+        name: (name.lower(), ())
+        for name in ("ReLU", "ReLU6", "GELU", "SiLU", "Sigmoid", "Tanh", "Hardswish", "Hardsigmoid")
+    },
+    "Softmax": ("softmax", ("dim",)),
+    "Dropout": ("dropout", ("p",)),
+    "StochasticDepth": ("stochastic_depth", ("p", "mode")),
+    "MaxPool2d": ("max_pool2d", ("kernel_size", "stride", "padding", "dilation", "ceil_mode")),
+    "AvgPool2d": ("avg_pool2d", ("kernel_size", "stride", "padding", "ceil_mode")),
+    "AdaptiveAvgPool2d": ("adaptive_avg_pool2d", ()),
+}
 
-def _literal(node: ast.expr) -> Any:
-    # Some modules print enumerations without quotes: StochasticDepth(p=0.1, mode=row).
-    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
 
+def _parse(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """The name, positional and named arguments of a call."""
 
-def _parse(text: str) -> tuple[str, Arguments]:
+    def literal(node: ast.expr) -> Any:
+        # Some modules print enumerations without quotes: StochasticDepth(p=0.1, mode=row).
+        return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
     try:
         call = ast.parse(text.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise SyntaxError("not a call")  # noqa: TRY004
-        positional = [_literal(argument) for argument in call.args]
-        named = {keyword.arg: _literal(keyword.value) for keyword in call.keywords if keyword.arg is not None}
+        named = {keyword.arg: literal(keyword.value) for keyword in call.keywords if keyword.arg is not None}
+        return call.func.id, [literal(argument) for argument in call.args], named
     except _UNREADABLE as error:
         raise InputError(
             "this is not the repr of a torch module",
             given=text,
             allowed="such as Linear(in_features=8, out_features=4)",
         ) from error
-    return call.func.id, (positional, named)
-
-
-def _conv2d(arguments: Arguments) -> dict[str, Any]:
-    (_, out_channels), named = arguments
-    names = ("kernel_size", "stride", "padding", "dilation", "groups", "bias")
-    return {"out_channels": out_channels, **{name: named[name] for name in names if name in named}}
-
-
-def _layer_norm(arguments: Arguments) -> dict[str, Any]:
-    return {"normalized_shape": arguments[0][0], "affine": arguments[1].get("elementwise_affine", True)}
-
-
-def _named(*names: str) -> Callable[[Arguments], dict[str, Any]]:
-    return lambda arguments: {name: arguments[1][name] for name in names if name in arguments[1]}
-
-
-# Class name as printed: (operation kind, attributes from the printed arguments).
-_MODULES: dict[str, tuple[str, Callable[[Arguments], dict[str, Any]]]] = {
-    "Conv2d": ("conv2d", _conv2d),
-    "Linear": ("linear", _named("out_features", "bias")),
-    "BatchNorm2d": ("batch_norm", _named("affine")),
-    **dict.fromkeys(("LayerNorm", "LayerNorm2d"), ("layer_norm", _layer_norm)),
-    **{
-        name: (name.lower(), _named())
-        for name in ("ReLU", "ReLU6", "GELU", "SiLU", "Sigmoid", "Tanh", "Hardswish", "Hardsigmoid")
-    },
-    "Softmax": ("softmax", _named("dim")),
-    "Dropout": ("dropout", _named("p")),
-    "StochasticDepth": ("stochastic_depth", _named("p", "mode")),
-    "MaxPool2d": ("max_pool2d", _named("kernel_size", "stride", "padding", "dilation", "ceil_mode")),
-    "AvgPool2d": ("avg_pool2d", _named("kernel_size", "stride", "padding", "ceil_mode")),
-    "AdaptiveAvgPool2d": ("adaptive_avg_pool2d", lambda arguments: {"output_size": arguments[1]["output_size"]}),
-}
 
 
 def operation_from_repr(
@@ -98,11 +82,10 @@ def operation_from_repr(
     in. Raises UnknownNameError: the module class does not correspond to an operation kind. Raises InputError: the text
     is not such a repr, or the input does not fit the module.
     """
-    name, arguments = _parse(text)
+    name, positional, named = _parse(text)
     if name not in _MODULES:
         raise unknown_name("torch module", name, _MODULES)
-    kind, read = _MODULES[name]
-    positional, named = arguments
+    kind, names = _MODULES[name]
     channels = named.get("in_features", positional[0] if name in ("Conv2d", "BatchNorm2d") and positional else None)
     actual = input_shape[-1 if name == "Linear" else 1] if len(input_shape) > 1 else None
     if channels is not None and channels != actual:
@@ -111,9 +94,15 @@ def operation_from_repr(
             given=str(input_shape),
             allowed=f"a shape with {channels} channels",
         )
+    attributes = {each: named[each] for each in names if each in named}
     try:
-        attributes = read(arguments)
-    except (KeyError, IndexError, ValueError) as error:
+        if kind == "conv2d":
+            attributes["out_channels"] = positional[1]
+        if kind == "layer_norm":
+            attributes = {"normalized_shape": positional[0], "affine": named.get("elementwise_affine", True)}
+        if kind == "adaptive_avg_pool2d":
+            attributes["output_size"] = named["output_size"]
+    except (IndexError, KeyError) as error:
         raise InputError(
             f"these are not the arguments that a {name} prints", given=text, allowed="the text that print(module) shows"
         ) from error
@@ -130,55 +119,42 @@ _LOWER_POWER = 0.97  # Repeats within one method differ by at most 2 %.
 _MODE_DEPENDENT = ("batch_norm", "stochastic_depth", "dropout")
 
 
-def _optional(text: str, convert: Callable[[str], Any]) -> Any:
-    return convert(text) if text else None
+def _common(row: Mapping[str, str], line: int) -> dict[str, Any]:
+    """What rows of both tables say: fields of a measurement."""
+    numbers = {name: float(row[name]) for name in ("time_s", "power_w", "energy_j")}
+    return {**numbers, "campaign": f"{row['source_file']}/{row['source_blob']}", "line": line}
 
 
-def _shape(text: str) -> Shape:
+def _asked(row: Mapping[str, str]) -> dict[str, Any]:
+    """The shape, precision and mode of a row."""
     try:
-        return tuple(ast.literal_eval(text))
+        shape = tuple(ast.literal_eval(row["input_shape"]))
     except _UNREADABLE as error:
-        raise InputError("this is not a shape", given=text, allowed="such as (32, 3, 224, 224)") from error
-
-
-def _precision(row: Mapping[str, str]) -> str:
-    return "default" if row["tf32"] == "True" else "fp32"
+        given = row["input_shape"]
+        raise InputError("this is not a shape", given=given, allowed="such as (32, 3, 224, 224)") from error
+    return {"input_shape": shape, "precision": "default" if row["tf32"] == "True" else "fp32", "mode": row["mode"]}
 
 
 def _measurement(row: Mapping[str, str], line: int, method: str) -> Measurement:
-    time_s, power_w, energy_j = (float(row[name]) for name in ("time_s", "power_w", "energy_j"))
-    iterations = _optional(row["iterations"], lambda text: int(float(text)))
-    duration_s = _optional(row["measured_for_s"], float)
-    remark = ""
-    expected_j = power_w * time_s
-    if iterations and duration_s and _is(energy_j, power_w * duration_s / iterations) and not _is(energy_j, expected_j):
-        energy_j, remark = expected_j, _RECOMPUTED
+    values = _common(row, line)
+    more = ("time_std_s", "power_std_w", "energy_std_j", "measured_for_s", "iterations")
+    optional: dict[str, Any] = {name: float(row[name]) if row[name] else None for name in more}
+    duration_s, iterations = optional.pop("measured_for_s"), optional.pop("iterations")
+    power_w, expected_j = values["power_w"], values["power_w"] * values["time_s"]
+    if iterations and duration_s:
+        other_j = power_w * duration_s / int(iterations)
+        as_other, as_expected = (abs(values["energy_j"] - each) <= _SAME * each for each in (other_j, expected_j))
+        if as_other and not as_expected:
+            values |= {"energy_j": expected_j, "remark": _RECOMPUTED}
     return Measurement(
-        operation=operation_from_repr(
-            row["module"], _shape(row["input_shape"]), precision=_precision(row), mode=row["mode"]
-        ),
-        time_s=time_s,
-        power_w=power_w,
-        energy_j=energy_j,
-        time_std_s=_optional(row["time_std_s"], float),
-        power_std_w=_optional(row["power_std_w"], float),
-        energy_std_j=_optional(row["energy_std_j"], float),
-        iterations=iterations,
+        operation=operation_from_repr(row["module"], **_asked(row)),
+        **values,
+        **optional,
+        iterations=None if iterations is None else int(iterations),
         duration_s=duration_s,
-        campaign=_campaign(row),
         method=method,
         started=row["started"],
-        line=line,
-        remark=remark,
     )
-
-
-def _is(value: float, expected: float) -> bool:
-    return abs(value - expected) <= _SAME * expected
-
-
-def _campaign(row: Mapping[str, str]) -> str:
-    return f"{row['source_file']}/{row['source_blob']}"
 
 
 NUMBERS = ("time_s", "time_std_s", "power_w", "power_std_w", "energy_j", "energy_std_j", "iterations", "measured_for_s")
@@ -195,46 +171,29 @@ def import_nicolai2025(folder: str | Path) -> list[Dataset]:
     """
     folder = Path(folder)
     rows = read_rows(folder / "operations.csv", [*_COLUMNS, "module"])
-    with_training = {_campaign(row) for row in rows if row["mode"] == "training"}
+    with_training = {(row["source_file"], row["source_blob"]) for row in rows if row["mode"] == "training"}
     measurements: dict[str, list[Measurement]] = defaultdict(list)
     faults = []
     for line, row in enumerate(rows, start=2):
-        if row["mode"] == "training":
-            method = "forward_backward"
-        else:
-            # The campaigns that also measured training ran the forward outside inference mode.
-            method = "forward" if _campaign(row) in with_training else "forward_inference_mode"
+        # The campaigns that also measured training ran the forward outside inference mode.
+        outside = (row["source_file"], row["source_blob"]) in with_training
+        method = "forward" if outside else "forward_inference_mode"
+        method = "forward_backward" if row["mode"] == "training" else method
         try:
             measurements[find_gpu(row["gpu"]).name].append(_measurement(row, line, method))
         except (InputError, ValueError) as error:
             faults.append(f"line {line}: {error.what if isinstance(error, InputError) else error} ({row['module']})")
     if faults:
         refuse_lines(faults, str(folder / "operations.csv"))
-    networks = _networks(folder / "networks.csv")
+    networks: dict[str, list[NetworkMeasurement]] = defaultdict(list)
+    for line, row in enumerate(read_rows(folder / "networks.csv", [*_COLUMNS, "network"]), start=2):
+        measured = NetworkMeasurement(network=row["network"], **_asked(row), **_common(row, line))
+        networks[find_gpu(row["gpu"]).name].append(measured)
     datasets = []
     for gpu, found in measurements.items():
         marked = _mark_low_power(_mark_train_mode(found))
         datasets.append(Dataset(_card(gpu, marked), tuple(marked), tuple(networks.get(gpu, ()))))
     return datasets
-
-
-def _networks(path: Path) -> dict[str, list[NetworkMeasurement]]:
-    networks: dict[str, list[NetworkMeasurement]] = defaultdict(list)
-    for line, row in enumerate(read_rows(path, [*_COLUMNS, "network"]), start=2):
-        networks[find_gpu(row["gpu"]).name].append(
-            NetworkMeasurement(
-                network=row["network"],
-                input_shape=_shape(row["input_shape"]),
-                precision=_precision(row),
-                mode=row["mode"],
-                time_s=float(row["time_s"]),
-                power_w=float(row["power_w"]),
-                energy_j=float(row["energy_j"]),
-                campaign=_campaign(row),
-                line=line,
-            )
-        )
-    return networks
 
 
 def _mark_train_mode(measurements: list[Measurement]) -> list[Measurement]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, wraps
 from importlib.resources import files
 from pathlib import Path
@@ -121,42 +121,30 @@ def rows_of(columns: Columns, places: npt.NDArray[Any]) -> Iterator[dict[str, An
         yield {"line": line + 1, **dict(zip(columns, row, strict=True))}
 
 
-def refuse_unknown(columns: Columns, path: Path, what: str, usable: Any = True, **known: Iterable[Any]) -> None:
+def refuse_unknown(columns: Columns, where: object, what: str, usable: Any = True, **known: Collection[Any]) -> None:
     """Refuse usable rows with values that are not among those known of a column. The error says what they are."""
     fine = np.all([np.isin(columns[name], list(values)) for name, values in known.items()], axis=0)
-    fine |= np.logical_not(usable)
-    faults = (
-        f"row {row + 1}: unknown {what} ({', '.join(str(columns[name][row]) for name in known)})"
-        for row in np.flatnonzero(~fine)
-    )
-    if not fine.all():
-        refuse_lines([*faults], str(path))
+    unknown = np.flatnonzero(~fine & usable)
+    if len(unknown):
+        values = [", ".join(str(columns[name][row]) for name in known) for row in unknown]
+        faults = [f"row {row + 1}: unknown {what} ({value})" for row, value in zip(unknown, values, strict=True)]
+        refuse_lines(faults, str(where))
 
 
-def sampled(columns: Columns, usable: npt.NDArray[Any], by: Iterable[str], rows: int | None) -> npt.NDArray[np.int64]:
-    """Places of the rows to take of those that are usable, evenly from all values of some columns; None for all."""
-    places = np.flatnonzero(usable)
-    taken: npt.NDArray[np.int64] = places[thinned(groups([columns[name][places] for name in by]), rows)]
-    return taken
+def groups(columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
+    """Number the rows so that those that agree in all columns, of which there is at least one, have the same number."""
+    first, *others = map(_codes, columns)
+    for more in others:
+        first = _codes(first * (int(more.max(initial=0)) + 1) + more)
+    return first
 
 
-def codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """The index of each value among the sorted distinct values."""
     if values.dtype == object:
         place = {value: rank for rank, value in enumerate(sorted(set(values.tolist())))}
         return np.fromiter((place[value] for value in values.tolist()), dtype=np.int64, count=len(values))
     return np.unique(values, return_inverse=True)[1].reshape(-1)
-
-
-def groups(columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
-    """Number the rows so that those that agree in all columns have the same number."""
-    found = None
-    for column in columns:
-        place = codes(column)
-        found = place if found is None else codes(found * (int(place.max(initial=0)) + 1) + place)
-    if found is None:
-        raise ValueError("no columns to group by")
-    return found
 
 
 _SEED = 2026
@@ -170,19 +158,13 @@ def thinned(stratum: npt.NDArray[Any], rows: int | None) -> npt.NDArray[np.int64
     if rows is None or rows >= len(stratum):
         return np.arange(len(stratum))
     sizes = np.bincount(stratum)
-    shares = _shares(sizes, rows)
     shuffled = np.random.default_rng(_SEED).permutation(len(stratum))
     shuffled = shuffled[np.argsort(stratum[shuffled], kind="stable")]
     begins = np.cumsum(sizes) - sizes
-    taken = [shuffled[begin : begin + share] for begin, share in zip(begins, shares, strict=True)]
-    return np.sort(np.concatenate(taken))
-
-
-def _shares(sizes: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
-    shares = np.zeros(len(sizes), dtype=np.int64)
-    left, open_strata = rows, [place for place in range(len(sizes)) if sizes[place]]
+    taken, left = [], rows
     # The smallest stratum comes first, so that what it does not use is shared by the rest.
-    for rank, place in enumerate(sorted(open_strata, key=lambda place: int(sizes[place]))):
-        shares[place] = min(int(sizes[place]), left // (len(open_strata) - rank))
-        left -= int(shares[place])
-    return shares
+    for rank, place in enumerate(np.argsort(sizes, kind="stable")):
+        share = min(sizes[place], left // (len(sizes) - rank))
+        taken.append(shuffled[begins[place] : begins[place] + share])
+        left -= share
+    return np.sort(np.concatenate(taken))

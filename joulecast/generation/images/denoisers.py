@@ -1,191 +1,15 @@
-"""Denoisers of image pipelines: transformers over patches of the latents, one forward for each step.
+"""Denoisers that attend from the image, or video, to the text: transformers over patches of the latents, and a U-Net.
 
-Sizes are those of the published configurations. The transformers differ in how text meets the image: MMDiT (Esser et
-al., arXiv 2403.03206) and FLUX join both in one attention, PixArt (Chen et al., arXiv 2310.00426) and HunyuanDiT
-(arXiv 2405.08748) attend from the image to the text.
+Sizes are those of the published configurations. All are counted as `diffusers` runs them, one forward for each step.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 from ...operations.network import Network
 from .layers import Layers, Shape
-
-
-@dataclass(frozen=True)
-class TextEncoder:
-    """A transformer that reads a prompt once."""
-
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    head_size: int
-    inner: int  # Features between the layers of a feed-forward block
-    vocabulary: int
-    tokens: int  # Number of tokens to which each prompt is padded
-    gated: bool = False  # Whether half of the feed-forward's first layer gates the other half (T5 1.1)
-    cached_heads: int | None = None  # Number of heads of keys and values; None for as many as query heads
-
-    def network(self, prompts: int, precision: str) -> Network:
-        """The operations that encode a number of prompts."""
-        found, bias, norm = Layers(precision), not self.gated, "rms_norm" if self.gated else "layer_norm"
-        shape, wide = (prompts, self.tokens, self.hidden), (prompts, self.tokens, self.inner)
-        queries = (prompts, self.heads, self.tokens, self.head_size)
-        keys = (prompts, self.cached_heads or self.heads, *queries[2:])
-        sizes = {"num_embeddings": self.vocabulary, "embedding_dim": self.hidden}
-        found.add("embeddings", "embedding", (prompts, self.tokens), **sizes)
-        layer = found.within("layers.{}", self.layers)
-        for place in ("norm1", "norm2"):
-            layer.add(place, norm, shape)
-        for name, heads in (("q", self.heads), ("k", keys[1]), ("v", keys[1])):
-            layer.linear(f"attention.{name}", shape, heads * self.head_size, bias=bias)
-        layer.attention("attention", queries, keys)
-        layer.linear("attention.out", (*shape[:-1], self.heads * self.head_size), self.hidden, bias=bias)
-        layer.add("", "add", shape, shape, each=2)
-        for name in ("fc1", "gate")[: 2 if self.gated else 1]:
-            layer.linear(f"mlp.{name}", shape, self.inner, bias=bias)
-        layer.add("mlp.act", "gelu", wide)
-        if self.gated:
-            layer.add("mlp", "mul", wide, wide)
-        layer.linear("mlp.fc2", wide, self.hidden, bias=bias)
-        found.add("final_norm", norm, shape)
-        return found.network(self.name, {"input_ids": shape[:-1]})
-
-
-class Denoiser(Protocol):
-    """A network that removes noise from the latents of a batch."""
-
-    @property
-    def heads(self) -> int:
-        """Number of heads of its attention over the image."""
-        ...
-
-    def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
-        """The operations of one step.
-
-        `images`: Number of images that are computed together; with guidance each image counts twice.
-        `grid`: Rows and columns of patches of an image; for a video (latent frames, rows, columns).
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class JointDiT:
-    """MMDiT: a transformer in which image and text have separate weights, with attention over both together."""
-
-    double: int  # Number of blocks with separate weights for image and text
-    hidden: int
-    heads: int
-    single: int = 0  # Number of further blocks with common weights and a feed-forward parallel to the attention (FLUX)
-    dual: int = 0  # Number of blocks with a second attention among image tokens (SD 3.5 medium)
-    patch: int = 64  # Elements of a patch: its side squared times the channels of the latents
-    text: int = 4096  # Features of a token of the text encoder
-    pooled: int = 2048  # Features of the pooled text that conditions each block
-    # Whether guidance is an input, learned by distillation, so that there is one forward per step.
-    guided: bool = False
-    # Whether the last of the double blocks computes its text output, although nothing reads it.
-    last_context: bool = False
-    refined: int = 0  # Number of blocks of a transformer over the text alone, before all others (HunyuanVideo)
-    # Whether a convolution computes the patches (see `Layers.transposed`), not a linear layer (FLUX).
-    convolved: bool = True
-
-    def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
-        """See `Denoiser.network`."""
-        found, hidden, tokens = Layers(precision), self.hidden, math.prod(grid)
-        image, text, joint = ((images, count, hidden) for count in (tokens, text_tokens, tokens + text_tokens))
-        of_image, of_text, of_both = map(self._heads, (image, text, joint))
-        found.linear("x_embed", (images, tokens, self.patch), hidden)
-        found.linear("context_embed", (images, text_tokens, self.text), hidden)
-        for name, inputs in (("time", 256), ("pooled", self.pooled), *((("guidance", 256),) if self.guided else ())):
-            found.two_linear(name, (images, inputs), hidden, hidden, "silu")
-        if self.refined:
-            self._refine(found, text)
-        double = found.within("double.{}", self.double)
-        double.attention("attention", of_both, of_both)
-        if self.convolved and not self.single:
-            double.joined_heads("attention", of_image, of_text, each=3)
-        else:
-            double.add("attention", "cat", of_image, of_text, each=3, dim=2)
-        self._stream(double.within("image"), image, self.convolved)
-        self._stream(found.within("double.{}.text", self.double - (not self.last_context)), text, False)
-        if not self.last_context:
-            # Without it, only queries, keys and values of the text are computed in the last block.
-            last = found.within("last.text")
-            self._modulated(last, text, 2)
-            last.projections("", text, hidden)
-            last.rms_norm("qk_norm", of_text, each=2)
-        if self.single:
-            double.rotary("rotary", of_both, each=2)
-            self._single(found.within("single.{}", self.single), joint)
-        if self.dual:
-            dual = found.within("double.{}.dual", self.dual)
-            dual.linear("modulation", (images, hidden), 3 * hidden)
-            dual.modulation("", image)
-            dual.projections("", image, hidden)
-            dual.rms_norm("qk_norm", of_image, each=2)
-            dual.attention("", of_image, of_image)
-            dual.linear("out", image, hidden)
-            dual.gated_residual("", image)
-            if self.convolved:
-                dual.transposed("", image)
-        self._modulated(found.within("out"), image, 2)
-        if self.convolved and not self.single:
-            found.transposed("out", image)
-        found.linear("out.proj", image, self.patch)
-        return found.network("denoiser", {"latents": (images, tokens, self.patch)})
-
-    def _heads(self, shape: Shape) -> Shape:
-        return (shape[0], self.heads, shape[1], self.hidden // self.heads)
-
-    def _refine(self, found: Layers, shape: Shape) -> None:
-        """The transformer over the text, whose gates are computed from the time and the mean of the text."""
-        images, hidden = shape[0], self.hidden
-        for name, features in (("time.0", 256), ("time.1", hidden), ("text.0", self.text), ("text.1", hidden)):
-            found.linear(f"refiner.{name}", (images, features), hidden)
-        block = found.within("refiner.{}", self.refined)
-        block.linear("gates", (images, hidden), 2 * hidden)
-        block.add("norm", "layer_norm", shape, each=2)
-        block.projections("", shape, hidden)
-        block.attention("", self._heads(shape), self._heads(shape))
-        block.linear("out", shape, hidden)
-        block.two_linear("mlp", shape, 4 * hidden, hidden, "silu")
-        for _ in ("attention", "mlp"):
-            block.gated_residual("", shape)
-
-    def _modulated(self, found: Layers, shape: Shape, parts: int) -> None:
-        """Norms with a scale and shift, and the layer that computes these from the condition."""
-        found.add("modulation", "silu", (shape[0], self.hidden))
-        found.linear("modulation", (shape[0], self.hidden), parts * self.hidden)
-        found.modulated_norm("norm", shape, each=2 if parts == 6 else 1, affine=False)
-
-    def _stream(self, found: Layers, shape: Shape, transposed: bool) -> None:
-        """The operations of the double blocks on image tokens, or on text tokens."""
-        self._modulated(found, shape, 6)
-        found.projections("", shape, self.hidden)
-        found.rms_norm("qk_norm", self._heads(shape), each=2)
-        found.strided_linear("out", shape, self.hidden)
-        found.two_linear("mlp", shape, 4 * self.hidden, self.hidden)
-        for _ in ("attention", "mlp"):
-            found.gated_residual("", shape)
-        if transposed:
-            found.transposed("", shape, each=4)
-
-    def _single(self, found: Layers, shape: Shape) -> None:
-        heads, inner = self._heads(shape), (*shape[:-1], 4 * self.hidden)
-        self._modulated(found, shape, 3)
-        found.projections("", shape, self.hidden)
-        found.linear("mlp", shape, 4 * self.hidden)
-        found.add("mlp", "gelu", inner)
-        found.rms_norm("qk_norm", heads, each=2)
-        found.rotary("rotary", heads, each=2)
-        found.attention("attention", heads, heads)
-        found.add("", "cat", shape, inner, dim=2)
-        found.linear("out", (*shape[:-1], 5 * self.hidden), self.hidden)
-        found.gated_residual("", shape)
 
 
 @dataclass(frozen=True)
@@ -206,7 +30,7 @@ class CrossDiT:
     skips: int = 0
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
-        """See `Denoiser.network`."""
+        """See `ImagePipeline.denoiser`."""
         found, hidden, tokens = Layers(precision), self.hidden, math.prod(grid)
         shape, text = (images, tokens, hidden), (images, text_tokens, hidden if self.projected else self.text)
         found.linear("x_embed", (images, tokens, self.patch), hidden)
@@ -241,3 +65,230 @@ class CrossDiT:
         found.add("out.norm", "layer_norm", shape, affine=False)
         found.linear("out.proj", shape, self.patch_out)
         return found.network("denoiser", {"latents": (images, tokens, self.patch)})
+
+
+@dataclass(frozen=True)
+class LinearDiT:
+    """A transformer with linear attention over the image, cross-attention to the text, convolutional feed-forwards."""
+
+    layers: int
+    heads: int  # Number of heads of linear attention
+    head_size: int
+    text: int  # Features of a token of the text encoder
+    cross_heads: int  # Number of heads of the attention to the text
+    expansion: float  # Channels inside a feed-forward block for each feature of a token
+    latent_channels: int  # Channels of the latents; a patch is a single latent
+    normed: bool = False  # Whether queries and keys are normed, over the features of all heads together
+
+    def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
+        """See `ImagePipeline.denoiser`."""
+        found, hidden, tokens = Layers(precision), self.heads * self.head_size, math.prod(grid)
+        shape, text = (images, tokens, hidden), (images, text_tokens, hidden)
+        found.linear("x_embed", (images, tokens, self.latent_channels), hidden)
+        found.two_linear("text_embed", (images, text_tokens, self.text), hidden, hidden)
+        found.rms_norm("text_embed.norm", text)
+        for name, inputs, outputs in (("0", 256, hidden), ("1", hidden, hidden), ("modulation", hidden, 6 * hidden)):
+            found.linear(f"time.{name}", (images, inputs), outputs)
+
+        block, heads = found.within("blocks.{}", self.layers), (images, self.heads, self.head_size, tokens)
+        block.modulated_norm("norm", shape, each=2, affine=False)
+        block.projections("self", shape, hidden, bias=False)
+        for read in (shape, shape, shape, text) if self.normed else ():
+            block.rms_norm("qk_norm", read)
+        block.add("self", "relu", heads, each=2)
+        block.within("self").linear_attention(heads)
+        # Queries and keys are copied for the products, whose other operands are transposed.
+        block.wide.add("self", "copy", heads, each=2)
+        block.strided_linear("self.out", shape, hidden)
+
+        queries = (images, self.cross_heads, tokens, hidden // self.cross_heads)
+        for name, read in (("q", shape), ("k", text), ("v", text), ("out", shape)):
+            block.linear(f"cross.{name}", read, hidden)
+        block.attention("cross", queries, (*queries[:2], text_tokens, queries[3]))
+        block.add("cross", "div", shape)
+
+        block.within("mlp").convolutional_feed_forward((images, hidden, *grid), round(self.expansion * hidden))
+        # Gates of attention and feed-forward, and the residuals.
+        block.add("", "mul", shape, (images, 1, hidden), each=2)
+        block.add("", "add", shape, shape, each=3)
+
+        found.modulated_norm("out.norm", shape, affine=False)
+        found.linear("out.proj", shape, self.latent_channels)
+        return found.network("denoiser", {"latents": (images, self.latent_channels, *grid)})
+
+
+@dataclass(frozen=True)
+class VideoDiT:
+    """Wan 2.1 (Wan Team, arXiv 2503.20314): blocks attend to the whole video, and then to the text."""
+
+    layers: int
+    heads: int
+    head_size: int
+    inner: int  # Features between the layers of a feed-forward block
+    patch: int = 64  # Elements of a patch: its side squared times the channels of the latents
+    text: int = 4096  # Features of a token of the text encoder
+
+    def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
+        """See `ImagePipeline.denoiser`."""
+        found, hidden, tokens = Layers(precision), self.heads * self.head_size, math.prod(grid)
+        shape, text = (images, tokens, hidden), (images, text_tokens, hidden)
+        found.linear("x_embed", (images, tokens, self.patch), hidden)
+        found.two_linear("text_embed", (images, text_tokens, self.text), hidden, hidden)
+        for name, inputs, outputs in (("0", 256, hidden), ("1", hidden, hidden), ("modulation", hidden, 6 * hidden)):
+            found.linear(f"time.{name}", (images, inputs), outputs)
+
+        block = found.within("blocks.{}", self.layers)
+        _modulated_norm(block.within("norm1"), shape)
+        self._attention(block.within("self"), shape, shape)
+        _gated_residual(block.within("self"), shape)
+
+        norm = block.within("norm2")
+        norm.wide.add("", "copy", shape)
+        norm.wide.transposed("", shape)
+        norm.wide.add("", "layer_norm", shape)
+        norm.add("", "copy", shape)
+        self._attention(block.within("cross"), shape, text)
+        block.add("cross", "add", shape, shape)
+        block.transposed("cross", shape)
+
+        _modulated_norm(block.within("norm3"), shape)
+        block.two_linear("mlp", shape, self.inner, hidden)
+        _gated_residual(block.within("mlp"), shape)
+
+        _modulated_norm(found.within("out.norm"), shape)
+        found.linear("out.proj", shape, self.patch)
+        return found.network("denoiser", {"latents": (images, tokens, self.patch)})
+
+    def _attention(self, found: Layers, shape: Shape, read: Shape) -> None:
+        """Attention of the video to itself, with rotary position embeddings, or to the text."""
+        for name, inputs in (("q", shape), ("k", read), ("v", read), ("out", shape)):
+            found.linear(name, inputs, shape[-1])
+        for name, inputs in (("q_norm", shape), ("k_norm", read)):
+            found.add(name, "rms_norm", inputs)
+        queries, keys = ((each[0], self.heads, each[1], self.head_size) for each in (shape, read))
+        if read == shape:
+            # Even and odd features of queries and keys, each from two products and their sum.
+            half, angles = (*queries[:-1], queries[-1] // 2), (1, 1, queries[2], queries[3] // 2)
+            found.wide.add("rotary", "mul", half, angles, each=8)
+            found.wide.add("rotary", "add", half, half, each=4)
+            found.add("rotary", "copy", half, each=4)
+        found.attention("", queries, keys)
+
+
+def _modulated_norm(found: Layers, shape: Shape) -> None:
+    """A norm in fp32 with a scale and shift from the condition."""
+    found.wide.add("", "copy", shape)
+    found.wide.transposed("", shape)
+    found.wide.modulated_norm("", shape, affine=False)
+    found.add("", "copy", shape)
+
+
+def _gated_residual(found: Layers, shape: Shape) -> None:
+    """Adding the output of a block in fp32, multiplied with a gate from the condition."""
+    found.wide.add("", "copy", shape)
+    found.wide.gated_residual("", shape)
+    found.wide.transposed("", shape)
+    found.add("", "copy", shape)
+
+
+@dataclass(frozen=True)
+class UNet:
+    """`UNet2DConditionModel`: resolutions down and up again, whose outputs on the way down are inputs on the way up.
+
+    Operations are those of diffusers 0.42.1; what it computes in fp32 to embed the time is left out.
+    """
+
+    channels: tuple[int, ...]  # At each resolution, from the latents down; each further one has half the sides
+    blocks: tuple[int, ...]  # Number of transformer blocks after each residual block of a resolution; 0 for none
+    attention_heads: tuple[int, ...]
+    text: int  # Features of a token of the text encoders
+    added: int = 0  # Features of the pooled text and of sizes in pixels, which condition each residual block (XL)
+    linear: bool = True  # Whether linear layers enclose the transformer blocks, not convolutions of 1 x 1 (1.5)
+    resnets: int = 2  # Residual blocks of a resolution on the way down; one more on the way up
+    latent_channels: int = 4
+    heads: int = 0  # That GPUs can share: none
+
+    def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
+        """See `ImagePipeline.denoiser`. A patch is a pixel of the lowest resolution."""
+        found, lowest = Layers(precision), len(self.channels) - 1
+        shape = (images, self.latent_channels, *(side * 2**lowest for side in grid))
+        latents, text = shape, (images, text_tokens, self.text)
+        embedding = 4 * self.channels[0]
+        for name, inputs in (("time", self.channels[0]), *((("added", self.added),) if self.added else ())):
+            found.two_linear(name, (images, inputs), embedding, embedding, "silu")
+        shape = found.conv("conv_in", shape, self.channels[0])
+        passed = [shape]
+        for level, outputs in enumerate(self.channels):
+            for i in range(self.resnets):
+                shape = self._block(found, f"down.{level}.{i}", shape, outputs, level, text)
+                passed.append(shape)
+            if level < lowest:
+                shape = found.conv(f"down.{level}.sampler", shape, outputs, stride=2)
+                passed.append(shape)
+        shape = _resnet(found, "mid.0", shape, shape[1], embedding)
+        self._transformer(found.within("mid.attention"), shape, lowest, self.blocks[lowest] or 1, text)
+        shape = _resnet(found, "mid.1", shape, shape[1], embedding)
+        for level in range(lowest, -1, -1):
+            for i in range(self.resnets + 1):
+                skip = passed.pop()
+                found.add(f"up.{level}.{i}", "cat", shape, skip, dim=1)
+                wide = (images, shape[1] + skip[1], *shape[2:])
+                shape = self._block(found, f"up.{level}.{i}", wide, self.channels[level], level, text)
+            if level:
+                larger = (*shape[:2], *(2 * side for side in shape[2:]))
+                found.add(f"up.{level}.sampler", "interpolate", shape, output_size=larger[2:])
+                shape = found.conv(f"up.{level}.sampler", larger, shape[1])
+        found.normed("norm_out", shape)
+        found.conv("conv_out", shape, self.latent_channels)
+        return found.network("denoiser", {"latents": latents})
+
+    def _block(self, found: Layers, path: str, shape: Shape, outputs: int, level: int, text: Shape) -> Shape:
+        after = _resnet(found, path, shape, outputs, 4 * self.channels[0])
+        if self.blocks[level]:
+            self._transformer(found.within(f"{path}.attention"), after, level, self.blocks[level], text)
+        return after
+
+    def _transformer(self, found: Layers, shape: Shape, level: int, blocks: int, text: Shape) -> None:
+        """Transformer blocks over the pixels of a resolution, each with attention to the text as well."""
+        images, hidden, pixels = shape[0], shape[1], shape[2] * shape[3]
+        tokens, inner = (images, pixels, hidden), (images, pixels, 4 * hidden)
+        heads, size = self.attention_heads[level], hidden // self.attention_heads[level]
+        found.add("norm", "group_norm", shape, num_groups=32)
+        for name in ("in", "out"):
+            found.add("", "copy", tokens if name == "in" else shape)
+            if self.linear:
+                found.linear(name, tokens, hidden)
+            else:
+                found.conv(name, shape, hidden, 1)
+        block = found.within("{}", blocks)
+        block.add("norm", "layer_norm", tokens, each=3)
+        for name, read in (("self", tokens), ("cross", text)):
+            for part, inputs in (("q", tokens), ("k", read), ("v", read)):
+                block.linear(f"{name}.{part}", inputs, hidden, bias=False)
+            block.attention(name, (images, heads, pixels, size), (images, heads, read[1], size))
+            block.add(name, "copy", (images, pixels, heads, size))
+            block.linear(f"{name}.out", tokens, hidden)
+            block.add(name, "div", tokens)  # By a factor that is one.
+        block.linear("mlp.0", tokens, 8 * hidden)
+        block.add("mlp", "gelu", inner)
+        block.add("mlp", "mul", inner, inner)
+        block.linear("mlp.1", inner, hidden)
+        block.add("", "add", tokens, tokens, each=3)
+        found.add("", "add", shape, shape)
+
+
+def _resnet(found: Layers, path: str, shape: Shape, outputs: int, embedding: int) -> Shape:
+    """A residual block, to which the embedding of the time is added."""
+    after, time = (shape[0], outputs, *shape[2:]), (shape[0], embedding)
+    found.normed(f"{path}.norm1", shape)
+    found.conv(f"{path}.conv1", shape, outputs)
+    found.add(f"{path}.time", "silu", time)
+    found.linear(f"{path}.time", time, outputs)
+    found.add(f"{path}.time", "add", after, (shape[0], outputs, 1, 1))
+    found.normed(f"{path}.norm2", after)
+    found.conv(f"{path}.conv2", after, outputs)
+    if shape[1] != outputs:
+        found.conv(f"{path}.shortcut", shape, outputs, 1)
+    found.add(path, "add", after, after)
+    found.add(path, "div", after)
+    return after

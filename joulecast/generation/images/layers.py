@@ -111,10 +111,6 @@ class Layers:
         images, tokens, features = shape
         self.within(path).add(TRANSPOSED, "copy", (images, features, tokens), each=each)
 
-    def joined_heads(self, path: str, one: Shape, other: Shape, *, each: int = 1) -> None:
-        """Record joining the tokens of two tensors of heads, which are views of (images, tokens, heads, elements)."""
-        self.within(path).add(JOINED, "cat", one, other, each=each, dim=2)
-
     def rms_norm(self, path: str, shape: Shape, *, each: int = 1) -> None:
         """Record a norm as `diffusers` computes it: in fp32, one operation after the other."""
         row = (*shape[:-1], 1)
@@ -129,6 +125,59 @@ class Layers:
             self.wide.add(path, kind, *shapes, each=each, **attributes)
         self.add(path, "copy", shape, each=each)
         self.add(path, "mul", shape[-1:], shape, each=each)
+
+    def conv(
+        self, path: str, shape: Shape, outputs: int, side: int = 3, stride: int = 1, groups: int = 1, bias: bool = True
+    ) -> Shape:
+        """Record a convolution over two or three dimensions, padded so that it keeps their sides."""
+        kind = "conv2d" if len(shape) == 4 else "conv3d"
+        sizes = {"out_channels": outputs, "kernel_size": side, "padding": side // 2, "stride": stride}
+        self.add(path, kind, shape, **sizes, groups=groups, bias=bias)
+        return (shape[0], outputs, *(each // stride for each in shape[2:]))
+
+    def normed(self, path: str, shape: Shape, groups: int = 32) -> None:
+        """Record a norm of groups of channels and an activation."""
+        self.add(path, "group_norm", shape, num_groups=groups)
+        self.add(path, "silu", shape)
+
+    def unit_length(self, path: str, shape: Shape) -> None:
+        """Record normalizing the channels of a pixel to length one, one operation after the other."""
+        self.add(path, "norm", shape, dim=1, keepdim=True)
+        self.add(path, "div", shape, (shape[0], 1, *shape[2:]))
+        self.add(path, "mul", shape)
+        self.add(path, "mul", shape, (shape[1], *(1 for _ in shape[2:])))
+        self.add(path, "add", shape)
+
+    def linear_attention(self, shape: Shape) -> None:
+        """Record attention without a softmax: keys times values come first, so that the cost is linear in the tokens.
+
+        `diffusers` computes it in fp32. A row of ones below the values gives the sums that results are divided by.
+
+        `shape`: Shape of queries, keys and values: images, heads, features of a head, tokens.
+        """
+        images, heads, features, tokens = shape
+        wide, row = self.wide, (images, heads, 1, tokens)
+        context = (images, heads, features + 1, features)
+        wide.add("", "copy", shape, each=3)
+        wide.add("", "cat", shape, row, dim=2)
+        wide.add("", "matmul", (*context[:-1], tokens), (images, heads, tokens, features))
+        wide.add("", "matmul", context, shape)
+        wide.add("", "add", row)
+        wide.add("", "div", shape, row)
+        self.add("", "copy", shape)
+
+    def convolutional_feed_forward(self, shape: Shape, inner: int) -> None:
+        """Record a feed-forward block with a depthwise convolution over neighbouring tokens.
+
+        `shape`: Shape of its input and output: images, channels, height, width.
+        """
+        half = (shape[0], inner, *shape[2:])
+        both = self.conv("inverted", shape, 2 * inner, 1)
+        self.add("inverted", "silu", both)
+        self.conv("depth", both, 2 * inner, groups=2 * inner)
+        self.add("gate", "silu", half)
+        self.add("gate", "mul", half, half)
+        self.conv("point", half, shape[1], 1, bias=False)
 
     def rotary(self, path: str, shape: Shape, *, each: int = 1) -> None:
         """Record a rotary position embedding as `diffusers` computes it: swapped halves, products and a sum in fp32."""

@@ -14,13 +14,52 @@ from typing import Any
 from ...errors import InputError
 from ...extraction.models.spelling import spelled_as
 from ...operations.network import Network
-from .autoencoders import Autoencoder, Decoder
-from .denoisers import CrossDiT, Denoiser, JointDiT, TextEncoder
-from .linear_denoiser import DeepCompression, LinearDiT
+from .decoders import Autoencoder, CausalDecoder, ConditionedDecoder, DeepCompression, GroupedDecoder
+from .denoisers import CrossDiT, LinearDiT, UNet, VideoDiT
+from .joint_denoisers import JointDiT, JointVideoDiT
+from .layers import Layers
 from .sequence_parallel import ONE_GPU, Split
-from .unet import UNet
-from .video_decoder import CausalDecoder, ConditionedDecoder, GroupedDecoder
-from .video_denoiser import JointVideoDiT, VideoDiT
+
+
+@dataclass(frozen=True)
+class TextEncoder:
+    """A transformer that reads a prompt once."""
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    head_size: int
+    inner: int  # Features between the layers of a feed-forward block
+    vocabulary: int
+    tokens: int  # Number of tokens to which each prompt is padded
+    gated: bool = False  # Whether half of the feed-forward's first layer gates the other half (T5 1.1)
+    cached_heads: int | None = None  # Number of heads of keys and values; None for as many as query heads
+
+    def network(self, prompts: int, precision: str) -> Network:
+        """The operations that encode a number of prompts."""
+        found, bias, norm = Layers(precision), not self.gated, "rms_norm" if self.gated else "layer_norm"
+        shape, wide = (prompts, self.tokens, self.hidden), (prompts, self.tokens, self.inner)
+        queries = (prompts, self.heads, self.tokens, self.head_size)
+        keys = (prompts, self.cached_heads or self.heads, *queries[2:])
+        sizes = {"num_embeddings": self.vocabulary, "embedding_dim": self.hidden}
+        found.add("embeddings", "embedding", (prompts, self.tokens), **sizes)
+        layer = found.within("layers.{}", self.layers)
+        for place in ("norm1", "norm2"):
+            layer.add(place, norm, shape)
+        for name, heads in (("q", self.heads), ("k", keys[1]), ("v", keys[1])):
+            layer.linear(f"attention.{name}", shape, heads * self.head_size, bias=bias)
+        layer.attention("attention", queries, keys)
+        layer.linear("attention.out", (*shape[:-1], self.heads * self.head_size), self.hidden, bias=bias)
+        layer.add("", "add", shape, shape, each=2)
+        for name in ("fc1", "gate")[: 2 if self.gated else 1]:
+            layer.linear(f"mlp.{name}", shape, self.inner, bias=bias)
+        layer.add("mlp.act", "gelu", wide)
+        if self.gated:
+            layer.add("mlp", "mul", wide, wide)
+        layer.linear("mlp.fc2", wide, self.hidden, bias=bias)
+        found.add("final_norm", norm, shape)
+        return found.network(self.name, {"input_ids": shape[:-1]})
 
 
 @dataclass(frozen=True)
@@ -29,8 +68,10 @@ class ImagePipeline:
 
     source: str
     encoders: tuple[TextEncoder, ...]  # The text encoders, which read the prompt
-    denoiser: Denoiser  # The network that removes noise from the latents, step by step
-    autoencoder: Decoder  # The decoder that computes pixels from the latents
+    # The network that removes noise from the latents. `network` lists the operations of a step for a number of images
+    # (with guidance each counts twice) and their patches: rows and columns, for a video latent frames, rows, columns.
+    denoiser: UNet | CrossDiT | LinearDiT | VideoDiT | JointDiT | JointVideoDiT
+    autoencoder: Autoencoder  # The decoder that computes pixels from the latents
     text_tokens: int  # Number of tokens of the prompt that the denoiser reads
     steps: int
     guided: bool = True  # Whether each step is also computed for an empty prompt (classifier-free guidance)

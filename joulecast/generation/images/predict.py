@@ -118,9 +118,8 @@ class ImagePrediction(Answer):
     @property
     def parts(self) -> list[tuple[str, int, Prediction]]:
         """Each part: its name, the number of its forwards, and the prediction of one forward on one GPU."""
-        text = [(each.network, 1, each) for each in self.text]
-        ends = [("denoiser", self.denoise_calls, self.denoise), ("decoder", self.decode_calls, self.decode)]
-        return [*text, *ends]
+        text = ((each.network, 1, each) for each in self.text)
+        return [*text, ("denoiser", self.denoise_calls, self.denoise), ("decoder", self.decode_calls, self.decode)]
 
     def _table(self) -> Table:
         """The parts: their forwards, and seconds, watts and joules of one forward on one GPU."""

@@ -21,10 +21,9 @@ from ...operations.operation import Operation
 from ...operations.rules import size
 from ...predictors.networks.prepared import PreparedNetwork
 from ...predictors.operation_predictions import OperationPredictions
-from ..collectives import KINDS
+from ..collectives import KINDS, with_collectives
 from ..parallel import GROUPS
 from ..run_energy import denoising_j, with_joules
-from ..served import with_collectives
 from .layers import JOINED, Layers, Shape, strided_cycles
 
 _EXCHANGE_HOST_S = 300e-6

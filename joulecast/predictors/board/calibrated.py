@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import ONE_SIGMA
@@ -21,10 +22,27 @@ from ..intervals.conformal import clock_error, conformal_rank
 from ..intervals.operation_spread import OperationSpread, PredictedOperations
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
-from ..physics.operation_numbers import FAMILIES, numbers_of
+from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
+from ..physics.roofline import on_tensor_cores
 from ..predictor import OperationPredictor
-from .parts import PARTS, STATIC, calibrated_work, launches_in, members, places_of
-from .profile import ALL, BoardProfile
+from .profile import ALL, CYCLES, DRAM, JOULES, PARTS, STATIC, VOLTAGE, WHOLE, BoardProfile, launches_in, places_of
+
+_MOST_VOLTAGE_POWER = 6.0  # Where `logic_energy` is still above 0, at the lowest voltage of the catalogue.
+_MIDDLE_BYTES, _DECADES = 1e7, 2.0  # Where factors of sizes are 1, and how far from there they grow: no farther.
+
+
+def members(operations: OperationList, gpu: GPU) -> FloatArray:
+    """How much each operation is a part of each of PARTS: 1 or 0, or decades of bytes; shape (operations, parts)."""
+    n = numbers_of(operations)
+    trained, product = np.asarray(n.is_training) > 0, np.asarray(n.is_product) > 0
+    tensor = product & np.asarray(on_tensor_cores(n, gpu))
+    size = np.clip(np.log10(np.maximum(n.bytes_read + n.bytes_written, 1.0) / _MIDDLE_BYTES), -_DECADES, _DECADES)
+    family = np.asarray(n.family)[:, None] == np.arange(len(FAMILIES))
+    kind = np.asarray(n.kind)[:, None] == np.array([*KIND_PLACES.values()])
+    mode, every = np.column_stack([~trained, trained]), np.ones((len(operations), 1))
+    units = np.column_stack([every, tensor, product & ~tensor, ~product])
+    whole = family & mode[:, :1], family & mode[:, 1:], kind, family * size[:, None]
+    return np.hstack([units, *whole, mode, every, every, every, family]).astype(float)
 
 
 @dataclass(frozen=True)
@@ -105,8 +123,25 @@ class CalibratedPredictor(OperationPredictor):
 
     def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
         """See `OperationPredictor.work`."""
-        acting = members(OperationList.of(operations), self.gpu)
-        return calibrated_work(super().work(operations, capped=capped), self.profile.factors, acting)
+        acting, factors = members(OperationList.of(operations), self.gpu), self.profile.factors
+
+        def factor(names: Sequence[str]) -> FloatArray:
+            named = [name for name in names if name in factors]
+            product: FloatArray = np.exp(acting[:, places_of(named)] @ np.log([factors[name] for name in named]))
+            return product
+
+        work, whole, cycles = super().work(operations, capped=capped), factor(WHOLE), factor(CYCLES)
+        parts = replace(
+            work.parts,
+            compute_s=work.parts.compute_s * whole * cycles,
+            memory_s=work.parts.memory_s * whole * factor((DRAM,)),
+            cache_s=work.parts.cache_s * whole * cycles,
+        )
+        # A voltage that is the catalogue's to some power is as good as energies that follow another power of it.
+        voltage_power = np.minimum(work.voltage_power * self._factor(VOLTAGE), _MOST_VOLTAGE_POWER)
+        # The clocks that this board holds under its cap were not measured one by one.
+        work = work.scaled_by(1.0, factor(JOULES))
+        return replace(work, parts=parts, cap_w=np.inf, voltage_power=voltage_power)
 
     def _host_s(self, operations: OperationList) -> FloatArray:
         return super()._host_s(operations) * self._factor(launches_in(self.mode))
@@ -131,16 +166,8 @@ class CalibratedPredictor(OperationPredictor):
         return {name: self.profile.factors[name] ** much for name, much in zip(names, of_each, strict=True) if much}
 
 
+@lru_cache(maxsize=16)  # The same object each time: what was predicted of a network is cached by predictor.
 def calibrated(own: OperationPredictor, profile: BoardProfile) -> CalibratedPredictor:
-    """A predictor corrected by a profile.
-
-    Raises InputError: the profile is of another GPU.
-    """
+    """A predictor corrected by a profile. Raises InputError: the profile is of another GPU."""
     profile.check_gpu(own.gpu.name)
-    # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
-    return _made(own, profile)
-
-
-@lru_cache(maxsize=16)
-def _made(own: OperationPredictor, profile: BoardProfile) -> CalibratedPredictor:
     return CalibratedPredictor(own.gpu, own.mode, own.find_shared, own.chips, profile=profile)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ... import __version__
 from ...arrays import FloatArray
-from ...datasets import Dataset, Measurement
+from ...datasets import Dataset
 from ...errors import InputError
 from ...hardware import GPU
 from ...operations.operation import MODES, Operation
@@ -33,9 +33,20 @@ from ..intervals.conformal import thinned
 from ..operation_predictions import OperationPredictions
 from ..physics.operation_numbers import FAMILIES, numbers_of
 from ..predictor import OperationPredictor
-from .calibrated import calibrated
-from .parts import ACTING, CLASSES, ENERGY_PARTS, TIME_PARTS, members, places_of
-from .profile import ALL, DAY, MOST_ERRORS, QUANTITIES, BoardProfile, Improvement
+from .calibrated import calibrated, members
+from .profile import (
+    ACTING,
+    ALL,
+    CLASSES,
+    DAY,
+    ENERGY_PARTS,
+    MOST_ERRORS,
+    QUANTITIES,
+    TIME_PARTS,
+    BoardProfile,
+    Improvement,
+    places_of,
+)
 
 LEAST_OPERATIONS = 10
 """Least number of operations that were measured; fewer say nothing about operations that were left out."""
@@ -186,13 +197,11 @@ def _rows(
         clock_mhz,
         cap_w,
         np.array([numbers.setdefault(each.operation, len(numbers)) for each in some]),
-        *(_column(some, name) for name in ("time_s", "device_time_s", "power_w", "clock_mhz")),
+        np.array([each.time_s for each in some]),
+        np.array([each.device_time_s for each in some], dtype=float),  # None is NaN.
+        np.array([each.power_w if each.power_usable else None for each in some], dtype=float),
+        np.array([each.clock_mhz for each in some], dtype=float),
     )
-
-
-def _column(measured: Sequence[Measurement], name: str) -> FloatArray:
-    values = [None if name == "power_w" and not each.power_usable else getattr(each, name) for each in measured]
-    return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
 def _held_mhz(datasets: Sequence[Dataset], gpu: GPU, cap_w: float) -> tuple[float | None, list[float | None]]:
@@ -363,7 +372,10 @@ def _judged(
 ) -> BoardProfile:
     """The profile with its errors; without the factors that did not help on operations that were left out."""
     known = [name for name in QUANTITIES if before[name].size]
-    helps = {name: name in known and _smaller(before[name], after[name]) for name in ("time", "power")}
+    gained = {name: np.abs(before[name][0]) - np.abs(after[name][0]) for name in known}
+    # By more than the standard error of the difference.
+    better = {name: bool(each.mean() > each.std() / math.sqrt(each.size)) for name, each in gained.items()}
+    helps = {name: better.get(name, False) for name in ("time", "power")}
     helps["energy"] = any(helps.values())
     kept = (*(TIME_PARTS if helps["time"] else ()), *(ENERGY_PARTS if helps["power"] else ()))
     # Energy is the product of both, whose errors are taken to be independent.
@@ -383,9 +395,3 @@ def _judged(
         improvements=improvements,
         errors=errors,
     )
-
-
-def _smaller(before: FloatArray, after: FloatArray) -> bool:
-    """Whether errors of the same operations are smaller, by more than the standard error of the difference."""
-    gained = np.abs(before[0]) - np.abs(after[0])
-    return bool(gained.mean() > gained.std() / math.sqrt(len(gained)))

@@ -1,4 +1,11 @@
-"""BoardProfile: what was measured about one board and its host, as a small file that others may use."""
+"""BoardProfile: what was measured about one board and its host, as a small file that others may use.
+
+A board differs from its data sheet and from its siblings by a few causes: the rate of a unit (clock, voltage, library),
+the bandwidth of its memory, the driver's kernels of a family, the host, the watts of a waiting board. Each is a factor
+with one name here, which multiplies a part of the cost of some operations. Factors of units act on the part of the
+device time that the unit takes (`LeastTimes`), those of families on the whole. The voltage has no factor but an
+exponent: that of its catalogue's curve.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +29,35 @@ from ...rendering.answers import plain
 from ...system.damage import first_line
 from ...system.regular_files import MOST_BYTES, is_file, read_json
 from ...system.whole_files import whole_file
-from .parts import ENERGY_PARTS, PARTS, TIME_PARTS, Factors
+from ..physics.operation_numbers import FAMILIES, KIND_PLACES
+
+UNITS = ("DRAM", "products on tensor cores", "products on other units", "cycles of other operations")
+DRAM, *CYCLES = UNITS
+LAUNCHES, STATIC, DYNAMIC = tuple(f"launches in {mode}" for mode in MODES), "static power", "dynamic energy"
+VOLTAGE = "voltage"
+
+CLASSES: Mapping[str, tuple[str, ...]] = {
+    "units": UNITS,
+    "families": tuple(f"{family} in {mode}" for mode in MODES for family in FAMILIES),
+    "kinds": tuple(f"kind {kind}" for kind in KIND_PLACES),
+    "sizes": tuple(f"tenfold bytes of {family}" for family in FAMILIES),
+    **{name: (name,) for name in (*LAUNCHES, STATIC, DYNAMIC, VOLTAGE)},
+    "joules": tuple(f"joules of {family}" for family in FAMILIES),
+}
+"""Factors that are drawn towards 1 together: their variance is estimated once for all of them."""
+
+WHOLE = (*CLASSES["families"], *CLASSES["kinds"], *CLASSES["sizes"])
+JOULES = (DYNAMIC, *CLASSES["joules"])
+TIME_PARTS = (*UNITS, *WHOLE, *LAUNCHES)
+ENERGY_PARTS = (STATIC, VOLTAGE, *JOULES)
+PARTS = (*TIME_PARTS, *ENERGY_PARTS)
+"""Names of all factors that a profile may have."""
+
+ACTING = {"memory": (DRAM,), "cycles": CYCLES, "whole": WHOLE, "launches": LAUNCHES}
+ACTING |= {"static": (STATIC,), "dynamic": JOULES, "voltage": (VOLTAGE,)}
+"""Factors that a cost follows by the same share of it."""
+
+_PLACES = {name: place for place, name in enumerate(PARTS)}
 
 KIND, FORMAT = "joulecast calibration", 1
 
@@ -38,6 +73,16 @@ DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 _MOST_NAMES = 40
 _HINT = "make it again with `joulecast calibrate --out FILE`"
+
+
+def places_of(names: Collection[str]) -> list[int]:
+    """Places of some names in PARTS."""
+    return [_PLACES[name] for name in names]
+
+
+def launches_in(mode: str) -> str:
+    """Name of the factor of launches in a mode."""
+    return LAUNCHES[MODES.index(mode)]
 
 
 @dataclass(frozen=True)
@@ -70,7 +115,7 @@ class BoardProfile:
         predictors: Mode -> name of the predictor whose predictions the factors correct.
         measured: First and last day of the measurements.
         operations: Number of operations that were measured.
-        factors: Part (parts.py) -> its factor.
+        factors: Name of a part -> its factor; one that is not named is 1.
         most_clock_mhz: The highest clock that the board held while it was below its cap; None where it holds the GPU's
             own.
         improvements: time, power and energy, where they were measured -> errors on operations that were left out.
@@ -83,7 +128,7 @@ class BoardProfile:
     predictors: Mapping[str, str]
     measured: tuple[str, str]
     operations: int
-    factors: Factors
+    factors: Mapping[str, float]
     most_clock_mhz: float | None = None
     improvements: Mapping[str, Improvement] = field(default_factory=dict)
     errors: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)

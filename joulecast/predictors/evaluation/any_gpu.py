@@ -22,8 +22,7 @@ from ...hardware import GPU
 from ..contract import Curves, Networks, ResidualModel
 from ..fitting.fit import fit_operations, network_learner, quicker
 from ..intervals.conformal import thinned
-from ..measured.rows import DeviceRow, with_hidden
-from ..measured.splits import fold_of
+from ..measured import DeviceRow, fold_of, with_hidden
 from ..model.fit_operations import inputs_and_targets
 from ..model.learned import OneModel
 from ..model.operations import LearnedOperations

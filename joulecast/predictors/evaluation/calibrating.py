@@ -29,7 +29,7 @@ from ..intervals.calibration import (
 )
 from ..intervals.conformal import conformal_error, conformal_rank, thinned, within_range
 from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration
-from ..measured.splits import fold_of
+from ..measured import fold_of
 from .errors import NetworkError, OperationErrors
 
 MOST_ERRORS = 99

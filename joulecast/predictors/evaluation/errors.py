@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
 from ...operations.operation import Operation
+from ..intervals.calibration import Cases
 from ..intervals.network_calibration import Parts
 
-NO_PARTS = Parts((), np.empty(0), np.empty(0, dtype=bool), np.empty(0))
+_NONE = np.empty(0, dtype=bool)
+NO_PARTS = Parts(np.empty(0), Cases((), _NONE, _NONE, np.empty(0)))
 
 Known = Literal["nothing", "networks"]
 """What was known of a network's chip: nothing, or other networks."""

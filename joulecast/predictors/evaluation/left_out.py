@@ -27,7 +27,7 @@ from ..chip import ChipPart
 from ..fitting.fit import LEAST_OPERATIONS, fit_chip
 from ..intervals.calibration import Closeness
 from ..intervals.network_calibration import Parts
-from ..measured.splits import fold_of, network_family, only_in, variants
+from ..measured import fold_of, network_family, only_in, variants
 from ..model.shared import chip_alone
 from ..networks.composition import (
     HostModel,

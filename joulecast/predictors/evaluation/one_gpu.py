@@ -21,13 +21,12 @@ from ...operations.network import Network
 from ...operations.operation import Operation
 from ...system.cluster import in_parallel
 from ..contract import Curves, curves_of
-from ..cpu.network import LEAST_OPERATIONS as LEAST_CPU_OPERATIONS
-from ..cpu.network import CpuNetworkPredictor, fit_cpu, fit_serial, quickest_loops, quickest_networks
-from ..fitting.fit import LEAST_OPERATIONS
+from ..fitting.fit import LEAST_OPERATIONS, fit_cpu, fit_serial, quickest_loops, quickest_networks
 from ..intervals.calibration import Calibration, Closeness
 from ..intervals.conformal import power_range_w
 from ..intervals.network_calibration import NetworkCalibration
-from ..measured.splits import fold_of, only_in
+from ..measured import fold_of, only_in
+from ..networks.on_cpu import CpuNetworkPredictor
 from ..recipes import Recipe, XGBoostRecipe
 from .calibrating import Coverage, calibrate, fit_networks, network_coverage, operation_coverage
 from .errors import NetworkError, OperationErrors, network_summary
@@ -178,7 +177,7 @@ def _predicted(
 ) -> FloatArray | float:
     """Seconds and watts of operations that are left out, shape (2, left out); NaN where too few others remain."""
     mine = [*compress(operations, held)]
-    if len(operations) - len(mine) < LEAST_CPU_OPERATIONS:
+    if len(operations) - len(mine) < LEAST_OPERATIONS:
         return np.nan
     found = fit_cpu(dataset, mode, recipe, without=mine).predict(mine)
     return np.array([found.time_s, found.power_w])

@@ -7,21 +7,27 @@ often, because validation leaves out one network after the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from ...datasets import Dataset
+from ...datasets import Dataset, Measurement, NetworkMeasurement
 from ...errors import DatasetError, unknown_name
 from ...hardware import find_gpu
+from ...hardware.cpu import find_cpu
+from ...operations.network import Network
 from ...operations.operation import Operation
 from ..chip import ChipPart
 from ..contract import Files, Networks, ResidualModel, regressor_inputs
-from ..measured.rows import (
+from ..cpu import CallModel, CpuPredictor, as_run, call_inputs
+from ..cpu import group_of as group_on_cpu
+from ..measured import (
     DeviceRow,
     MeasuredLoop,
     as_arrays,
@@ -34,12 +40,18 @@ from ..model.learned import OneModel
 from ..model.operations import LearnedOperations
 from ..model.roofline import NoResidual
 from ..model.shared import SharedByAll
+from ..networks.composition import counts_of
+from ..networks.on_cpu import SerialModel
 from ..physics.baseline import group_of
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features
 from ..recipes import BoostingRecipe, Recipe, RooflineRecipe, TransformerRecipe, read_recipe, recipe_of
 from ..regressors.fitted_trees import ONE_GPU_FORMS, form_of
 from ..transformer.attentive import Attentive
+
+_FACTORS = np.arange(0.5, 1.305, 0.01)
+_BETWEEN_S = np.arange(0.0, 30.5e-6, 0.5e-6)
+_LEAST_NETWORKS = 3  # Two constants need more than two networks.
 
 Rows = Sequence[DeviceRow]
 Model = TypeVar("Model", bound=ResidualModel)
@@ -194,6 +206,80 @@ def fit_chip(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection
         measured=frozenset(loop.operation.digest for loop in measured),
         transferred=tuple(sorted({loop.operation.kind for loop in made})),
     )
+
+
+def quickest_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
+    """One loop per operation: its quickest repeat, because other programs can only make a loop on a CPU longer."""
+    left_out = frozenset(map(as_run, without))
+    repeats: dict[Operation, list[Measurement]] = defaultdict(list)
+    for measurement in dataset.usable(mode):
+        if (operation := as_run(measurement.operation)) not in left_out:
+            repeats[operation].append(measurement)
+    loops = []
+    for operation, group in repeats.items():
+        powers_w = [m.power_w for m in group if m.power_usable and m.power_w is not None]
+        time_s = min(m.time_s for m in group)
+        loops.append(MeasuredLoop(operation, group[0].method, time_s, median(powers_w) if powers_w else None))
+    return loops
+
+
+def quickest_networks(measured: Iterable[NetworkMeasurement]) -> list[NetworkMeasurement]:
+    """One measurement per network, input shape, precision and mode: the quickest repeat."""
+    quickest: dict[tuple[object, ...], NetworkMeasurement] = {}
+    for m in measured:
+        key = (m.network, m.input_shape, m.precision, m.mode)
+        quickest[key] = min(m, quickest.get(key, m), key=lambda each: each.time_s)
+    return list(quickest.values())
+
+
+def fit_cpu(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[Operation] = ()) -> CpuPredictor:
+    """Fit time and, where it was measured, power of one mode on a dataset, by a recipe of ONE_GPU_FORMS.
+
+    Raises DatasetError: there are too few usable operations of this mode. Raises MissingDependencyError: a library that
+    this recipe trains with is not installed.
+    """
+    loops = quickest_loops(dataset, mode, without)
+    if len(loops) < LEAST_OPERATIONS:
+        raise DatasetError(
+            f"too few usable operations for {mode} on {dataset.card.gpu}",
+            given=len(loops),
+            allowed=f"from {LEAST_OPERATIONS}",
+            hint="`joulecast collect cpu --device cpu` measures more",
+        )
+    operations = [loop.operation for loop in loops]
+    time_s = np.array([loop.time_s for loop in loops])
+    calls = CallModel.fit(operations, time_s)
+    inputs, by_constants_s = call_inputs(operations, calls, [group_on_cpu(operation) for operation in operations])
+    form = form_of(recipe, ONE_GPU_FORMS)
+    fitted = CpuPredictor(
+        cpu=find_cpu(dataset.card.gpu),
+        mode=mode,
+        threads=dataset.card.threads or 1,
+        calls=calls,
+        time=form.fit(operations, inputs, np.log(time_s / by_constants_s), recipe, "time"),
+        measured=frozenset(operation.digest for operation in operations),
+    )
+    powers_w = np.array([np.nan if loop.power_w is None else loop.power_w for loop in loops])
+    known = ~np.isnan(powers_w)
+    if known.sum() < LEAST_OPERATIONS:
+        return fitted
+    typical_w = float(np.median(powers_w[known]))
+    powered = [operation for operation, is_known in zip(operations, known.tolist(), strict=True) if is_known]
+    power = form.fit(powered, inputs[known], powers_w[known] / typical_w, recipe, "power")
+    return replace(fitted, power=power, typical_power_w=typical_w)
+
+
+def fit_serial(predictor: CpuPredictor, networks: Iterable[tuple[NetworkMeasurement, Network]]) -> SerialModel:
+    """Learn how operations add up: the constants with the least mean absolute logarithmic error of networks' times."""
+    known = [(counts_of(network), predictor.predict(network.operations).time_s, m.time_s) for m, network in networks]
+    if len(known) < _LEAST_NETWORKS:
+        return SerialModel()
+    sums_s = np.array([float(np.nansum(counts * time_s)) for counts, time_s, _ in known])
+    calls, measured_s = np.array([(float(counts.sum()), seconds) for counts, _, seconds in known]).T
+    predicted_s = _FACTORS[:, None, None] * sums_s + _BETWEEN_S[:, None] * calls
+    errors = abs(np.log(predicted_s / measured_s)).mean(axis=-1)
+    factor, between = divmod(int(errors.argmin()), len(_BETWEEN_S))
+    return SerialModel(round(float(_FACTORS[factor]), 2), round(float(_BETWEEN_S[between]), 8), len(known))
 
 
 RECIPES: Mapping[str, type[Recipe]] = {

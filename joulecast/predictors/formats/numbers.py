@@ -1,7 +1,13 @@
-"""Checks many numbers in JSON from any source, so that a wrong one causes an error on loading and not later."""
+"""Numbers at rest. In JSON they are checked, so that a wrong one causes an error on loading and not later.
+
+Arrays are in the safetensors format: a header of JSON with types and shapes, then the numbers. No code. They are
+written and read with numpy alone, so that predicting needs no library for it; any safetensors reader opens the files.
+Source: https://huggingface.co/docs/safetensors, "Format".
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...checked import number as number  # of this module, too
-from ...errors import ZooError
+from ...errors import ZooError, damaged_entry
 
 _MOST_TEXT = 200
 
@@ -61,3 +67,97 @@ def require_features(found: object, known: Sequence[str], of: object) -> None:
             allowed=f"{len(known)} features: {', '.join(known)[:_MOST_TEXT]}",
             hint="train it again",
         )
+
+
+_TYPES: Mapping[str, np.dtype[Any]] = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("u1"),
+}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
+_MOST_HEADER_BYTES = 1 << 20
+_MOST_DIMENSIONS = 8
+
+
+def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str] | None = None) -> bytes:
+    """Serialize arrays; the same arrays give the same bytes."""
+    header: dict[str, Any] = {"__metadata__": dict(sorted(facts.items()))} if facts else {}
+    parts, at = [], 0
+    for name, array in sorted(arrays.items()):
+        part = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+        shape = list(array.shape)
+        header[name] = {"dtype": _NAMES[array.dtype], "shape": shape, "data_offsets": [at, at + len(part)]}
+        parts.append(part)
+        at += len(part)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # as the format wants it, so that numbers are aligned
+    return len(text).to_bytes(8, "little") + text + b"".join(parts)
+
+
+def arrays_from_bytes(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Read what `arrays_to_bytes` wrote: arrays that cannot be written to, and texts.
+
+    Raises ZooError: the bytes are damaged, or an array has a type that is not supported.
+    """
+    try:
+        return _read(memoryview(data))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise damaged_entry(
+            "a file of arrays in a zoo entry is damaged",
+            f"{type(error).__name__}: {error}"[:200],
+            "arrays in the safetensors format",
+        ) from error
+
+
+def known_arrays(
+    data: bytes, kind: str, what: str, known: Mapping[str, tuple[str, int]]
+) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Read arrays of which all is known but their lengths.
+
+    Args:
+        data: What `arrays_to_bytes` wrote.
+        kind: What the texts must say under "kind".
+        what: What is stored, for messages: "stored trees".
+        known: Name of each array -> its type, such as "float32", and number of dimensions.
+
+    Raises:
+        ZooError: The bytes are damaged, are of another kind, or lack an array, have one more, or one of another form.
+    """
+    arrays, facts = arrays_from_bytes(data)
+    found = {name: (array.dtype, array.ndim) for name, array in arrays.items()}
+    expected = {name: (np.dtype(dtype), dimensions) for name, (dtype, dimensions) in known.items()}
+    if facts.get("kind") != kind or found != expected:
+        off = sorted({name for name, _ in found.items() ^ expected.items()})
+        given = f"kind {facts.get('kind')}, arrays {', '.join(off)[:150]}"
+        raise damaged_entry(f"{what} cannot be read: an array is missing, unknown or of another type", given, kind)
+    return arrays, facts
+
+
+def _read(data: memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or size > min(_MOST_HEADER_BYTES, len(data) - 8):
+        raise ValueError("the header is longer than the file")
+    header = json.loads(bytes(data[8 : 8 + size]))
+    facts = header.pop("__metadata__", {})
+    if not all(isinstance(value, str) for value in facts.values()):
+        raise TypeError("a fact is not a text")
+    numbers = data[8 + size :]
+    arrays, taken = {}, 0
+    for name, fact in header.items():
+        dtype, shape, (start, end) = _TYPES[fact["dtype"]], fact["shape"], fact["data_offsets"]
+        whole = [*shape, start, end]
+        if len(shape) > _MOST_DIMENSIONS or any(type(n) is not int or n < 0 for n in whole) or end > len(numbers):
+            raise ValueError(f"the shape or the offsets of {name} are impossible")
+        count = 1
+        for n in shape:
+            count *= n
+        if count * dtype.itemsize != end - start:
+            raise ValueError(f"the size of {name} does not match its shape")
+        arrays[name] = np.frombuffer(numbers[start:end], dtype).reshape(shape)
+        taken += end - start
+    if taken != len(numbers):
+        raise ValueError("some bytes belong to no array, or to several")
+    return arrays, dict(facts)

@@ -21,21 +21,8 @@ from ..formats.numbers import errors_to_text, number, sorted_errors
 from ..physics.operation_numbers import numbers_of
 from .conformal import conformal_error, conformal_rank
 
-COORDINATES: tuple[str, ...] = (
-    "flops",
-    "bytes",
-    "batch",
-    "channels_in",
-    "channels_out",
-    "positions",
-    "kernel",
-    "stride",
-    "groups",
-    "rows",
-    "columns",
-    "reduction",
-    "half_or_tf32",
-)
+_SIZES = ("channels_in", "channels_out", "positions", "kernel", "stride", "groups", "rows", "columns", "reduction")
+COORDINATES = ("flops", "bytes", "batch", *_SIZES, "half_or_tf32")
 """Coordinates of an operation: sizes as logarithms to base 2, so that one size doubled is a distance of 1."""
 
 # Another precision runs another kernel, which counts as a distance of 2, like four sizes doubled at once.
@@ -48,20 +35,7 @@ _ROWS_AT_ONCE = 4096
 def coordinates(operations: Sequence[Operation]) -> NDArray[np.float32]:
     """Coordinates of operations, shape (operations, len(COORDINATES))."""
     n = numbers_of(operations)
-    sizes = [
-        n.flops + 1,
-        n.bytes_read + n.bytes_written + 1,
-        n.first_size,
-        n.channels_in,
-        n.channels_out,
-        n.positions,
-        n.kernel,
-        n.stride,
-        n.groups,
-        n.rows,
-        n.columns,
-        n.reduction,
-    ]
+    sizes = n.flops + 1, n.bytes_read + n.bytes_written + 1, n.first_size, *(getattr(n, name) for name in _SIZES)
     logs = [np.log2(np.maximum(values, 1e-3)) for values in sizes]
     # fp32 is number 0 in the list of precisions.
     return np.column_stack([*logs, _OTHER_PRECISION * n.precision]).astype(np.float32)

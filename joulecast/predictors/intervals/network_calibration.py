@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray, total
-from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...rendering.answers import Plain
 from ..formats.numbers import errors_to_text, number, sorted_errors
@@ -40,18 +39,15 @@ NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The operations of a network, as its difficulty is computed from them: one value per unique operation.
+    """The operations of a network, as its difficulty is computed from them; those that are missing are left out.
 
     Args:
-        operations: The operations; those that are missing are left out.
         shares: Share of each operation in the network's device time; they sum up to 1.
-        measured: Whether the predictor was trained on this very operation.
+        cases: The operations, as their errors are looked up.
     """
 
-    operations: tuple[Operation, ...]
     shares: FloatArray
-    measured: NDArray[np.bool_]
-    distances: FloatArray
+    cases: Cases
 
     @classmethod
     def of(
@@ -63,7 +59,8 @@ class Parts:
     ) -> Self:
         """Collect what the difficulty of a network depends on."""
         shares, known = shares_of(counts, predictions)
-        return cls(tuple(compress(predictions.operations, known)), shares, measured[known], distances[known])
+        operations = tuple(compress(predictions.operations, known))
+        return cls(shares, Cases(operations, np.zeros(len(shares), dtype=bool), measured[known], distances[known]))
 
     def variances(self, calibration: Calibration, quantity: str) -> FloatArray:
         """What `variances` gives with the standard deviations of a calibration."""
@@ -76,11 +73,6 @@ class Parts:
     def _variances(self) -> dict[tuple[Calibration, str], FloatArray]:
         """Kept here, because intervals of many networks are made again with each of them left out."""
         return {}
-
-    @property
-    def cases(self) -> Cases:
-        """The operations as their errors are looked up."""
-        return Cases(self.operations, np.zeros(len(self.operations), dtype=bool), self.measured, self.distances)
 
 
 def shares_of(counts: FloatArray, predictions: PredictedOperations) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -138,15 +130,10 @@ class NetworkCalibration:
 
     def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
         """The difficulty of a network, quantity by quantity; 1 where none was learned."""
-        return self._summed({quantity: parts.variances(calibration, quantity) for quantity in self.difficulties})
+        return self.summed({quantity: parts.variances(calibration, quantity) for quantity in self.difficulties})
 
-    def difficulty_of(
-        self, shares: FloatArray, known: NDArray[np.bool_], sigmas: Mapping[str, FloatArray]
-    ) -> dict[str, float]:
-        """The difficulty of a network whose operations' standard deviations were looked up."""
-        return self._summed({quantity: variances(shares, sigmas[quantity][known]) for quantity in self.difficulties})
-
-    def _summed(self, of: Mapping[str, FloatArray]) -> dict[str, float]:
+    def summed(self, of: Mapping[str, FloatArray]) -> dict[str, float]:
+        """The difficulty, quantity by quantity, from what `variances` gives for each; 1 where none was learned."""
         if not self.difficulties:
             return dict.fromkeys(NETWORK_QUANTITIES, 1.0)
         found = {quantity: float(difficulty.of(of[quantity])) for quantity, difficulty in self.difficulties.items()}
@@ -242,13 +229,16 @@ class NetworkSpread:
         shares, known = shares_of(counts, predictions)
         if operations is None:
             never, far_outside = OperationList.of(asked).derived(never_measured), False
-            share = float(shares[never[known]].sum())
-            if not _supports(LEAST_LEVEL, len(scores["time"]), measured_mhz):
-                share = 0.0
-            units = {quantity: _unit(quantity, share, errors) for quantity, errors in scores.items()}
+            units, share = dict.fromkeys(scores, 1.0), float(shares[never[known]].sum())
+            if share and _supports(LEAST_LEVEL, len(scores["time"]), measured_mhz):
+                # Errors of all unmeasured kinds are taken to be the same.
+                for quantity, errors in scores.items():
+                    widest = conformal_error(errors, LEAST_LEVEL, "measured networks")
+                    units[quantity] = max(1.0, share * least_half_width(quantity, LEAST_LEVEL) / widest)
         else:
             never = operations.looked_up(asked).never_measured
-            units = networks.difficulty_of(shares, known, operations.sigmas(asked))
+            sigmas = operations.sigmas(asked)
+            units = networks.summed({each: variances(shares, sigmas[each][known]) for each in networks.difficulties})
             device_s = np.nan_to_num(counts * predictions.device_time_s)
             far_s = float(device_s[operations.far_outside(asked)].sum())
             far_outside = far_s > FAR_SHARE * float(device_s.sum())
@@ -317,11 +307,3 @@ def _supports(level: float, count: int, measured_mhz: float | None) -> bool:
     """Whether so many errors on networks, and those of other clocks where one is asked for, support a level."""
     known = [count, *([] if measured_mhz is None else [len(CLOCK_ERRORS["time"])])]
     return all(conformal_rank(level, each) <= each for each in known)
-
-
-def _unit(quantity: str, never_measured_share: float, errors: FloatArray) -> float:
-    """Factor that widens errors without difficulty. Errors of all unmeasured kinds are taken to be the same."""
-    if not never_measured_share:
-        return 1.0
-    widest = conformal_error(errors, LEAST_LEVEL, "measured networks")
-    return max(1.0, never_measured_share * least_half_width(quantity, LEAST_LEVEL) / widest)

@@ -43,10 +43,6 @@ class PredictedOperations(Protocol):
     def held_clock_mhz(self) -> FloatArray:
         """Graphics clock that each operation runs at."""
 
-    @property
-    def source(self) -> Sequence[str]:
-        """Where each cost comes from: measured, modelled or missing."""
-
 
 @dataclass(frozen=True)
 class OperationIntervals:

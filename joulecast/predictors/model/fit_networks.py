@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import needing, with_extra
 from ..contract import Networks
-from ..measured.rows import AT_CAP, DeviceRow
+from ..measured import AT_CAP, DeviceRow
 from ..networks.composition import counts_of
 from ..physics.energy import ENERGY_SPREAD, L2_SAVES, PRIOR_ENERGY, EnergyConstants, static_power_w
 from .shared import SharedByAll

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError
-from ..measured.rows import LEAST_ROWS, DeviceRow, launch_times_s, rows_by_gpu
+from ..measured import LEAST_ROWS, DeviceRow, launch_times_s, rows_by_gpu
 from ..physics.energy import PRIOR_ENERGY
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation_list import OperationList
-from ..measured.rows import DeviceRow
+from ..measured import DeviceRow
 from ..recipes import KernelRecipe, TreeSettings
 from ..regressors.fitted_trees import FittedTrees, unfitted_trees
 from .basis import generation_of

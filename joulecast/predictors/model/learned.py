@@ -43,7 +43,7 @@ NETWORK_BASES: tuple[NetworkBasis, ...] = get_args(NetworkBasis)
 ALL = "all"
 """In place of a generation: what was learned of all of them together."""
 
-_POWER_READ_S = 60e-6  # Shortest kernels whose power was read (importers/aiconfigurator_tables.py).
+_POWER_READ_S = 60e-6  # Shortest kernels whose power was read (importers/aiconfigurator2026.py).
 LEAST_S = 1e-6
 """No kernel takes less than a microsecond."""
 

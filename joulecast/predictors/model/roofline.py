@@ -18,7 +18,7 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..contract import Files
-from ..measured.rows import launch_times_s
+from ..measured import launch_times_s
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 
 

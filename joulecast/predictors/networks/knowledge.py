@@ -22,10 +22,9 @@ from ..physics.energy import static_power_w
 from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
 from .composition import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S, HostModel, counts_of
-from .operation_cost import Bound, OperationCost
+from .costs import Bound, Coverage, OperationCost
 from .parts import unconfirmed_share
 from .prediction import Composition, Prediction
-from .uncovered import Coverage
 
 _SHOWN_KINDS = 4
 _SHOWN_OPERATIONS = 3

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray, front_of
 from ...errors import InputError, UncoveredError
 from ...operations.columns import Calls
-from ...operations.network import Network
 from ...progress import paced
 from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Picture, front_picture
@@ -153,12 +152,6 @@ class NetworkPredictions(Answer):
         plain = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values())
         known = ([None if value != value else value for value in column] for column in plain)
         return Table([*columns], zip(*known, strict=True))
-
-
-def in_pieces(networks: Iterable[Network]) -> Iterator[Calls]:
-    """Networks as calls, some at a time, for `predict_networks`."""
-    for some in batched(networks):
-        yield Calls.of(some)
 
 
 def batched(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, batch_size_of, shape_to_json, titled
-from ...operations.operation_list import IDENTITY, identity
+from ...operations.operation_list import IDENTITY, identity, operation_text
 from ...rendering.answers import Answer, Table, plain
-from ...rendering.notebook import Picture, as_picture
+from ...rendering.notebook import Bar, Picture, bars, document, notes, short, table
 from ...units import NOT_MEASURED, si
 from ..intervals.conformal import require_level
 from ..intervals.network_calibration import Interval, NetworkSpread
-from .operation_cost import COLUMNS, OperationCost, by_cost
-from .uncovered import Coverage, Uncovered
+from .costs import COLUMNS, Coverage, OperationCost, Uncovered, by_cost
 
 if TYPE_CHECKING:
     from ...energy import EnergyTree
@@ -35,6 +34,11 @@ def checked_composition(name: str) -> Composition:
             return known
     raise InputError("unknown composition", given=repr(name), allowed=", ".join(COMPOSITIONS))
 
+
+LEVEL = 0.9
+QUANTITIES = (("time", "time_s", "s"), ("power", "power_w", "W"), ("energy", "energy_j", "J"))
+_TOP = 10  # Operations in a notebook.
+_BOUNDS = ("compute", "memory", "launch")
 
 _TOLD = (
     *("network", "input_shape", "mode", "gpu", "clock_mhz", "held_clock_mhz", "power_limit_w", "predictor"),
@@ -110,13 +114,13 @@ class Prediction(Answer):
     memory_bytes: int | None = None
 
     def __str__(self) -> str:
-        interval = self.interval() if self.supports(0.9) else None
+        interval = self._usual_interval
         told = []
-        for name, unit in (("time_s", "s"), ("power_w", "W"), ("energy_j", "J")):
+        for what, name, unit in QUANTITIES:
             low_high = getattr(interval, name) if interval else None
             about = f" ({si(low_high[0], unit)} to {si(low_high[1], unit)})" if low_high else ""
             value = getattr(self, name)
-            told.append(f"{si(value, unit)}{about}" if value is not None else f"{name.split('_')[0]}: {NOT_MEASURED}")
+            told.append(f"{si(value, unit)}{about}" if value is not None else f"{what}: {NOT_MEASURED}")
         incomplete = f"; {self.coverage}" if self.uncovered else ""
         return f"{self.title}: {', '.join(told)}; predictor {self.predictor}{incomplete}"
 
@@ -189,7 +193,7 @@ class Prediction(Answer):
         """
         # Imported here, because most programs ask for totals alone.
         from ...energy import EnergyTree
-        from .energy_rows import DYNAMIC, STATIC, iteration_rows
+        from .memory_levels import DYNAMIC, STATIC, iteration_rows
 
         def energy_j(cost: OperationCost) -> dict[str, float | None]:
             static_j = None if cost.energy_j is None else max(0.0, cost.energy_j - (cost.dynamic_energy_j or 0.0))
@@ -255,7 +259,7 @@ class Prediction(Answer):
             details: Whether to list the operations.
             tree: Whether to add the energy tree, as `EnergyTree.to_nested` has it.
         """
-        interval = self.interval() if self.supports(0.9) else None
+        interval = self._usual_interval
         told: dict[str, Any] = {
             "input_shape": shape_to_json(self.input_shape),
             "interval": None if interval is None else {**interval.to_dict(), "basis": self.interval_basis},
@@ -272,9 +276,54 @@ class Prediction(Answer):
         """Whether enough errors are known for an interval of this level."""
         return self.spread is not None and self.spread.supports(level)
 
+    @property
+    def _usual_interval(self) -> Interval | None:
+        return self.interval(LEVEL) if self.supports(LEVEL) else None
+
+    def _dearest(self) -> list[tuple[OperationCost, float]]:
+        """The known operations with their joules, or seconds where no energy is known; the most expensive first."""
+        costs = [cost for cost in by_cost(self.operations) if cost.source != "missing"]
+        return [(cost, (cost.device_time_s or 0.0) if cost.energy_j is None else cost.energy_j) for cost in costs]
+
     def _picture(self) -> Picture:
-        """The operations that cost most energy."""
-        return as_picture(self)
+        """Bars: the operations that cost most, in the colour of what bounds them (compute, memory, launch)."""
+        quantity, unit = ("Time", "s") if self.energy_j is None else ("Energy", "J")
+        items = [
+            Bar(
+                short(operation_text(cost.operation)),
+                value,
+                f"{si(value, unit)}, {cost.bound_by}",
+                colour=_BOUNDS.index(cost.bound_by),
+            )
+            for cost, value in self._dearest()[: 2 * _TOP]
+        ]
+        return Picture(bars(items, f"{quantity} of the operations of {self.network} on {self.gpu}"))
+
+    def _repr_html_(self) -> str:
+        """Totals with intervals, the energy tree, the operations that cost most, and the notes."""
+        costs, whole = self._dearest(), self.device_time_s if self.energy_j is None else self.energy_j
+        rows = [
+            [
+                operation_text(cost.operation),
+                str(cost.count),
+                si(cost.device_time_s, "s"),
+                si(cost.power_w, "W"),
+                si(cost.energy_j, "J"),
+                f"{100 * value / whole:.1f} %",
+                cost.bound_by,
+                cost.source,
+            ]
+            for cost, value in costs[:_TOP]
+        ]
+        header = ["operation", "calls", "device time", "power", "energy", "share", "bound by", "source"]
+        more = [f"and {len(costs) - _TOP} more operations"] if len(costs) > _TOP else []
+        return document(
+            self.title,
+            quantity_table(self, self._usual_interval),
+            self.tree().plot().svg,
+            table(header, rows, frozenset({1, 2, 3, 4, 5})),
+            notes([*more, *self.notes]),
+        )
 
     def _table(self) -> Table:
         """The operations, most expensive first, and then the operators that were dropped."""
@@ -295,3 +344,14 @@ class Prediction(Answer):
             if each.operation is None
         )
         return Table(header, (*rows, *(row.values() for row in dropped)))
+
+
+def quantity_table(value: object, interval: Interval | None) -> str:
+    """Time, power, energy and energy-delay product as an HTML table, each with its interval."""
+    rows = []
+    for title, name, unit in (*QUANTITIES, ("energy-delay product", "edp_js", "Js")):
+        low_high, known = getattr(interval, name) if interval else None, getattr(value, name)
+        between = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
+        rows.append([title, NOT_MEASURED if known is None else si(known, unit), between])
+    header = ["per iteration", "predicted", f"{100 * interval.level:.0f} % interval" if interval else ""]
+    return table(header, rows, frozenset({1}))

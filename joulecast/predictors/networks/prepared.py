@@ -20,7 +20,7 @@ from ...operations.network import Network
 from ...operations.operation_list import OperationList
 from ...progress import paced
 from ..board.calibrated import calibrated
-from ..board.parts import launches_in
+from ..board.profile import launches_in
 from ..operation_predictions import OperationPredictions
 from ..physics.cached import cached
 from ..physics.energy import static_power_w

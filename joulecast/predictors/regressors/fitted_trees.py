@@ -17,7 +17,6 @@ from ...arrays import FloatArray
 from ...errors import needing, with_extra
 from ...operations.operation import Operation
 from ..contract import INPUT_NAMES, Files, Regressor
-from ..measured.splits import fold_of
 from ..recipes import ForestRecipe, ForestSettings, Recipe, TreeSettings, XGBoostRecipe
 from .trees import Trees, stored_trees, trees_file
 
@@ -171,6 +170,9 @@ def fit_boosted(
     one side of the split. That many trees are then fitted to all operations. "time" is monotone in the work; "power" is
     not: a larger operation may wait for memory. Raises MissingDependencyError: xgboost is not installed.
     """
+    # Imported here, because predicting needs no measurements.
+    from ..measured import fold_of
+
     fold = fold_of(set(operations), _STOPPING_FOLDS, recipe.seed)
     held = np.array([fold[operation] == 0 for operation in operations])
     trees = recipe.trees

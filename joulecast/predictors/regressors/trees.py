@@ -22,7 +22,7 @@ from ...errors import ZooError, damaged_entry
 from ...operations.operation import Operation
 from ..contract import INPUT_NAMES, Files
 from ..formats import onnx
-from ..formats.arrays import arrays_to_bytes, known_arrays
+from ..formats.numbers import arrays_to_bytes, known_arrays
 from ..predictor import OperationPredictor
 
 

@@ -25,8 +25,7 @@ from ..physics.cached import cached
 from ..physics.energy import EnergyConstants
 from ..physics.half_precision import device_ratio, seen_as
 from ..recipes import TransformerRecipe, recipe_of
-from .encoder import Encoder
-from .tokens import PHYSICS_NAMES, ROLES, tokens
+from .encoder import PHYSICS_NAMES, ROLES, Encoder, tokens
 
 _WEIGHTS = "transformer.safetensors"
 _LAYOUT = [*ROLES, *PHYSICS_NAMES]

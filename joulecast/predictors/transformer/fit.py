@@ -19,15 +19,14 @@ from ...datasets import Dataset
 from ...errors import DatasetError
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..measured.rows import LEAST_ROWS, DeviceRow, launch_times_s, rows_by_gpu
+from ..measured import LEAST_ROWS, DeviceRow, launch_times_s, rows_by_gpu
 from ..physics.energy import PRIOR_ENERGY
 from ..physics.fp32_kernels import counted_ratio
 from ..physics.least_times import LeastTimes
 from ..recipes import TransformerRecipe
 from ..regressors.descent import descend, repeatable
 from .attentive import Attentive, Range
-from .encoder import Encoder, Functions, shapes, sinusoids
-from .tokens import MACHINE, ROLES, UNKNOWN, tokens
+from .encoder import MACHINE, ROLES, UNKNOWN, Encoder, Functions, shapes, sinusoids, tokens
 
 TORCH = Functions(partial(functional.gelu, approximate="tanh"), functional.softmax, torch.from_numpy)
 """The functions of an `Encoder` that is trained."""

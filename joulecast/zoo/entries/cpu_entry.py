@@ -10,9 +10,9 @@ import numpy as np
 from ...hardware.cpu import find_cpu
 from ...operations.operation import Operation
 from ...predictors.contract import INPUT_NAMES
-from ...predictors.cpu.network import CpuNetworkPredictor, SerialModel
-from ...predictors.cpu.predictor import CallModel, CpuPredictor
+from ...predictors.cpu import CallModel, CpuPredictor
 from ...predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
+from ...predictors.networks.on_cpu import CpuNetworkPredictor, SerialModel
 from ...predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from .cards import ModelCard, name_of
 from .files import StoredEntry

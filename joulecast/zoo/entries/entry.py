@@ -38,7 +38,7 @@ from .stored import (
 )
 
 if TYPE_CHECKING:
-    from ...predictors.cpu.network import CpuNetworkPredictor
+    from ...predictors.networks.on_cpu import CpuNetworkPredictor
     from .any_gpu_entry import AnyGpuEntry
     from .kernels_entry import KernelsEntry
 

@@ -22,7 +22,7 @@ from .cards import ModelCard, card_files
 from .files import FACTS, StoredEntry, json_bytes, write_files
 
 if TYPE_CHECKING:
-    from ...predictors.cpu.network import CpuNetworkPredictor
+    from ...predictors.networks.on_cpu import CpuNetworkPredictor
     from ...predictors.networks.prepared import NetworkPredictor
 
 GOLDEN_OPERATIONS = 8

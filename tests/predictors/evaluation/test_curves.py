@@ -9,7 +9,7 @@ from simulated_measurements import simulated_dataset, simulated_gpu
 from joulecast.predictors.contract import curves_of
 from joulecast.predictors.evaluation.any_gpu import cross_validate
 from joulecast.predictors.fitting.fit import fit_chip, fit_on_all
-from joulecast.predictors.measured.rows import device_rows
+from joulecast.predictors.measured import device_rows
 from joulecast.predictors.model.fit_operations import inputs_and_targets
 from joulecast.predictors.recipes import BoostingRecipe, ForestRecipe, TransformerRecipe, XGBoostRecipe
 from joulecast.predictors.regressors.fitted_trees import FittedTrees, unfitted_trees

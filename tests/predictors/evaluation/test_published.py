@@ -110,7 +110,7 @@ def test_an_lstm_is_another_reader_of_the_same_tokens():
     from deeppm import OperationLstm, starting_lstm
 
     from joulecast.predictors.recipes import TransformerRecipe
-    from joulecast.predictors.transformer.tokens import ROLES, WIDTH
+    from joulecast.predictors.transformer.encoder import ROLES, WIDTH
 
     torch.manual_seed(0)
     recipe = TransformerRecipe(width=8)

@@ -12,7 +12,7 @@ from joulecast.predictors.evaluation.errors import OperationErrors, absolute_err
 from joulecast.predictors.evaluation.left_out import leave_kinds_out, leave_networks_out
 from joulecast.predictors.evaluation.one_gpu import Validation, validate
 from joulecast.predictors.evaluation.report import own_tables
-from joulecast.predictors.measured.splits import alike, fold_of, network_family, only_in, variants
+from joulecast.predictors.measured import alike, fold_of, network_family, only_in, variants
 from joulecast.predictors.recipes import ForestRecipe
 
 RECIPE = ForestRecipe(trees=8, folds=4)

@@ -222,7 +222,8 @@ def _network_errors(dataset, count=60):
     found = []
     for i in range(count):
         distance, sigma = (2.0, 0.02) if i % 2 else (6.0, 0.2)
-        parts = Parts((Operation("relu", [(4, 8)]),), np.ones(1), np.zeros(1, dtype=bool), np.array([distance]))
+        no = np.zeros(1, dtype=bool)
+        parts = Parts(np.ones(1), Cases((Operation("relu", [(4, 8)]),), no, no, np.array([distance])))
         m = replace(dataset.networks[0], network=f"net{i}", time_s=1.0, energy_j=1.0, power_w=1.0)
         time, energy = np.exp(sigma * rng.standard_normal(2))
         found.append(NetworkError(m, 0, time, energy, 2 * time, 2 * energy, 1.0, 0.1, 0.0, parts))

@@ -108,7 +108,8 @@ def test_far_outside_is_beyond_the_farthest_group_of_the_family():
 
 def parts():
     """Half of the time in an operation of the nearest bin, half in one of the third."""
-    return Parts((CONV, CONV), np.array([0.5, 0.5]), np.array([False, False]), np.array([0.5, 3.0]))
+    no = np.array([False, False])
+    return Parts(np.array([0.5, 0.5]), Cases((CONV, CONV), no, no, np.array([0.5, 3.0])))
 
 
 def test_the_difficulty_of_a_network():

@@ -215,7 +215,7 @@ def test_parts_of_a_network_leave_out_what_is_missing():
     asked = replace(predictions(RELU, SORT, RELU), device_time_s=np.array([1e-3, np.nan, 1e-3]))
     measured, distances = np.array([True, False, False]), np.array([0.0, 1.0, 2.0])
     found = Parts.of(np.array([1.0, 5.0, 3.0]), asked, measured, distances)
-    assert found.operations == (RELU, RELU)
+    assert found.cases.operations == (RELU, RELU)
     assert found.shares == pytest.approx([0.25, 0.75])
-    assert found.measured.tolist() == [True, False]
-    assert found.distances.tolist() == [0.0, 2.0]
+    assert found.cases.measured.tolist() == [True, False]
+    assert found.cases.distances.tolist() == [0.0, 2.0]

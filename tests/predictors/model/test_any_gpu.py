@@ -13,7 +13,7 @@ from joulecast.hardware import find_gpu, gpus
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
 from joulecast.predictors.fitting.fit import fit_on_all, quicker
-from joulecast.predictors.measured.rows import DeviceRow, device_rows, with_hidden
+from joulecast.predictors.measured import DeviceRow, device_rows, with_hidden
 from joulecast.predictors.model.fit_networks import fit_energies
 from joulecast.predictors.model.operations import LearnedOperations
 from joulecast.predictors.model.shared import SharedByAll

@@ -1,5 +1,6 @@
-"""Results that are cached for networks on GPUs."""
+"""Results that are cached for networks on GPUs, and tables with one row for each operation."""
 
+import copy
 import gc
 import weakref
 
@@ -9,15 +10,16 @@ import pytest
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.physics import operation_rows
 from joulecast.predictors.physics.cached import _MOST_OF_ONE, cached
-from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.operation_rows import OperationRows
 from joulecast.predictors.physics.relative import relative_features
 
 A30, T4 = find_gpu("A30"), find_gpu("T4")
 
 
-def relus(count):
-    return OperationList(Operation("relu", [(size, 8)]) for size in range(1, count + 1))
+def relus(*sizes):
+    return OperationList(Operation("relu", [(size, 3)]) for size in sizes)
 
 
 @pytest.mark.parametrize(("length", "made"), [(3, 2), (_MOST_OF_ONE + 1, 4)], ids=["network", "long list"])
@@ -27,10 +29,10 @@ def test_equal_networks_share_a_cached_result_and_long_lists_are_not_cached(leng
     @cached
     def counting(operations, gpu):
         calls.append(gpu)
-        return len(operations)
+        return len(operations), gpu
 
     for gpu in (A30, T4, A30, T4):
-        assert counting(relus(length), gpu) == length
+        assert counting(relus(*range(1, length + 1)), gpu) == (length, gpu)
     assert len(calls) == made
 
 
@@ -39,25 +41,19 @@ def test_results_that_were_computed_together_are_found():
     def never(operations, gpu):
         raise AssertionError("asked again")
 
-    network = relus(3)
-    assert not never.knows(network, A30)
-    never.put("of both", network, A30)
-    assert never.knows(relus(3), A30)
-    assert not never.knows(network, T4)
-    assert never(relus(3), A30) == "of both"
+    assert not never.knows(relus(1, 2), A30)
+    never.put("of both", relus(1, 2), A30)
+    assert never.knows(relus(1, 2), A30)
+    assert not never.knows(relus(1, 2), T4)
+    assert never(relus(1, 2), A30) == "of both"
 
 
-def test_results_of_one_gpu_are_not_returned_for_another():
-    for gpu in (A30, T4, A30):
-        fresh = LeastTimes.of([*relus(3)], gpu, float(gpu.boost_clock_mhz))
-        moved = np.array([operation.bytes_read + operation.bytes_written for operation in relus(3)])
-        assert np.allclose(fresh.memory_s / fresh.memory_s[0], moved / moved[0])
-    assert not np.allclose(relative_features(relus(3), A30), relative_features(relus(3), T4))
-
-
-def test_features_cannot_be_changed():
+def test_features_are_those_of_the_gpu_and_cannot_be_changed():
+    found = [relative_features(relus(1, 2), gpu) for gpu in (A30, T4, A30)]
+    assert np.array_equal(found[0], found[2])
+    assert not np.allclose(found[0], found[1])
     with pytest.raises(ValueError, match="read-only"):
-        relative_features(relus(3), A30)[0, 0] = 1.0
+        found[0][0, 0] = 1.0
 
 
 def test_results_do_not_keep_the_predictor_alive_that_made_them():
@@ -69,10 +65,70 @@ def test_results_do_not_keep_the_predictor_alive_that_made_them():
         return len(operations)
 
     trees = Trees()
-    assert sums(relus(3), trees) == 3
-    assert sums.knows(relus(3), trees)
+    assert sums(relus(1, 2), trees) == 2
+    assert sums.knows(relus(1, 2), trees)
     gone = weakref.ref(trees)
     del trees
     gc.collect()
     assert gone() is None
-    assert not sums.knows(relus(3), Trees())
+    assert not sums.knows(relus(1, 2), Trees())
+
+
+class Table:
+    """Sizes of operations and their squares, with a note of which sizes were computed."""
+
+    def __init__(self):
+        self.rows, self.made = OperationRows(2), []
+
+    def squares_of(self, operations):
+        return self.rows.of(operations, self._make)[:, 1].tolist()
+
+    def _make(self, operations):
+        sizes = [operation.input_shapes[0][0] for operation in operations]
+        self.made.append(sizes)
+        return np.array([(size, size**2) for size in sizes], dtype=float)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Room for ten operations."""
+    monkeypatch.setattr(operation_rows, "MOST_OPERATIONS", 10)
+    monkeypatch.setattr(operation_rows, "_NUMBERING", operation_rows._Numbering())
+
+
+def test_each_operation_is_computed_once_whatever_list_it_is_in():
+    table, other = Table(), Table()
+    assert table.squares_of(relus(5, 7)) == [25, 49]
+    assert table.squares_of(relus(7, 6, 5, 7)) == [49, 36, 25, 49]
+    assert table.made == [[5, 7], [6]]
+    # Another table saw none of them.
+    assert other.squares_of(relus(6, 34)) == [36, 1156]
+    assert table.squares_of(relus(34, 5)) == [1156, 25]
+    assert (table.made, other.made) == ([[5, 7], [6], [34]], [[6, 34]])
+
+
+def test_when_there_are_too_many_all_are_forgotten_and_no_row_is_wrong(few):
+    table, first, second = Table(), range(1, 9), range(11, 19)
+    for sizes in (first, second, first, (5, 11)):
+        assert table.squares_of(relus(*sizes)) == [size**2 for size in sizes]
+    assert table.made == [[*first], [*second], [*first], [11]]
+
+
+def test_a_list_that_is_longer_than_the_table_is_right_and_its_first_operations_are_stored(few):
+    table, sizes = Table(), [*range(1, 26)]
+    for _ in range(2):
+        assert table.squares_of(relus(*sizes)) == [size**2 for size in sizes]
+    assert table.made[1] == sizes[10:]
+
+
+def test_operations_of_any_number_of_inputs_are_not_stored():
+    table, many = Table(), OperationList([Operation("cat", [(2, 3)] * 40, {"dim": 1})])
+    assert [table.squares_of(many), table.squares_of(many)] == [[4], [4]]
+    assert table.made == [[2], [2]]
+
+
+def test_a_copy_for_another_process_is_empty():
+    table = Table()
+    table.squares_of(relus(3))
+    copied = copy.copy(table.rows)  # as pickle makes it
+    assert copied.of(relus(3), lambda some: np.full((len(some), 2), 8.0)).tolist() == [[8, 8]]

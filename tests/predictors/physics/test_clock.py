@@ -16,36 +16,44 @@ from joulecast.predictors.physics.measured_work import measured_work, throttled_
 from joulecast.predictors.physics.power_cap import Jobs, loop_clocks_mhz
 
 RELU = Operation("relu", [(1000, 1000)])
+LINEAR = Operation("linear", [(1024, 1024)], {"out_features": 1024, "bias": False})
+CONSTANTS = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
+VOLTS = {500.0: 0.8, 1000.0: 0.8, 1500.0: 0.9, 2000.0: 1.0, 2500.0: 1.1}
 
 
 def work(compute_s=0.0, memory_s=0.0, cache_s=0.0, switching_j=0.0, awake_j=0.0, memory_j=0.0, **more):
-    """One operation at the boost clock, 2000 MHz, where the voltage is 1."""
-    one = (np.array([value]) for value in (compute_s, memory_s, cache_s))
-    joules = (np.array([value]) for value in (switching_j, awake_j, memory_j))
-    return Work(ROUND, np.array([2000.0]), LeastTimes(*one), *joules, **more)
+    """Operations at the boost clock, 2000 MHz, where the voltage is 1; what is given as one number holds for all."""
+    given = (compute_s, memory_s, cache_s, switching_j, awake_j, memory_j)
+    parts = np.array(np.broadcast_arrays(*map(np.atleast_1d, given)), dtype=float)
+    return Work(ROUND, np.full(parts.shape[1], 2000.0), LeastTimes(*parts[:3]), *parts[3:], **more)
+
+
+def joules(found):
+    return found.switching_j + found.awake_j + found.memory_j
+
+
+def by_hand(mhz):
+    """Static watts and volts of the round GPU between 500 and 2000 MHz."""
+    return 20 + 30 * (mhz - 500) / 1500, 0.8 + 0.2 * max(mhz - 1000, 0) / 1000
 
 
 @pytest.mark.parametrize(
     ("clock", "milliseconds"),
-    [
-        # (3 f)^3 + (5 f)^3 + 4^3 with f = 1, 2, 4: 216, 8 x 152 + 64, 64 x 152 + 64.
-        (2000.0, 6.0),
-        (1000.0, 1280 ** (1 / 3)),
-        (500.0, 9792 ** (1 / 3)),
-    ],
+    # (3 f)^3 + (5 f)^3 + 4^3 with f = 1, 2, 4: 216, 8 x 152 + 64, 64 x 152 + 64.
+    [(2000.0, 6.0), (1000.0, 1280 ** (1 / 3)), (500.0, 9792 ** (1 / 3))],
 )
 def test_computing_and_caches_follow_the_clock_and_memory_does_not(clock, milliseconds):
     device_s, _ = work(compute_s=3e-3, memory_s=4e-3, cache_s=5e-3).at(clock)
     assert device_s == pytest.approx([1e-3 * milliseconds])
 
 
-@pytest.mark.parametrize(("clock", "volts"), [(500.0, 0.8), (1000.0, 0.8), (1500.0, 0.9), (2000.0, 1.0), (2500.0, 1.1)])
-@pytest.mark.parametrize("power", [2, 3])
-def test_energy_of_the_chip_is_proportional_to_a_power_of_the_voltage(clock, volts, power):
-    _, dynamic_j = work(compute_s=1e-3, switching_j=5.0, voltage_power=float(power)).at(clock)
-    assert dynamic_j == pytest.approx([5.0 * volts**power])
-    _, dynamic_j = work(compute_s=1e-3, awake_j=5.0, voltage_power=float(power)).at(clock)
-    assert dynamic_j == pytest.approx([5.0 * volts**power])
+@pytest.mark.parametrize("clock", VOLTS)
+@pytest.mark.parametrize("power", [2.0, 3.0])
+def test_energy_of_the_chip_follows_a_power_of_the_voltage_and_that_of_memory_does_not(clock, power):
+    for part in ("switching_j", "awake_j"):
+        _, dynamic_j = work(compute_s=1e-3, voltage_power=power, **{part: 5.0}).at(clock)
+        assert dynamic_j == pytest.approx([5.0 * VOLTS[clock] ** power])
+    assert work(memory_s=1e-3, memory_j=7.0, voltage_power=power).at(clock)[1] == pytest.approx([7.0])
 
 
 def test_two_powers_of_the_voltage_in_one_list():
@@ -59,8 +67,8 @@ def test_two_powers_of_the_voltage_in_one_list():
 
 
 def test_a_gpus_own_predictor_uses_the_cube_and_stored_constants_the_power_that_they_were_fitted_with():
-    assert joulecast.predict_operations([RELU], "A30").work.voltage_power == pytest.approx(3.0)
-    assert joulecast.predict_operations([RELU], "A100 PCIe 40GB").work.voltage_power == pytest.approx(2.0)
+    for gpu, power in (("A30", 3.0), ("A100 PCIe 40GB", 2.0)):
+        assert joulecast.predict_operations([RELU], gpu).work.voltage_power == pytest.approx(power)
     stored = {name: value for name, value in PRIOR_ENERGY.to_dict().items() if name != "voltage_power"}
     assert EnergyConstants.from_dict(stored).voltage_power == 2.0
 
@@ -68,25 +76,16 @@ def test_a_gpus_own_predictor_uses_the_cube_and_stored_constants_the_power_that_
 def test_energy_that_is_known_at_a_low_clock_rises_with_the_voltage():
     """5 J at 1000 MHz and 0.8 of the voltage: 5 / 0.64 J at 2000 MHz, and in half of the time."""
     slow = replace(work(compute_s=2e-3, switching_j=5.0), clock_mhz=np.array([1000.0]))
-    device_s, dynamic_j = slow.at(2000.0)
-    assert device_s == pytest.approx([1e-3])
-    assert dynamic_j == pytest.approx([5.0 / 0.64])
-
-
-@pytest.mark.parametrize("clock", [500.0, 1000.0, 1500.0, 2000.0, 2500.0])
-def test_energy_of_memory_is_the_same_at_all_clocks(clock):
-    _, dynamic_j = work(memory_s=1e-3, memory_j=7.0).at(clock)
-    assert dynamic_j == pytest.approx([7.0])
+    assert slow.at(2000.0) == (pytest.approx([1e-3]), pytest.approx([5.0 / 0.64]))
 
 
 def test_sms_that_are_awake_pay_for_clock_and_time():
-    """Half the clock, 0.8 of the voltage: computing takes twice as long, so 0.64 in all; memory as long, so half."""
+    """Half the clock, 0.8 of the voltage: computing takes twice as long, so 0.64 in all; memory as long, so half.
+
+    They are awake while load units take their cycles: two million at 2000 MHz are a millisecond beside one of caches.
+    """
     assert work(compute_s=1e-3, awake_j=5.0).at(1000.0)[1] == pytest.approx([5.0 * 0.64])
     assert work(memory_s=1e-3, awake_j=5.0).at(1000.0)[1] == pytest.approx([5.0 * 0.64 / 2])
-
-
-def test_sms_are_awake_while_load_units_take_their_cycles():
-    """Two million cycles at 2000 MHz are a millisecond beside another one of the caches; none change nothing."""
     found = work(cache_s=1e-3, awake_j=5.0)
     longer = found.loading(np.array([2e6]))
     assert longer.at(2000.0) == (pytest.approx([1e-3 * 2 ** (1 / 3)]), pytest.approx([5.0 * 2 ** (1 / 3)]))
@@ -96,55 +95,49 @@ def test_sms_are_awake_while_load_units_take_their_cycles():
 def test_a_clock_that_was_measured_is_the_highest():
     held = work(compute_s=1e-3, switching_j=5.0, most_mhz=np.array([1000.0]))
     for clock in (1000.0, 2000.0):
-        assert held.at(clock)[0] == pytest.approx([2e-3])
-        assert held.at(clock)[1] == pytest.approx([5.0 * 0.64])
+        assert held.at(clock) == (pytest.approx([2e-3]), pytest.approx([5.0 * 0.64]))
 
 
-@pytest.mark.parametrize(
-    ("cap_w", "held_mhz"),
-    [
-        # Computing alone draws 300 W at 2000 MHz and static 50 W: 0.15 W for each MHz and squared volt.
-        (350.0, 2000.0),
-        # At 1500 MHz: 40 W, and 225 W x 0.81 = 182.25 W.
-        (222.25, 1500.0),
-        # At 1000 MHz: 30 W, and 150 W x 0.64 = 96 W.
-        (126.0, 1000.0),
-        # No clock is low enough: 20 W and 48 W at 500 MHz.
-        (60.0, 500.0),
-    ],
-)
+# The power cap. Computing alone, 0.3 J in a millisecond, draws 300 W at 2000 MHz: 0.15 W for each MHz and squared volt.
+HUNGRY = work(compute_s=1e-3, switching_j=0.3)
+CAPS = [
+    (350.0, 2000.0),  # 300 W, and static 50 W
+    (222.25, 1500.0),  # 225 W x 0.81 = 182.25 W, and 40 W
+    (126.0, 1000.0),  # 150 W x 0.64 = 96 W, and 30 W
+    (60.0, 500.0),  # No clock is low enough: 48 W and 20 W.
+]
+
+
+@pytest.mark.parametrize(("cap_w", "held_mhz"), CAPS)
 def test_the_clock_falls_until_the_power_is_within_the_cap(cap_w, held_mhz):
-    found = work(compute_s=1e-3, switching_j=0.3)
-    assert loop_clocks_mhz(found, 2000.0, cap_w) == pytest.approx([held_mhz], abs=1.0)
-    assert loop_clocks_mhz(found, 700.0, cap_w) == pytest.approx([min(held_mhz, 700.0)], abs=1.0)
+    assert loop_clocks_mhz(HUNGRY, 2000.0, cap_w) == pytest.approx([held_mhz], abs=1.0)
+    assert loop_clocks_mhz(HUNGRY, 700.0, cap_w) == pytest.approx([min(held_mhz, 700.0)], abs=1.0)
+    # Beside it, an operation of 100 W holds its own clock: exactly that which is asked for, if it is within the cap.
+    light = loop_clocks_mhz(work(compute_s=1e-3, switching_j=np.array([0.1, 0.3])), 2000.0, cap_w)
+    assert light[1] == pytest.approx(held_mhz, abs=1.0)
+    assert (light[0] == 2000.0) == (cap_w >= 150.0)
 
 
 def test_a_loop_that_waits_for_the_host_is_not_throttled():
     """The cap holds for mean power: 0.3 J in 3 ms are 100 W, and 50 W static."""
-    found = work(compute_s=1e-3, switching_j=0.3)
-    assert loop_clocks_mhz(found, 2000.0, 160.0, host_s=3e-3) == pytest.approx([2000.0])
-    assert loop_clocks_mhz(found, 2000.0, 120.0, host_s=3e-3)[0] < 1700.0
+    assert loop_clocks_mhz(HUNGRY, 2000.0, 160.0, host_s=3e-3) == pytest.approx([2000.0])
+    assert loop_clocks_mhz(HUNGRY, 2000.0, 120.0, host_s=3e-3)[0] < 1700.0
 
 
 def test_under_the_cap_that_was_measured_nothing_is_searched_for():
-    found = work(compute_s=1e-3, switching_j=0.3, most_mhz=np.array([1200.0]), cap_w=200.0)
+    found = replace(HUNGRY, most_mhz=np.array([1200.0]), cap_w=200.0)
     assert loop_clocks_mhz(found, 2000.0, 200.0).tolist() == [1200.0]
     assert loop_clocks_mhz(found, 2000.0, 126.0) == pytest.approx([1000.0], abs=1.0)
 
 
 def test_a_network_holds_one_clock_for_its_mean_power():
     """Two operations of 1 ms at 2000 MHz: 0.4 J and 0.2 J of computing are 300 W on average, as above."""
-    both = Work(
-        ROUND,
-        np.array([2000.0, 2000.0]),
-        LeastTimes(np.array([1e-3, 1e-3]), np.zeros(2), np.zeros(2)),
-        *(np.array([0.4, 0.2]), np.zeros(2), np.zeros(2)),
-    )
+    both = work(compute_s=1e-3, switching_j=np.array([0.4, 0.2]))
 
     def held(*clocks, cap_w, counts=(1.0, 1.0), host_s=0.0, static=1.0):
         return Jobs.of([both], [np.array(counts)], [(host_s, static, cap_w)]).settled(np.array([clocks]))[0][0]
 
-    for cap_w, expected in ((222.25, 1500.0), (126.0, 1000.0), (400.0, 2000.0)):
+    for cap_w, expected in CAPS:
         assert held(2000.0, cap_w=cap_w) == pytest.approx([expected], abs=1.0)
     # Three calls of the first: 0.35 J each on average, 350 W.
     assert held(2000.0, cap_w=222.25, counts=(3.0, 1.0)) < 1450.0
@@ -156,52 +149,78 @@ def test_a_network_holds_one_clock_for_its_mean_power():
     assert held(2000.0, cap_w=262.25, static=2.0) == pytest.approx([1500.0], abs=1.0)
 
 
-def test_work_is_slower_than_physics_by_its_ratio():
+# Work of operations, and of loops that were measured.
+
+
+@pytest.mark.parametrize(("clock", "slower", "volts"), [(2000.0, 1.0, 1.0), (1500.0, 4 / 3, 0.9)])
+def test_work_is_slower_than_physics_by_its_ratio(clock, slower, volts):
     """RELU moves 8 MB: at 0.91 of 100 GB/s, with 36 bytes per clock and SM on the way. Three times as long in all."""
-    constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
-    found = Work.of([RELU], ROUND, 2000.0, np.array([3.0]), constants)
+    found = Work.of([RELU], ROUND, clock, np.array([3.0]), CONSTANTS)
     memory_s, cache_s, compute_s = 8e6 / 0.91e11, 8e6 / (36 * 10 * 2e9), 1e6 / 1e12
-    least_s = (memory_s**3 + cache_s**3 + compute_s**3) ** (1 / 3)
+    least_s = (memory_s**3 + slower**3 * (cache_s**3 + compute_s**3)) ** (1 / 3)
     assert found.device_s == pytest.approx([3 * least_s])
-    assert found.switching_j == pytest.approx([1e6 * 1e-11])
+    assert found.switching_j == pytest.approx([volts**2 * 1e6 * 1e-11])
     assert found.memory_j == pytest.approx([8e6 * 5e-11])
-    assert found.awake_j == pytest.approx([0.5 * 10 * 2.0 * 3 * least_s])
-    # At 1500 MHz from the start: computing and caches take 4 / 3 of the time, and logic 0.81 of the energy.
-    slower = Work.of([RELU], ROUND, 1500.0, np.array([3.0]), constants)
-    least_s = (memory_s**3 + (4 / 3) ** 3 * (cache_s**3 + compute_s**3)) ** (1 / 3)
-    assert slower.device_s == pytest.approx([3 * least_s])
-    assert slower.switching_j == pytest.approx([0.81 * 1e6 * 1e-11])
-    assert slower.awake_j == pytest.approx([0.81 * 0.5 * 10 * 1.5 * 3 * least_s])
+    assert found.awake_j == pytest.approx([volts**2 * 0.5 * 10 * clock / 1e3 * 3 * least_s])
 
 
 @pytest.mark.parametrize(("memory_type", "byte_j"), [("HBM2", 5e-11), ("GDDR6", 1e-10)])
 def test_work_on_tensor_cores_and_in_both_types_of_memory(memory_type, byte_j):
     """2^31 FLOPs in bf16 on tensor cores, and three matrices of 1024 x 1024 elements of two bytes."""
-    product = Operation("linear", [(1024, 1024)], {"out_features": 1024, "bias": False}, precision="bf16")
-    constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
-    found = Work.of([product], replace(ROUND, memory_type=memory_type), 2000.0, np.array([1.0]), constants)
+    gpu, product = replace(ROUND, memory_type=memory_type), LINEAR.replace(precision="bf16")
+    found = Work.of([product], gpu, 2000.0, np.array([1.0]), CONSTANTS)
     assert found.switching_j == pytest.approx([2**31 * 2e-12])
     assert found.memory_j == pytest.approx([3 * 2**21 * byte_j])
 
 
 def test_work_of_nothing_takes_a_nanosecond_and_no_energy():
     nothing = Operation("dropout", [(1000, 1000)])
-    constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
-    assert Work.of([nothing], ROUND, 2000.0, np.array([3.0]), constants).device_s == pytest.approx([3e-9])
-    missing = Work.of([RELU], ROUND, 2000.0, np.array([0.0]), constants)
+    assert Work.of([nothing], ROUND, 2000.0, np.array([3.0]), CONSTANTS).device_s == pytest.approx([3e-9])
+    missing = Work.of([RELU], ROUND, 2000.0, np.array([0.0]), CONSTANTS)
     assert [missing.switching_j[0], missing.awake_j[0], missing.memory_j[0]] == [0.0, 0.0, 0.0]
 
 
-def test_an_operation_within_the_cap_runs_at_exactly_the_requested_clock():
-    """100 W of computing and 50 W static are within 222.25 W. The other operation takes 300 W, and is throttled."""
-    both = Work(
-        ROUND,
-        np.full(2, 2000.0),
-        LeastTimes(np.full(2, 1e-3), *np.zeros((2, 2))),
-        np.array([0.1, 0.3]),
-        *np.zeros((2, 2)),
-    )
-    assert loop_clocks_mhz(both, 2000.0, 222.25).tolist() == [2000.0, pytest.approx(1500.0, abs=1.0)]
+@pytest.mark.parametrize("cap_w", [200.0, 60.5, 50.0])
+def test_a_loop_at_its_cap_held_the_clock_at_which_physics_draws_that_much(cap_w):
+    """The measured time stays, and the power tells the clock. 8 MB and 1 MFLOP in 1 ms draw 60.4 W at most.
+
+    SMs that are awake: 0.5 W x 10 x 2 GHz = 10 W; memory 0.4 W; computing 0.01 W; 50 W static.
+    """
+    held = throttled_mhz([RELU], ROUND, np.array([1e-3]), CONSTANTS, cap_w)[0]
+    static_w, volts = by_hand(held)
+    assert (held == 2000.0) == (cap_w > 60.41)
+    drawn_w = static_w + 0.4 + volts**2 * (0.01 + 10 * held / 2000)
+    assert drawn_w == pytest.approx(min(cap_w, 60.41), abs=0.05)
+
+
+def test_the_measured_time_of_a_product_stays_while_its_clock_is_searched_for():
+    """2^31 FLOPs at 100 pJ and 3 x 4 MiB at 50 pJ in 2 ms: 107.4 W of computing and 0.3 W of memory; SMs as above."""
+    constants = replace(CONSTANTS, fp32_j_per_flop=1e-10)
+    held = throttled_mhz([LINEAR], ROUND, np.array([2e-3]), constants, 100.0)[0]
+    static_w, volts = by_hand(held)
+    computing_w, memory_w = 2**31 * 1e-10 / 2e-3, 3 * 2**22 * 5e-11 / 2e-3
+    assert static_w + memory_w + volts**2 * (computing_w + 10 * held / 2000) == pytest.approx(100.0, abs=0.05)
+
+
+def test_measured_work_keeps_what_was_measured():
+    device_s, dynamic_j = np.array([1e-3, 1e-3]), np.array([0.05, 0.16])
+    found = measured_work([RELU, RELU], ROUND, device_s, dynamic_j, np.array([100.0, 199.0]), CONSTANTS)
+    assert found.device_s == pytest.approx([1e-3, 1e-3])
+    assert found.at(2000.0)[1] == pytest.approx([0.05, 0.16])
+    assert (found.most_mhz[0], found.cap_w) == (2000.0, 200.0)
+
+
+def test_a_power_near_the_cap_counts_as_throttled():
+    """From 0.97 of the cap on, the clock is the one at which physics draws the cap; below, it is the default clock."""
+    hungry = replace(CONSTANTS, awake_w_per_sm_ghz=20.0)  # SMs draw 20 x 10 x 2 = 400 W at 2000 MHz.
+    device_s, dynamic_j, power_w = np.array([1e-3, 1e-3]), np.array([0.15, 0.15]), np.array([193.0, 195.0])
+    below, held = measured_work([RELU, RELU], ROUND, device_s, dynamic_j, power_w, hungry).clock_mhz
+    static_w, volts = by_hand(held)
+    assert below == 2000.0
+    assert static_w + 0.4 + volts**2 * (0.01 + 400 * held / 2000) == pytest.approx(200.0, abs=0.1)
+
+
+# Work that is scaled, moved and limited.
 
 
 def test_work_that_is_scaled():
@@ -219,69 +238,29 @@ def test_other_work_takes_the_places_that_are_named():
     first, second = work(compute_s=1e-3, switching_j=1.0), work(memory_s=2e-3, memory_j=3.0, cap_w=100.0)
     both = first.scatter(np.array([True, False])).merge(second.scatter(np.array([False, True])))
     assert both.device_s == pytest.approx([1e-3, 2e-3])
-    assert both.at(1000.0)[0] == pytest.approx([2e-3, 2e-3])
-    assert both.at(1000.0)[1] == pytest.approx([0.64, 3.0])
+    assert both.at(1000.0) == (pytest.approx([2e-3, 2e-3]), pytest.approx([0.64, 3.0]))
     assert both.cap_w == np.inf
-    swapped = first.with_others(second, np.array([True]))
-    assert swapped.device_s == pytest.approx([2e-3])
-    assert first.with_others(second, np.array([False])).device_s == pytest.approx([1e-3])
+    for taken, seconds in ((True, 2e-3), (False, 1e-3)):
+        assert first.with_others(second, np.array([taken])).device_s == pytest.approx([seconds])
+    # The higher cap holds.
+    capped = replace(first, cap_w=150.0)
+    for one, other in ((capped, second), (second, capped)):
+        assert one.with_others(other, np.array([True])).cap_w == 150.0
 
 
-def test_a_loop_at_its_cap_held_the_clock_at_which_physics_draws_that_much():
-    """The measured time stays, and the power tells the clock. 8 MB and 1 MFLOP in 1 ms draw little: it did not fall."""
-    constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
-    device_s = np.array([1e-3])
-    assert throttled_mhz([RELU], ROUND, device_s, constants, 200.0).tolist() == [2000.0]
-    # SMs that are awake: 0.5 W x 10 x 2 GHz = 10 W; memory 0.4 W; computing 0.01 W; 50 W static.
-    assert throttled_mhz([RELU], ROUND, device_s, constants, 60.5).tolist() == [2000.0]
-    held = throttled_mhz([RELU], ROUND, device_s, constants, 50.0)[0]
-    volts = 0.8 + 0.2 * (held - 1000) / 1000
-    static_w = 20 + 30 * (held - 500) / 1500
-    assert static_w + 0.4 + volts**2 * (0.01 + 10 * held / 2000) == pytest.approx(50.0, abs=0.05)
-
-
-def test_the_measured_time_of_a_product_stays_while_its_clock_is_searched_for():
-    """2^31 FLOPs at 100 pJ and 3 x 4 MiB at 50 pJ in 2 ms: 107.4 W of computing and 0.3 W of memory; SMs as above."""
-    product = Operation("linear", [(1024, 1024)], {"out_features": 1024, "bias": False})
-    constants = EnergyConstants(1e-10, 2e-12, 5e-11, 1e-10, 0.5)
-    held = throttled_mhz([product], ROUND, np.array([2e-3]), constants, 100.0)[0]
-    static_w, volts = 20 + 30 * (held - 500) / 1500, 0.8 + 0.2 * max(held - 1000, 0) / 1000
-    computing_w, memory_w = 2**31 * 1e-10 / 2e-3, 3 * 2**22 * 5e-11 / 2e-3
-    assert static_w + memory_w + volts**2 * (computing_w + 10 * held / 2000) == pytest.approx(100.0, abs=0.05)
-
-
-def test_measured_work_keeps_what_was_measured():
-    constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
-    device_s, dynamic_j = np.array([1e-3, 1e-3]), np.array([0.05, 0.16])
-    power_w = np.array([100.0, 199.0])  # of a cap of 200 W
-    found = measured_work([RELU, RELU], ROUND, device_s, dynamic_j, power_w, constants)
-    assert found.device_s == pytest.approx([1e-3, 1e-3])
-    assert found.at(2000.0)[1] == pytest.approx([0.05, 0.16])
-    assert found.most_mhz[0] == 2000.0
-    assert found.cap_w == 200.0
-
-
-def test_a_power_near_the_cap_counts_as_throttled():
-    """From 0.97 of the cap on, the clock is the one at which physics draws the cap; below, it is the default clock."""
-    hungry = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 20.0)  # SMs draw 20 x 10 x 2 = 400 W at 2000 MHz.
-    operations, device_s, dynamic_j = [RELU, RELU], np.array([1e-3, 1e-3]), np.array([0.15, 0.15])
-    found = measured_work(operations, ROUND, device_s, dynamic_j, np.array([193.0, 195.0]), hungry)
-    assert found.clock_mhz[0] == 2000.0
-    held = found.clock_mhz[1]
-    static_w, volts = 20 + 30 * (held - 500) / 1500, 0.8 + 0.2 * max(held - 1000, 0) / 1000
-    assert static_w + 0.4 + volts**2 * (0.01 + 400 * held / 2000) == pytest.approx(200.0, abs=0.1)
+MOST_MHZ = np.array([1900.0, 1800.0, 1700.0])
 
 
 def three(**more):
     """Operations of 1, 2 and 4 ms of computing with 1, 2 and 4 J in all, at the boost clock."""
-    parts = LeastTimes(np.array([1e-3, 2e-3, 4e-3]), np.zeros(3), np.zeros(3))
-    joules = np.array([0.5, 1.0, 2.0]), np.array([0.3, 0.6, 0.2]), np.array([0.2, 0.4, 1.8])
-    return Work(ROUND, np.full(3, 2000.0), parts, *joules, **more)
+    switching_j, awake_j, memory_j = np.array([(0.5, 1.0, 2.0), (0.3, 0.6, 0.2), (0.2, 0.4, 1.8)])
+    seconds = np.array([1e-3, 2e-3, 4e-3])
+    return work(seconds, switching_j=switching_j, awake_j=awake_j, memory_j=memory_j, **more)
 
 
 def test_an_operation_is_raised_to_the_time_and_energy_of_its_limit():
     """The last operation limits the second: 4 ms and 4 J instead of 2 ms and 2 J; the first has no limit."""
-    found = three(most_mhz=np.array([1900.0, 1800.0, 1700.0])).limited(np.array([1]))
+    found = three(most_mhz=MOST_MHZ).limited(np.array([1]))
     assert found.device_s == pytest.approx([1e-3, 4e-3])
     assert found.clock_mhz.tolist() == [2000.0, 2000.0]
     assert found.most_mhz.tolist() == [1900.0, 1800.0]
@@ -290,39 +269,31 @@ def test_an_operation_is_raised_to_the_time_and_energy_of_its_limit():
     assert found.memory_j == pytest.approx([0.2, 0.8])
 
 
-def test_a_limit_below_an_operation_changes_nothing():
-    """The first operation, 1 ms, limits one of 4 ms here."""
-    turned = three().take(np.array([2, 1, 0]))
-    found = turned.limited(np.array([0]))
-    assert found.device_s == pytest.approx([4e-3, 2e-3])
-    assert found.switching_j + found.awake_j + found.memory_j == pytest.approx([4.0, 2.0])
+@pytest.mark.parametrize(
+    ("order", "place", "at_most", "milliseconds"),
+    [
+        pytest.param([2, 1, 0], 0, False, [4, 2], id="a limit below an operation changes nothing"),
+        pytest.param([2, 1, 0], 0, True, [1, 2], id="an operation is lowered to its limit"),
+        pytest.param([0, 1, 2], 1, True, [1, 2], id="a limit above an operation changes nothing"),
+    ],
+)
+def test_limits_on_one_side(order, place, at_most, milliseconds):
+    """The last operation in an order limits another; seconds and joules have the same numbers."""
+    found = three().take(np.array(order)).limited(np.array([place]), at_most=at_most)
+    assert found.device_s == pytest.approx(1e-3 * np.array(milliseconds))
+    assert joules(found) == pytest.approx(milliseconds)
     assert found.most_mhz.tolist() == [np.inf, np.inf]
-
-
-def test_an_operation_is_lowered_to_its_limit():
-    """The last operation, 1 ms and 1 J, limits the first: 4 ms and 4 J."""
-    found = three().take(np.array([2, 1, 0])).limited(np.array([0]), at_most=True)
-    assert found.device_s == pytest.approx([1e-3, 2e-3])
-    assert found.switching_j + found.awake_j + found.memory_j == pytest.approx([1.0, 2.0])
-    assert three().limited(np.array([1]), at_most=True).device_s == pytest.approx([1e-3, 2e-3])
 
 
 def test_least_times_rise_with_the_operation_they_bound():
     """A kernel that may take no less than 3 ms; its operation is raised twofold, to 4 ms, and so is its bound."""
     bounds = Bounds(np.array([1e-3, 3e-3, 0.0]), np.zeros(3))
-    found = three(bounds=bounds).limited(np.array([1]))
-    assert found.bounds[0] == pytest.approx([1e-3, 3e-3 * 4 / 3])
+    assert three(bounds=bounds).limited(np.array([1])).bounds[0] == pytest.approx([1e-3, 3e-3 * 4 / 3])
 
 
 def test_work_is_taken_by_places_which_may_repeat():
-    found = three(most_mhz=np.array([1900.0, 1800.0, 1700.0]), cap_w=120.0).take(np.array([2, 0, 2]))
+    found = three(most_mhz=MOST_MHZ, cap_w=120.0).take(np.array([2, 0, 2]))
     assert found.device_s == pytest.approx([4e-3, 1e-3, 4e-3])
     assert found.switching_j == pytest.approx([2.0, 0.5, 2.0])
     assert found.most_mhz.tolist() == [1700.0, 1900.0, 1700.0]
     assert found.cap_w == 120.0
-
-
-def test_the_higher_cap_holds_for_work_of_two_sources():
-    low, high = work(compute_s=1e-3, cap_w=100.0), work(compute_s=2e-3, cap_w=150.0)
-    for one, other in ((low, high), (high, low)):
-        assert one.with_others(other, np.array([True])).cap_w == 150.0

@@ -43,19 +43,6 @@ def test_winograd_in_one_kernel_computes_blocks_beyond_the_edge():
     assert work.bytes == 4 * (3 * 659 * 144 + 3 * 400 * 144 + 659 * 400 * 9)
 
 
-def test_winograd_in_separate_kernels_moves_what_it_transforms():
-    # A grid of 18 x 3 for 46 images of 16 x 16, which count as 48 with 16 squares each: here in tiles of 128 x 128.
-    operation = conv((46, 256, 16, 16), 256)
-    squares = 48 * 16
-    work = least(operation)
-    assert work.in_turn
-    assert work.flops == pytest.approx(8 * SMS * 2 * 128 * 128 * (256 + 8) / 0.85)  # 36 x 6 x 2 tiles in 8 waves
-    moved = 4 * (2 * 46 * 256 * 256 + 9 * 256 * 256)
-    assert work.bytes == pytest.approx(moved + 2 * 4 * 36 * (squares * 512 + 256 * 256))
-    in_turn_s = work.flops / PEAK + work.bytes / (0.91 * 933e9)
-    assert LeastTimes.of([operation], A30, 1440).time_s == pytest.approx(in_turn_s, rel=0.05)
-
-
 def test_fourier_is_for_large_windows():
     # AlexNet's second convolution takes 0.29 of the time of its FLOPs on the A30: 407 us.
     alexnet = conv((32, 64, 27, 27), 192, kernel_size=5, padding=2)

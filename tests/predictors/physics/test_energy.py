@@ -1,4 +1,4 @@
-"""Energy and static power against arithmetic by hand."""
+"""Energy, static power and voltage against arithmetic by hand."""
 
 from dataclasses import replace
 
@@ -7,12 +7,11 @@ import pytest
 from round_gpu import ROUND
 
 from joulecast.hardware import find_gpu
+from joulecast.hardware.gpu import IdleCurve
 from joulecast.operations.operation import Operation
-from joulecast.predictors.physics.energy import (
-    EnergyConstants,
-    process_factor,
-    static_power_w,
-)
+from joulecast.predictors.physics import energy, voltage
+from joulecast.predictors.physics.clock import Work
+from joulecast.predictors.physics.energy import EnergyConstants, process_factor, static_power_w
 from joulecast.predictors.physics.voltage import relative_voltage
 
 LINEAR = Operation("linear", [(100, 1000)], {"out_features": 200, "bias": False})
@@ -26,10 +25,12 @@ CONSTANTS = EnergyConstants(
     awake_w_per_sm_ghz=0.5,
 )
 SECONDS = 1e-3
+A100 = find_gpu("A100 PCIe 40GB")
+UNKNOWN = replace(ROUND, idle_curve=None)
 
 
-def energy_j(operation, gpu, clock_mhz):
-    return CONSTANTS.dynamic_energy_j([operation], np.array([SECONDS]), gpu, clock_mhz)[0]
+def energy_j(operation, gpu=ROUND, clock_mhz=2000.0, constants=CONSTANTS):
+    return constants.dynamic_energy_j([operation], np.array([SECONDS]), gpu, clock_mhz)[0]
 
 
 @pytest.mark.parametrize(("clock", "volts"), [(500, 0.8), (1000, 0.8), (1500, 0.9), (2000, 1.0), (2500, 1.1)])
@@ -41,38 +42,27 @@ def test_voltage_is_the_a100s_where_none_is_known_at_the_same_share_of_the_boost
     """A100: 694 mV up to about 1035 MHz, 894 mV at its boost clock of 1410 MHz (energaizer2026)."""
     unknown = replace(ROUND, voltage=None)
     assert relative_voltage(unknown, np.array([2000.0, 1000.0])) == pytest.approx([1.0, 694 / 894], rel=0.01)
-    assert relative_voltage(unknown, 1000.0) == pytest.approx(relative_voltage(find_gpu("A100 PCIe 40GB"), 705.0))
-
-
-def test_energy_at_the_boost_clock_is_the_sum_of_its_parts():
-    """10 SMs at 2 GHz for a millisecond, 0.5 W each per GHz."""
-    expected = FLOPS * 1e-11 + BYTES * 5e-11 + 0.5 * 10 * 2.0 * SECONDS
-    assert energy_j(LINEAR, ROUND, 2000.0) == pytest.approx(expected)
-
-
-def test_logic_scales_with_the_square_of_the_voltage_and_memory_does_not():
-    """At 1500 MHz the voltage is 0.9 of that at the boost clock: 0.81 of the energy, and SMs clock 1.5 GHz."""
-    expected = 0.81 * (FLOPS * 1e-11 + 0.5 * 10 * 1.5 * SECONDS) + BYTES * 5e-11
-    assert energy_j(LINEAR, ROUND, 1500.0) == pytest.approx(expected)
-
-
-def test_a_byte_of_gddr_costs_twice_as_much_as_one_of_hbm_here():
-    gddr = replace(ROUND, memory_type="GDDR6")
-    assert energy_j(LINEAR, gddr, 2000.0) - energy_j(LINEAR, ROUND, 2000.0) == pytest.approx(BYTES * 5e-11)
+    assert relative_voltage(unknown, 1000.0) == pytest.approx(relative_voltage(A100, 705.0))
 
 
 @pytest.mark.parametrize(
-    ("precision", "joules"),
+    ("changes", "clock_mhz", "precision", "logic_j", "byte_j"),
     [
-        ("fp32", FLOPS * 1e-11 + BYTES * 5e-11),
-        # TF32 multiplies numbers of twice the width.
-        ("tf32", 2 * FLOPS * 2e-12 + BYTES * 5e-11),
-        ("bf16", FLOPS * 2e-12 + BYTES / 2 * 5e-11),
+        pytest.param({}, 2000.0, "fp32", FLOPS * 1e-11, 5e-11, id="the sum of its parts"),
+        pytest.param({"memory_type": "GDDR6"}, 2000.0, "fp32", FLOPS * 1e-11, 1e-10, id="a byte of GDDR"),
+        # TF32 multiplies numbers of twice the width; in bf16 there are half as many bytes.
+        pytest.param({}, 2000.0, "tf32", 2 * FLOPS * 2e-12, 5e-11, id="TF32"),
+        pytest.param({}, 2000.0, "bf16", FLOPS * 2e-12, 5e-11 / 2, id="bf16"),
+        # At 1500 MHz the voltage is 0.9 of that at the boost clock; memory has its own.
+        pytest.param({}, 1500.0, "fp32", FLOPS * 1e-11, 5e-11, id="a lower clock"),
     ],
 )
-def test_tensor_cores_cost_less_for_each_flop(precision, joules):
-    expected = joules + 0.5 * 10 * 2.0 * SECONDS
-    assert energy_j(LINEAR.replace(precision=precision), ROUND, 2000.0) == pytest.approx(expected)
+def test_energy_is_that_of_flops_bytes_and_multiprocessors(changes, clock_mhz, precision, logic_j, byte_j):
+    """10 multiprocessors are awake for a millisecond, at 0.5 W each per GHz."""
+    volts = {2000.0: 1.0, 1500.0: 0.9}[clock_mhz]
+    expected = volts**2 * (logic_j + 0.5 * 10 * clock_mhz / 1e3 * SECONDS) + BYTES * byte_j
+    found = energy_j(LINEAR.replace(precision=precision), replace(ROUND, **changes), clock_mhz)
+    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -82,38 +72,101 @@ def test_tensor_cores_cost_less_for_each_flop(precision, joules):
         *[(None, 1.0), ("unknown", 1.0), ("TSMC 99", 1.0)],
     ],
 )
-def test_older_processes_cost_more(process, factor):
+def test_older_processes_cost_more_for_logic(process, factor):
     gpu = replace(ROUND, process=process)
     assert process_factor(gpu) == factor
-    dynamic = factor * (FLOPS * 1e-11 + 0.5 * 10 * 2.0 * SECONDS) + BYTES * 5e-11
-    assert energy_j(LINEAR, gpu, 2000.0) == pytest.approx(dynamic)
+    assert energy_j(LINEAR, gpu) - BYTES * 5e-11 == pytest.approx(factor * (energy_j(LINEAR) - BYTES * 5e-11))
 
 
-@pytest.mark.parametrize(("clock", "watts"), [(300, 20.0), (500, 20.0), (1500, 40.0), (2000, 50.0), (2500, 50.0)])
-def test_static_power_is_the_measured_curve(clock, watts):
-    assert static_power_w(ROUND, clock) == pytest.approx(watts)
-    assert static_power_w(ROUND, np.array([clock, clock])) == pytest.approx([watts, watts])
+SMALL = Operation("matmul", [(10, 16, 64), (10, 64, 16)])
+SMALL_FLOPS = 10 * 2 * 16 * 16 * 64
+BLOCKS = 10 * 2 * 128 * 128 * (64 + 32)  # of 128 x 128, with 32 steps more
+WITHOUT = replace(ROUND, tensor_precisions=())
+DOUBLE = replace(ROUND, peak_flops={**ROUND.peak_flops, "fp64": 5e11}, tensor_precisions=("tf32", "fp16", "bf16"))
+DOUBLE_TENSOR = replace(DOUBLE, tensor_precisions=("tf32", "fp16", "bf16", "fp64"))
 
 
-def test_a_board_with_a_context_draws_no_less_than_without():
-    cold = replace(ROUND, idle_power_w=30.0)
-    assert static_power_w(cold, np.array([500.0, 2000.0])) == pytest.approx([30.0, 50.0])
+@pytest.mark.parametrize(
+    ("operation", "precision", "gpu", "paid"),
+    [
+        pytest.param(LINEAR, "fp32", ROUND, [FLOPS, 0], id="fp32"),
+        pytest.param(LINEAR, "fp64", DOUBLE, [2 * FLOPS, 0], id="fp64 is twice as wide as fp32"),
+        pytest.param(LINEAR, "fp64", DOUBLE_TENSOR, [FLOPS, 0], id="fp64 on tensor cores draws what fp32 does"),
+        pytest.param(LINEAR, "fp32", DOUBLE, [FLOPS, 0], id="fp32 where there is fp64"),
+        pytest.param(SMALL, "fp32", ROUND, [BLOCKS, 0], id="blocks in fp32"),
+        pytest.param(SMALL, "fp16", ROUND, [0, SMALL_FLOPS], id="no blocks in fp16"),
+        pytest.param(SMALL, "tf32", ROUND, [0, 2 * BLOCKS], id="blocks in TF32, twice as wide"),
+        pytest.param(SMALL, "fp16", WITHOUT, [BLOCKS, 0], id="blocks in fp16 without tensor cores"),
+    ],
+)
+def test_flops_paid_on_fp32_pipes_and_on_tensor_cores(operation, precision, gpu, paid):
+    """Among others, each operation is paid by itself."""
+    operations = [LINEAR.replace(precision="bf16"), operation.replace(precision=precision)]
+    parts = EnergyConstants.parts(operations, np.full(2, SECONDS), gpu, 2000.0)
+    assert parts[1, :2].tolist() == pytest.approx(paid)
 
 
-def test_static_power_where_no_curve_is_known():
-    """0.18 of a cap of 200 W, at most 80 W, at least what the board draws with no process on it."""
-    unknown = replace(ROUND, idle_curve=None)
-    assert static_power_w(unknown, 2000.0) == pytest.approx(36.0)
-    assert static_power_w(replace(unknown, power_limit_w=1000.0), 2000.0) == pytest.approx(80.0)
-    assert static_power_w(replace(unknown, idle_power_w=60.0), 2000.0) == pytest.approx(60.0)
-    assert static_power_w(replace(unknown, idle_power_w=None), 2000.0) == pytest.approx(36.0)
-    # At lower clocks it falls as the A100's does, which is 55 to 65 W; but not below the board without a process.
-    low = float(static_power_w(unknown, 500.0))
-    a100 = find_gpu("A100 PCIe 40GB").idle_curve
-    assert low == pytest.approx(36.0 * a100.at(0.25 * 1410) / a100.at(1410.0))
-    assert static_power_w(replace(unknown, idle_power_w=35.5), 500.0) == pytest.approx(35.5)
+@pytest.mark.parametrize(
+    ("l2_bytes", "served"),
+    [
+        pytest.param(960_000, 1.0, id="activations fill half of it"),
+        pytest.param(480_000, 0.5, id="activations fill it"),
+        pytest.param(240_000, 0.0, id="activations are twice as large"),
+    ],
+)
+def test_bytes_that_the_cache_holds_cost_less(l2_bytes, served):
+    """100 x 1000 inputs and 100 x 200 outputs take 480,000 bytes, and 200 x 1000 weights 800,000, all in fp32."""
+    gpu = replace(ROUND, l2_bytes=l2_bytes)
+    parts = EnergyConstants.parts([LINEAR], np.array([SECONDS]), gpu, 2000.0, 0.75)
+    assert parts[0, 2:].tolist() == pytest.approx([800_000 + (1 - 0.75 * served) * 480_000, 0, 10 * 2.0 * SECONDS])
+    constants = EnergyConstants(0.0, 0.0, 1e-10, 0.0, 0.0, l2_saves=0.75)
+    expected = pytest.approx(1e-10 * parts[0, 2])
+    assert energy_j(LINEAR, gpu, constants=constants) == expected
+    assert Work.of([LINEAR], gpu, 2000.0, np.ones(1), constants).memory_j[0] == expected
 
 
-def test_constants_survive_json():
-    assert EnergyConstants.from_dict(CONSTANTS.to_dict()) == CONSTANTS
-    assert CONSTANTS.to_dict()["gddr_j_per_byte"] == 1e-10
+def test_constants_survive_json_and_those_stored_before_the_cache_was_known_pay_all_bytes():
+    stored = CONSTANTS.to_dict()
+    assert EnergyConstants.from_dict(stored) == CONSTANTS
+    assert stored["gddr_j_per_byte"] == 1e-10
+    earlier = EnergyConstants.from_dict({name: stored[name] for name in stored if name != "l2_saves"})
+    assert earlier.l2_saves == 0
+    assert energy_j(LINEAR, replace(ROUND, l2_bytes=10**9), constants=earlier) == pytest.approx(energy_j(LINEAR))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "clock", "watts"),
+    [
+        *[(ROUND, clock, watts) for clock, watts in ((300, 20), (500, 20), (1500, 40), (2000, 50), (2500, 50))],
+        # A board with a context draws no less than without.
+        *[(replace(ROUND, idle_power_w=30.0), clock, watts) for clock, watts in ((500, 30), (2000, 50))],
+        # Where no curve is known: 0.18 of the cap, at most 80 W, at least what the board draws with no process on it.
+        (UNKNOWN, 2000, 36),
+        (replace(UNKNOWN, power_limit_w=1000.0), 2000, 80),
+        (replace(UNKNOWN, idle_power_w=60.0), 2000, 60),
+        (replace(UNKNOWN, idle_power_w=None), 2000, 36),
+        (replace(UNKNOWN, idle_power_w=35.5), 500, 35.5),
+        (replace(UNKNOWN, idle_power_w=None, power_limit_w=2.0), 2000, 0.36),
+    ],
+)
+def test_static_power(gpu, clock, watts):
+    assert static_power_w(gpu, clock) == pytest.approx(watts)
+    assert static_power_w(gpu, np.array([clock, clock])) == pytest.approx([watts, watts])
+
+
+def test_static_power_falls_with_the_clock_as_the_a100s_where_one_point_is_known():
+    """30 W at the boost clock, or a share of the cap; at a part of it, the share that an A100 draws there."""
+    curve, boost = A100.idle_curve, float(A100.boost_clock_mhz)
+    one = replace(ROUND, idle_curve=IdleCurve((2000.0,), (30.0,)), idle_power_w=None)
+    for gpu, watts, share in ((one, 30, 0.5), (UNKNOWN, 36, 0.25)):
+        expected = watts * float(curve.at(share * boost)) / float(curve.at(boost))
+        assert static_power_w(gpu, share * 2000.0) == pytest.approx(expected)
+        assert expected < watts
+
+
+def test_a_catalogue_without_any_curve_takes_voltage_and_idle_power_for_constant(monkeypatch):
+    for module in (energy, voltage):
+        monkeypatch.setattr(module, "voltage_like", lambda: replace(A100, voltage=None, idle_curve=None))
+    unknown = replace(UNKNOWN, name="GPU of a catalogue without curves", voltage=None, idle_power_w=None)
+    assert relative_voltage(unknown, np.array([500.0, 2000.0])).tolist() == [1.0, 1.0]
+    assert static_power_w(unknown, np.array([500.0, 2000.0])).tolist() == pytest.approx([36.0, 36.0])

@@ -1,13 +1,21 @@
-"""Least device times against arithmetic by hand."""
+"""Least device times, and the tiles, bandwidths and instructions that they are made of, against arithmetic by hand."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from round_gpu import ROUND
 
+from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
+from joulecast.predictors.physics.bandwidth import reached_bandwidth
 from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.tiling import Tile, loaded_tile, tile_count
 
 WAY = 36 * 10 * 2e9  # Bytes per second between caches and 10 SMs: 36 bytes per cycle of each, at 2 GHz.
+LANES = 128 * 10 * 2e9  # Threads per second of 10 SMs at 2 GHz.
+REACHED = 0.91e11
+RELU = Operation("relu", [(1000, 1000)])
 
 
 def least(operation, clock_mhz=2000.0):
@@ -15,35 +23,74 @@ def least(operation, clock_mhz=2000.0):
     return found.compute_s[0], found.memory_s[0], found.cache_s[0]
 
 
+def linear(columns, **more):
+    return Operation("linear", [(512, 512)], {"out_features": columns, "bias": False}, **more)
+
+
+def test_tiles_cover_rows_and_columns_of_each_product():
+    assert tile_count(100, 200, Tile(64, 64)) == 2 * 4
+    assert tile_count(100, 200, Tile(32, 128), batch=3) == 3 * 4 * 2
+    assert tile_count(np.array([1.0, 65.0]), np.array([1.0, 1.0]), Tile(64, 64)).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "loaded"),
+    [("A100 PCIe 40GB", [128, 64, 64]), ("H100 SXM", [171, 171, 171]), ("RTX 5090", [128, 64, 64])],
+)
+def test_what_tensor_cores_load(gpu, loaded):
+    """A warp holds 64 x 64 sums; fewer rows than that read the weights once. Groups of warps on Hopper load for 171."""
+    assert loaded_tile(np.array([16.0, 64.0, 4096.0]), find_gpu(gpu)).tolist() == loaded
+
+
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [
+        ({"compute_capability": "6.0"}, 0.76),  # first HBM
+        ({"memory_type": "HBM3"}, 0.91),
+        ({"memory_type": "GDDR6"}, 0.9),
+        ({"memory_type": "GDDR6", "inline_ecc": True}, 0.76),
+    ],
+    ids=str,
+)
+def test_copies_reach_a_share_of_the_bandwidth(changes, share):
+    """By the type of memory, and less where error correction takes a part of it; bandwidth.py has the sources."""
+    assert reached_bandwidth(replace(ROUND, **changes)) == pytest.approx(share * 1e11)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gigabytes_per_s"),
+    [
+        *[("P100 PCIe", 556), ("T4", 243), ("RTX 4090", 907), ("RTX A6000", 691)],
+        *[("RTX PRO 6000 Server", 1437), ("H100 SXM", 3049), ("MI300X", 4505)],
+    ],
+)
+def test_copies_on_boards_of_the_catalogue(gpu, gigabytes_per_s):
+    assert reached_bandwidth(find_gpu(gpu)) == pytest.approx(1e9 * gigabytes_per_s, rel=0.005)
+
+
 def test_point_wise_work_moves_its_bytes_once():
-    """A million elements of 4 bytes, read and written: at 0.91 of 100 GB/s, and through the SMs."""
-    assert least(Operation("relu", [(1000, 1000)])) == pytest.approx((1e6 / 1e12, 8e6 / 0.91e11, 8e6 / WAY))
+    """A million elements of 4 bytes, read and written: at 0.91 of 100 GB/s, and through the SMs.
 
-
-def test_an_instruction_moves_an_element_however_narrow():
-    half = least(Operation("relu", [(1000, 1000)], precision="fp16"))
-    assert half == pytest.approx((1e6 / 8e12, 4e6 / 0.91e11, 8e6 / WAY))
-
-
-def test_half_the_clock_doubles_computing_and_the_way_only():
-    relu = Operation("relu", [(1000, 1000)])
-    compute_s, memory_s, cache_s = least(relu)
-    assert least(relu, 1000.0) == pytest.approx((2 * compute_s, memory_s, 2 * cache_s))
+    An instruction moves an element however narrow. Half the clock doubles computing and the way, and not the memory.
+    """
+    compute_s, memory_s, cache_s = 1e6 / 1e12, 8e6 / REACHED, 8e6 / WAY
+    assert least(RELU) == pytest.approx((compute_s, memory_s, cache_s))
+    assert least(RELU.replace(precision="fp16")) == pytest.approx((compute_s / 8, memory_s / 2, cache_s))
+    assert least(RELU, 1000.0) == pytest.approx((2 * compute_s, memory_s, 2 * cache_s))
 
 
 def test_products_load_their_rows_and_columns_tile_by_tile():
     """2 x 512^3 FLOPs in fp32; tiles of 128 x 128 read 4 bytes for 128 FLOPs."""
-    linear = Operation("linear", [(512, 512)], {"out_features": 512, "bias": False})
     flops, moved = 2 * 512**3, 4 * 3 * 512**2
-    assert least(linear) == pytest.approx((flops / 1e12, moved / 0.91e11, (moved + flops * 4 / 128) / WAY))
+    assert least(linear(512)) == pytest.approx((flops / 1e12, moved / REACHED, (moved + flops * 4 / 128) / WAY))
 
 
 def test_products_on_tensor_cores_load_for_warps_and_lose_what_they_would_at_the_full_rate():
     """Warps read 2 bytes for 64 FLOPs. 400 FLOPs per cycle, of the 2049 of an A100 (312 TFLOP/s, 108 SMs, 1.41 GHz)."""
-    linear = Operation("linear", [(512, 512)], {"out_features": 640, "bias": False}, precision="bf16")
     flops, moved = 2 * 512 * 512 * 640, 2 * (512 * 512 + 512 * 640 + 512 * 640)
-    assert least(linear) == pytest.approx(
-        (flops / 8e12 * (0.6 + 0.4 * 400 / (312e12 / 108 / 1.41e9)), moved / 0.91e11, (moved + flops * 2 / 64) / WAY)
+    lost = 0.6 + 0.4 * 400 / (312e12 / 108 / 1.41e9)
+    assert least(linear(640, precision="bf16")) == pytest.approx(
+        (flops / 8e12 * lost, moved / REACHED, (moved + flops * 2 / 64) / WAY)
     )
 
 
@@ -51,7 +98,7 @@ def test_a_convolution_takes_the_blocks_that_take_least():
     """Blocks of 128 x 32: 40 steps at 0.525 of the peak, and the time of two waves. Blocks of 128 x 64 take longer."""
     conv = Operation("conv2d", [(1, 32, 16, 16)], {"out_channels": 64, "kernel_size": 1, "bias": False})
     flops, moved = 2 * 10 * 2 * 128 * 32 * (32 + 8) / 0.525, 4 * (32 * 256 + 64 * 256 + 32 * 64)
-    once = np.array([flops / 1e12, moved / 0.91e11, (moved + flops * 4 / 128) / WAY])
+    once = np.array([flops / 1e12, moved / REACHED, (moved + flops * 4 / 128) / WAY])
     assert least(conv) == pytest.approx(once)
     # Both gradients are convolutions of the same size.
     assert least(conv.replace(mode="training")) == pytest.approx(3 * once)
@@ -63,9 +110,9 @@ def test_kernels_of_a_convolution_that_run_in_turn_do_not_overlap():
     compute_s, memory_s, cache_s = least(Operation("conv2d", [(46, 256, 16, 16)], attributes))
     flops = 44 * 10 * 2 * 128 * 128 * (256 + 8) / 0.85
     moved = 4 * (2 * 46 * 256 * 256 + 9 * 256 * 256) + 2 * 4 * 36 * (48 * 16 * 512 + 256 * 256)
-    assert np.cbrt(compute_s**3 + memory_s**3) == pytest.approx(flops / 1e12 + moved / 0.91e11)
-    assert compute_s / memory_s == pytest.approx(flops / 1e12 / (moved / 0.91e11))
-    assert cache_s / memory_s == pytest.approx((moved + flops * 4 / 128) / WAY / (moved / 0.91e11))
+    assert np.cbrt(compute_s**3 + memory_s**3) == pytest.approx(flops / 1e12 + moved / REACHED)
+    assert compute_s / memory_s == pytest.approx(flops / 1e12 / (moved / REACHED))
+    assert cache_s / memory_s == pytest.approx((moved + flops * 4 / 128) / WAY / (moved / REACHED))
 
 
 def test_times_overlap_as_a_norm_of_cubes():
@@ -79,6 +126,92 @@ def test_times_overlap_as_a_norm_of_cubes():
 
 
 def test_what_does_nothing_takes_a_nanosecond():
-    dropout = Operation("dropout", [(8, 8)], {"p": 0.5})
-    assert LeastTimes.of([dropout], ROUND, 2000.0).time_s.tolist() == [1e-9]
-    assert LeastTimes.of([dropout], ROUND, 2000.0).overlapped_s.tolist() == [0.0]
+    nothing = LeastTimes.of([Operation("dropout", [(8, 8)], {"p": 0.5})], ROUND, 2000.0)
+    assert (nothing.time_s.tolist(), nothing.overlapped_s.tolist()) == ([1e-9], [0.0])
+
+
+# PyTorch's own kernels, by the cycles of their threads.
+
+IMAGE, PIXELS = (8, 64, 32, 32), 8 * 64 * 32 * 32
+
+
+def depthwise(kernel, **changes):
+    settings = {"out_channels": 64, "groups": 64, "kernel_size": kernel, "padding": kernel // 2, "bias": False}
+    return Operation("conv2d", [IMAGE], settings).replace(**changes)
+
+
+def cycles(operation, clock_mhz=2000.0):
+    """Cycles of a lane for the compute of an operation."""
+    return least(operation, clock_mhz)[0] * LANES * clock_mhz / 2000.0
+
+
+def more_cycles(operation):
+    return cycles(operation.replace(mode="training")) - cycles(operation)
+
+
+POOL = Operation("max_pool2d", [IMAGE], {"kernel_size": 3, "stride": 2, "padding": 1})
+
+
+def adaptive(side):
+    return Operation("adaptive_avg_pool2d", [(8, 64, 8, 8)], {"output_size": side})
+
+
+def batch_norm(channels):
+    return Operation("batch_norm", [(8, channels, 32, 32)], mode="training")
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        pytest.param(depthwise(3), PIXELS * (176 + 13.2 * 9), id="a window that is unrolled"),
+        pytest.param(depthwise(7), PIXELS * 21.6 * 49, id="a window that is not"),
+        pytest.param(POOL, PIXELS / 4 * 54.6 * 9, id="a window for each output"),
+        pytest.param(adaptive(1), 8 * 64 * 60 * 128, id="channels of images"),
+        pytest.param(adaptive(6), 8 * 64 * 650 * 128, id="channels of images by blocks"),
+        # Each channel is reduced on one multiprocessor: 4 on 10 keep one busy once, 40 four times.
+        pytest.param(batch_norm(4), 8 * 32 * 32 * 1 * 4.4 * 1280, id="channels on one multiprocessor"),
+        pytest.param(batch_norm(40), 8 * 32 * 32 * 4 * 4.4 * 1280, id="four channels on one multiprocessor"),
+    ],
+)
+def test_cycles_of_a_forward(operation, expected):
+    assert cycles(operation) == pytest.approx(expected)
+    assert cycles(operation, 1000.0) == pytest.approx(expected)
+
+
+def test_cycles_of_a_backward():
+    """The gradient of a depthwise weight has a block for each position; that of a pooling reads a window per input."""
+    assert more_cycles(depthwise(3)) == pytest.approx(PIXELS * (290 + 41 * 9 + 39 * 9) + 64 * 9 * 1150 * 128)
+    assert more_cycles(POOL) == pytest.approx(PIXELS * (604 + 17 * 9 / 4))
+    # A pooling reads its image once and writes a number and its place for each output.
+    assert least(POOL)[1] == pytest.approx((4 * PIXELS + (4 + 8) * PIXELS / 4) / REACHED)
+
+
+def test_other_libraries_compute_depthwise_convolutions_in_half_precision_and_on_other_boards():
+    """cuDNN in fp16, where memory decides, and MIOpen on AMD's boards."""
+    assert cycles(depthwise(7, precision="fp16")) < cycles(depthwise(7)) / 20
+    on_amd = LeastTimes.of([depthwise(7)], find_gpu("MI210"), 1700.0)
+    assert on_amd.compute_s < on_amd.memory_s
+
+
+@pytest.mark.parametrize(
+    ("gpu", "shape", "measured_us"),
+    [
+        ("A30", (32, 56, 56, 96), 1348),
+        ("A30", (32, 56, 56, 128), 1330),
+        ("A30", (32, 28, 28, 512), 561),  # a quarter of the rows
+        ("RTX 2080 Ti", (32, 56, 56, 96), 1264),
+    ],
+)
+def test_the_gradients_of_a_layer_norm_wait_for_all_rows_in_turn(gpu, shape, measured_us):
+    """Device times of the loops of nicolai2025; memory alone takes 363 to 556 us."""
+    board = find_gpu(gpu)
+    norm = Operation("layer_norm", [shape], {"normalized_shape": shape[-1:]}, mode="training")
+    found = LeastTimes.of([norm, norm.replace(mode="inference")], board, float(board.boost_clock_mhz))
+    assert found.time_s[0] == pytest.approx(measured_us * 1e-6, rel=0.1)
+    assert found.memory_s[0] < found.time_s[0] > 3 * found.time_s[1]
+
+
+def test_the_rows_of_a_wide_layer_norm_hide_behind_memory():
+    norm = Operation("layer_norm", [(8, 2048, 4096)], {"normalized_shape": (4096,)}, mode="training")
+    found = LeastTimes.of([norm], find_gpu("A30"), 1440.0)
+    assert found.time_s[0] == pytest.approx(found.memory_s[0], rel=0.05)

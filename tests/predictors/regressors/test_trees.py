@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from joulecast.errors import ZooError
-from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
+from joulecast.predictors.formats.numbers import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.regressors import trees
 from joulecast.predictors.regressors.fitted_trees import FittedTrees
 from joulecast.predictors.regressors.trees import StoredTrees, Trees, trees_to_onnx

@@ -11,15 +11,14 @@ from joulecast.datasets import NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.fitting.fit import network_learner
-from joulecast.predictors.measured.rows import DeviceRow
+from joulecast.predictors.measured import DeviceRow
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
-from joulecast.predictors.transformer.encoder import Encoder
-from joulecast.predictors.transformer.tokens import ROLES, WIDTH
+from joulecast.predictors.transformer.encoder import ROLES, WIDTH, Encoder
 
 torch = pytest.importorskip("torch")
 

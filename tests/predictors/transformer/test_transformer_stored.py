@@ -14,7 +14,7 @@ from joulecast.errors import InputError, UnknownNameError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
+from joulecast.predictors.formats.numbers import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import over_clocks
 from joulecast.predictors.transformer.attentive import Attentive

@@ -7,8 +7,7 @@ from simulated_measurements import simulated_operations
 from joulecast import Operation
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
-from joulecast.predictors.transformer.encoder import Encoder
-from joulecast.predictors.transformer.tokens import PHYSICS_NAMES, ROLES, UNKNOWN, WIDTH, tokens
+from joulecast.predictors.transformer.encoder import PHYSICS_NAMES, ROLES, UNKNOWN, WIDTH, Encoder, tokens
 
 torch = pytest.importorskip("torch")
 

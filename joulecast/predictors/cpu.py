@@ -20,18 +20,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FloatArray
-from ...hardware import CPU
-from ...operations.operation import Operation
-from ...operations.operation_list import OperationList
-from ...rendering.answers import Plain
-from ..contract import INPUT_NAMES, Regressor, regressor_inputs, require_mode
-from ..formats.numbers import number, numbers
-from ..operation_predictions import Source
-from ..physics.baseline import stand_ins
-from ..physics.operation_numbers import numbers_of
-from ..physics.partial import whole_operations, work_shares
-from ..physics.relative import same_everywhere
+from ..arrays import FloatArray
+from ..hardware import CPU
+from ..operations.operation import Operation
+from ..operations.operation_list import OperationList
+from ..rendering.answers import Plain
+from .contract import INPUT_NAMES, Regressor, regressor_inputs, require_mode
+from .formats.numbers import number, numbers
+from .operation_predictions import Source
+from .physics.baseline import stand_ins
+from .physics.operation_numbers import numbers_of
+from .physics.partial import whole_operations, work_shares
+from .physics.relative import same_everywhere
 
 _REACHED = 0.95  # Quantile of rates and bandwidths; the very best one may be an outlier.
 _LEAST_S = 1e-9

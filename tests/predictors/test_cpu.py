@@ -12,8 +12,9 @@ from joulecast.errors import DatasetError, InputError, UncoveredError, UnknownNa
 from joulecast.hardware import CPU, find_device
 from joulecast.operations.entry import Entry
 from joulecast.operations.network import Network
-from joulecast.predictors.cpu.network import CpuNetworkPredictor, fit_cpu, fit_serial, quickest_loops
-from joulecast.predictors.cpu.predictor import CallModel
+from joulecast.predictors.cpu import CallModel
+from joulecast.predictors.fitting.fit import fit_cpu, fit_serial, quickest_loops
+from joulecast.predictors.networks.on_cpu import CpuNetworkPredictor
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_cpu_predictor

@@ -1,19 +1,76 @@
-"""Work that is not in the totals of a network: operations that are not covered, and operators that were dropped."""
+"""The cost of each operation of a network; and work that no total contains: operations and operators without a cost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import UncoveredError
+from ...operations.entry import Entry
 from ...operations.operation import Operation
 from ...units import si
+from ..operation_predictions import Source
 
 if TYPE_CHECKING:
-    from ...operations.entry import Dropped, Entry
     from ...operations.network import Network
-    from ..operation_predictions import Source
+
+Bound = Literal["compute", "memory", "launch"]
+
+COLUMNS = ("device_time_s", "power_w", "energy_j", "source", "bound_by")
+"""What tables and dictionaries say of the cost of an operation."""
+
+
+@dataclass(frozen=True)
+class OperationCost:
+    """The cost of one operation of a network, all its calls together; None where missing.
+
+    Args:
+        entry: The operation, how often it is called in an iteration, and in which modules of the model.
+        device_time_s: Seconds that the GPU works on it.
+        power_w: Board power in watts during this time, at most the cap.
+        energy_j: Joules, including a share of static energy; those of all operations add up to the network's.
+        source: measured, modelled or missing.
+        bound_by: "launch" if the host needs longer for a call than the GPU; otherwise "compute" or "memory", whichever
+            takes longer by the data sheet. A network waits for launches only if the host needs longer in total.
+        dynamic_energy_j: The part of the joules that the operation causes; the rest is the board's static energy.
+    """
+
+    entry: Entry
+    device_time_s: float | None
+    power_w: float | None
+    energy_j: float | None
+    source: Source
+    bound_by: Bound
+    dynamic_energy_j: float | None = None
+
+    @property
+    def operation(self) -> Operation:
+        """The operation."""
+        return self.entry.operation
+
+    @property
+    def count(self) -> int:
+        """Calls per iteration."""
+        return self.entry.count
+
+    @property
+    def module_paths(self) -> tuple[str, ...]:
+        """Modules of the model that call it."""
+        return self.entry.module_paths
+
+    def to_dict(self) -> dict[str, Any]:
+        """The operation with its count and modules, as `Entry.to_dict` has it, and what it costs in SI units."""
+        return {**self.entry.to_dict(), **{name: getattr(self, name) for name in COLUMNS}}
+
+
+def by_cost(costs: Iterable[OperationCost]) -> list[OperationCost]:
+    """Operations by their energy, or by their time where no energy is known; the most expensive first."""
+    listed = list(costs)
+    if any(cost.energy_j is not None for cost in listed):
+        return sorted(listed, key=lambda cost: -(cost.energy_j or 0.0))
+    return sorted(listed, key=lambda cost: -(cost.device_time_s or 0.0))
+
 
 MOST_UNCOVERED_SHARE = 0.2
 """Share of a network's FLOPs or bytes, whichever is larger, that may be uncovered before there is no total."""
@@ -49,19 +106,6 @@ class Uncovered:
     flops: int | None
     moved_bytes: int | None
 
-    @classmethod
-    def of_entry(cls, entry: Entry, reason: str) -> Uncovered:
-        """An operation that a predictor does not cover."""
-        flops, moved = _work(entry)
-        return cls(repr(entry.operation), entry.operation, entry.count, entry.module_paths, reason, flops, moved)
-
-    @classmethod
-    def of_dropped(cls, dropped: Dropped, mode: str) -> Uncovered:
-        """An operator that was dropped."""
-        work, times = dropped.work, _TRAINING_PER_FORWARD if mode == "training" else 1
-        known = (None, None) if work is None else (times * work.flops, times * work.moved_bytes)
-        return cls(dropped.name, None, dropped.count, dropped.module_paths, dropped.reason, *known)
-
     def __str__(self) -> str:
         paths = ", ".join(path or "(model)" for path in self.module_paths[:_SHOWN_MODULES])
         more = len(self.module_paths) - _SHOWN_MODULES
@@ -92,9 +136,16 @@ class Coverage:
         """
         if "missing" not in sources and not network.uncounted:
             return _ALL_COVERED
-        entries = [entry for entry, source in zip(network, sources, strict=False) if source == "missing"]
-        missing = [Uncovered.of_entry(entry, f"not covered by {predictor}") for entry in entries]
-        dropped = [Uncovered.of_dropped(each, network.mode) for each in network.uncounted]
+        reason, times = f"not covered by {predictor}", _TRAINING_PER_FORWARD if network.mode == "training" else 1
+        missing = [
+            Uncovered(repr(entry.operation), entry.operation, entry.count, entry.module_paths, reason, *_work(entry))
+            for entry, source in zip(network, sources, strict=False)
+            if source == "missing"
+        ]
+        dropped = []
+        for each in network.uncounted:
+            flops, moved = (None, None) if (of := each.work) is None else (times * of.flops, times * of.moved_bytes)
+            dropped.append(Uncovered(each.name, None, each.count, each.module_paths, each.reason, flops, moved))
         listed = zip(*map(_work, network), strict=True)
         shares = []
         for what, whole in zip(("flops", "moved_bytes"), listed, strict=True):

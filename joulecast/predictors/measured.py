@@ -4,24 +4,27 @@ A training campaign with only tiny convolutions says nothing about large ones, a
 unusual large convolution is wrong about the others. Training loops of kinds that were hardly measured in training are
 therefore estimated from their inference loops, where inference was measured in full: the inference time times the ratio
 of what is counted, times the ratio of slowdowns (training over inference) of kinds that were measured in both modes.
+
+What is held out together stands here, too: an operation with all its variants, a network with its whole family.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 
-from ...datasets import Dataset, Measurement
-from ...hardware import GPU, find_gpu
-from ...operations.operation import MODES, Operation
-from ..physics.baseline import Baseline, Loops, group_of
-from ..physics.fp32_kernels import counted_s
-from ..physics.norms import smooth_max
+from ..datasets import Dataset, Measurement
+from ..hardware import GPU, find_gpu
+from ..operations.operation import MODES, Operation
+from .physics.baseline import Baseline, Loops, group_of
+from .physics.fp32_kernels import counted_s
+from .physics.norms import smooth_max
 
 
 @dataclass(frozen=True)
@@ -231,3 +234,55 @@ def rows_by_gpu(rows: Sequence[DeviceRow]) -> dict[tuple[GPU, str], list[DeviceR
     for row in rows:
         groups[row.gpu, row.operation.mode].append(row)
     return groups
+
+
+_FAMILIES: Mapping[str, str] = {
+    "resnext": "resnet",
+    "wide_resnet": "resnet",
+    "googlenet": "inception",
+}
+"""Beginning of a network's name -> its family, where the family's name is not that beginning."""
+
+
+def network_family(name: str) -> str:
+    """The family of a network: "resnet" for resnet18, resnext50_32x4d and wide_resnet50_2, "swin" for swin_v2_t.
+
+    Networks of a family share their blocks, so that one reveals much about the others. The family is the first word of
+    the name, without a library's prefix ("timm/") and without numbers.
+    """
+    bare = name.rsplit("/", 1)[-1].lower()
+    for beginning, family in _FAMILIES.items():
+        if bare.startswith(beginning):
+            return family
+    letters = re.match(r"[a-z]+", bare)
+    return letters.group() if letters else bare
+
+
+def alike(operation: Operation) -> Operation:
+    """A key that is the same for an operation in both modes and in all precisions."""
+    return operation.replace(mode="inference", precision="fp32")
+
+
+def variants(operations: Collection[Operation]) -> frozenset[Operation]:
+    """The operations in both modes and all precisions. None of these may be in the training data if one is held out."""
+    return frozenset(
+        operation.replace(mode=mode, precision=precision)
+        for operation in {alike(operation) for operation in operations}
+        for mode in (MODES if operation.attributes.get("direction", "forward") == "forward" else ("inference",))
+        for precision in operation.row.precisions
+    )
+
+
+def fold_of(operations: Collection[Operation], folds: int, seed: int) -> dict[Operation, int]:
+    """Assign a random fold to each unique operation, and the same fold to all its variants."""
+    unique = sorted({alike(operation) for operation in operations}, key=lambda operation: operation.digest)
+    order = np.random.default_rng(seed).permutation(len(unique))
+    place = {unique[i]: rank % folds for rank, i in enumerate(order.tolist())}
+    return {operation: place[alike(operation)] for operation in operations}
+
+
+def only_in(mine: Sequence[Collection[Operation]], others: Sequence[Collection[Operation]]) -> frozenset[Operation]:
+    """All variants of the operations that only these networks have; they are left out together with the networks."""
+    shared = {alike(operation) for network in others for operation in network}
+    only = {alike(operation) for network in mine for operation in network} - shared
+    return variants(only)

@@ -10,38 +10,26 @@ measured whole.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any, Self, cast
 
 import numpy as np
 
 from ...arrays import FloatArray
-from ...datasets import Dataset, Measurement, NetworkMeasurement
-from ...errors import DatasetError, InputError
-from ...hardware.cpu import find_cpu
+from ...errors import InputError
 from ...hardware.host import USUAL
 from ...operations.network import Network
-from ...operations.operation import Operation
 from ...rendering.answers import Plain
+from ..cpu import CpuPredictor, PredictedCalls, as_run
 from ..formats.numbers import number
 from ..intervals.network_calibration import NetworkSpread
-from ..measured.rows import MeasuredLoop
-from ..networks.composition import EAGER, EXECUTIONS, Execution, counts_of
-from ..networks.memory import memory_need
-from ..networks.operation_cost import Bound, OperationCost
-from ..networks.prediction import Composition, Prediction
-from ..networks.uncovered import Coverage
-from ..recipes import Recipe
-from ..regressors.fitted_trees import ONE_GPU_FORMS, form_of
-from .predictor import CallModel, CpuPredictor, PredictedCalls, as_run, call_inputs, group_of
+from .composition import EAGER, EXECUTIONS, Execution, counts_of
+from .costs import Bound, Coverage, OperationCost
+from .memory import memory_need
+from .prediction import Composition, Prediction
 
 COMPOSITION: Composition = "serial"
-_FACTORS = np.arange(0.5, 1.305, 0.01)
-_BETWEEN_S = np.arange(0.0, 30.5e-6, 0.5e-6)
-_LEAST_NETWORKS = 3  # Two constants need more than two networks.
 _CLEARLY_WORK = 2.0  # A call that takes at least this multiple of an empty call is bound by its work.
 
 
@@ -58,24 +46,6 @@ class SerialModel(Plain):
     factor: float = 1.0
     between_s: float = 0.0
     networks: int = 0
-
-    @classmethod
-    def fit(cls, networks: Sequence[tuple[FloatArray, PredictedCalls, float]]) -> Self:
-        """Learn both constants: those with the least mean absolute logarithmic error of time.
-
-        Args:
-            networks: For each network the calls of each operation, shape (operations,), their predictions, and the
-                measured seconds of an iteration.
-        """
-        if len(networks) < _LEAST_NETWORKS:
-            return cls()
-        sums_s = np.array([float(np.nansum(counts * calls.time_s)) for counts, calls, _ in networks])
-        counts = np.array([float(each.sum()) for each, _, _ in networks])
-        measured_s = np.array([seconds for _, _, seconds in networks])
-        predicted_s = _FACTORS[:, None, None] * sums_s + _BETWEEN_S[:, None] * counts
-        errors = abs(np.log(predicted_s / measured_s)).mean(axis=-1)
-        factor, between = divmod(int(errors.argmin()), len(_BETWEEN_S))
-        return cls(round(float(_FACTORS[factor]), 2), round(float(_BETWEEN_S[between]), 8), len(networks))
 
     def parts_s(self, counts: FloatArray, time_s: FloatArray) -> tuple[float, float]:
         """Seconds of the operations of a network, and between them; missing operations are left out."""
@@ -210,73 +180,3 @@ class PreparedOnCpu:
             yield "energy: not measured, because the energy counters of this CPU could not be read"
         if not self.predictor.serial.networks:
             yield "no network was measured on this CPU: its time is the sum of its operations"
-
-
-LEAST_OPERATIONS = 20
-"""Least number of unique operations to fit a predictor."""
-
-
-def quickest_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
-    """One loop per operation: its quickest repeat, because other programs can only make a loop on a CPU longer."""
-    left_out = frozenset(map(as_run, without))
-    repeats: dict[Operation, list[Measurement]] = defaultdict(list)
-    for measurement in dataset.usable(mode):
-        if (operation := as_run(measurement.operation)) not in left_out:
-            repeats[operation].append(measurement)
-    loops = []
-    for operation, group in repeats.items():
-        powers_w = [m.power_w for m in group if m.power_usable and m.power_w is not None]
-        time_s = min(m.time_s for m in group)
-        loops.append(MeasuredLoop(operation, group[0].method, time_s, median(powers_w) if powers_w else None))
-    return loops
-
-
-def quickest_networks(measured: Iterable[NetworkMeasurement]) -> list[NetworkMeasurement]:
-    """One measurement per network, input shape, precision and mode: the quickest repeat."""
-    quickest: dict[tuple[object, ...], NetworkMeasurement] = {}
-    for m in measured:
-        key = (m.network, m.input_shape, m.precision, m.mode)
-        quickest[key] = min(m, quickest.get(key, m), key=lambda each: each.time_s)
-    return list(quickest.values())
-
-
-def fit_cpu(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[Operation] = ()) -> CpuPredictor:
-    """Fit time and, where it was measured, power of one mode on a dataset, by a recipe of ONE_GPU_FORMS.
-
-    Raises DatasetError: there are too few usable operations of this mode. Raises MissingDependencyError: a library that
-    this recipe trains with is not installed.
-    """
-    loops = quickest_loops(dataset, mode, without)
-    if len(loops) < LEAST_OPERATIONS:
-        raise DatasetError(
-            f"too few usable operations for {mode} on {dataset.card.gpu}",
-            given=len(loops),
-            allowed=f"from {LEAST_OPERATIONS}",
-            hint="`joulecast collect cpu --device cpu` measures more",
-        )
-    operations = [loop.operation for loop in loops]
-    time_s = np.array([loop.time_s for loop in loops])
-    calls = CallModel.fit(operations, time_s)
-    inputs, by_constants_s = call_inputs(operations, calls, [group_of(operation) for operation in operations])
-    form = form_of(recipe, ONE_GPU_FORMS)
-    fitted = CpuPredictor(
-        cpu=find_cpu(dataset.card.gpu),
-        mode=mode,
-        threads=dataset.card.threads or 1,
-        calls=calls,
-        time=form.fit(operations, inputs, np.log(time_s / by_constants_s), recipe, "time"),
-        measured=frozenset(operation.digest for operation in operations),
-    )
-    powers_w = np.array([np.nan if loop.power_w is None else loop.power_w for loop in loops])
-    known = ~np.isnan(powers_w)
-    if known.sum() < LEAST_OPERATIONS:
-        return fitted
-    typical_w = float(np.median(powers_w[known]))
-    powered = [operation for operation, is_known in zip(operations, known.tolist(), strict=True) if is_known]
-    power = form.fit(powered, inputs[known], powers_w[known] / typical_w, recipe, "power")
-    return replace(fitted, power=power, typical_power_w=typical_w)
-
-
-def fit_serial(predictor: CpuPredictor, networks: Iterable[tuple[NetworkMeasurement, Network]]) -> SerialModel:
-    """Learn how operations add up from measured networks."""
-    return SerialModel.fit([(counts_of(n), predictor.predict(n.operations), m.time_s) for m, n in networks])

@@ -1,0 +1,202 @@
+"""Products, softmax and layer norm in fp32 on chips that were never measured: tiles, waves, rows and the power cap."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from joulecast import Operation, predict_operations
+from joulecast.hardware import GPU, find_gpu, gpus
+from joulecast.predictors.physics.fp32_kernels import counted_ratio
+from joulecast.predictors.physics.fp32_products import kernel_generation, tile_ratio
+from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.operation_numbers import numbers_of
+from joulecast.predictors.physics.row_kernels import softmax_steps, softmax_threads
+
+A100, V100, T4 = map(find_gpu, ("A100 PCIe 40GB", "V100 PCIe 32GB", "T4"))
+# Without a cap and with memory that is never the limit, the tiles alone decide; rows wait for their steps.
+TILES_ALONE = replace(A100, memory_bandwidth=1e16, power_limit_w=1e6, l2_bytes=10**9)
+ENDLESS_MEMORY = replace(A100, memory_bandwidth=1e18)
+PEAK = A100.peak_flops["fp32"]
+
+
+def batched(batch: int, rows: int, columns: int, reduction: int) -> Operation:
+    return Operation("matmul", [(batch, rows, reduction), (batch, reduction, columns)])
+
+
+def linear(rows: int, reduction: int, columns: int) -> Operation:
+    return Operation("linear", [(rows, reduction)], {"out_features": columns})
+
+
+def softmax(rows: int, length: int) -> Operation:
+    return Operation("softmax", [(rows, length)])
+
+
+def norm(rows: int, length: int) -> Operation:
+    return Operation("layer_norm", [(rows, length)])
+
+
+def times_s(gpu: GPU, *operations: Operation, capped: bool = True) -> np.ndarray:
+    return counted_ratio(operations, gpu, capped) * LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz)).time_s
+
+
+def tiled(gpu: GPU, *operations: Operation) -> np.ndarray:
+    return tile_ratio(numbers_of(operations), gpu)
+
+
+def test_whole_tiles_in_whole_waves_cost_what_they_compute():
+    # 108 multiprocessors with 128 x 128 outputs each, and the same again; 20 steps of 1000 to start up.
+    full, one_more, half = (batched(n, rows, 128, 1000) for n, rows in ((108, 128), (109, 128), (108, 64)))
+    assert tiled(A100, full, batched(216, 128, 128, 1000)) == pytest.approx(1.02)
+    # One tile more costs a wave and half a tile a whole one; 20 steps to start up, for a single step of work.
+    assert tiled(A100, one_more, half) == pytest.approx([1.02 * 2 * 108 / 109, 2.04])
+    assert tiled(A100, batched(108, 128, 128, 1)) == pytest.approx(21.0)
+    # Volta's tiles are smaller, and four of them run on a multiprocessor at once.
+    assert tiled(V100, batched(80, 64, 128, 1000))[0] < 0.95 * 2.04
+    # Caches are not endless, so the time is a little longer.
+    seconds = times_s(TILES_ALONE, full, one_more, half)
+    assert seconds == pytest.approx(2 * 108 * 128 * 128 * 1020 / PEAK * np.array([1, 2, 1]), rel=0.05)
+
+
+def test_a_linear_layer_with_few_tiles_splits_its_reduction():
+    few, many = times_s(TILES_ALONE, linear(256, 32768, 1024), linear(256 * 108, 32768, 1024))
+    # 16 tiles of 128 x 128 would leave 92 multiprocessors idle for the time of a whole wave.
+    assert few < 0.2 * 2 * 108 * 128 * 128 * 32768 / PEAK
+    assert few * 108 == pytest.approx(many, rel=0.15)
+
+
+def test_reading_rows_that_are_far_apart_takes_longer_where_the_product_is_narrow():
+    narrow, short, wide = (batched(512, 1024, *sizes) for sizes in ((8, 1024), (8, 32), (1024, 1024)))
+    memory_s = LeastTimes.of([narrow, short, wide], V100, float(V100.boost_clock_mhz)).memory_s
+    over_memory = times_s(V100, narrow, short, wide, capped=False) / memory_s
+    # Nearly all bytes are those of the left matrix, which take 1 + 2 x 1024 / 1524 times as long.
+    assert over_memory[0] >= 2.3
+    assert over_memory[0] > 1.5 * over_memory[1]
+
+
+def test_the_cap_slows_long_kernels_by_the_power_that_they_want_and_short_ones_by_less():
+    short, long = batched(4, 512, 512, 512), batched(4096, 512, 512, 512)
+    slower = times_s(T4, short, long) / times_s(T4, short, long, capped=False)
+    assert 1 < slower[0] < 1.6 < 2 < slower[1] < 3
+    assert times_s(TILES_ALONE, long) == pytest.approx(times_s(TILES_ALONE, long, capped=False))
+
+
+@pytest.mark.parametrize(("gpu", "low", "high"), [("P100 PCIe", 2, 5), ("V100 PCIe 32GB", 0.95, 1.05)])
+def test_long_reductions_slow_linear_layers_on_pascal_only(gpu, low, high):
+    long, short = times_s(find_gpu(gpu), linear(4096, 65536, 1024), linear(4096, 4096, 1024), capped=False)
+    assert low < long / short / 16 < high
+
+
+@pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)
+def test_no_gpu_beats_its_peak_and_more_rows_never_take_less_time(gpu):
+    rows = [2**n for n in range(5, 15)]
+    for make in (lambda n: batched(96, n, 512, 512), lambda n: linear(n, 1024, 4096)):
+        operations = [make(n) for n in rows]
+        flops = np.array([operation.flops for operation in operations])
+        for capped in (True, False):
+            found = times_s(gpu, *operations, capped=capped)
+            assert (found >= flops / gpu.peak_flops["fp32"]).all()
+            assert (np.diff(found) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "generation"), [("P4", 6), ("V100 PCIe 16GB", 7), ("T4", 7), ("A30", 8), ("L4", 8), ("H100 SXM", 8)]
+)
+def test_new_gpus_run_amperes_kernels(name, generation):
+    assert kernel_generation(find_gpu(name)) == generation
+
+
+@pytest.mark.parametrize("make", [linear, lambda m, k, c: batched(1, m, c, k)], ids=["linear", "matmul"])
+def test_training_takes_the_three_products_of_its_passes(make):
+    m, k, c = 512, 4096, 128
+    passes = [make(*sizes) for sizes in ((m, k, c), (m, c, k), (c, m, k))]
+    # A bias and its gradient are a small part of the bytes.
+    trained = times_s(TILES_ALONE, passes[0].replace(mode="training"))
+    assert trained == pytest.approx(times_s(TILES_ALONE, *passes).sum(), rel=0.05)
+
+
+def test_only_fp32_products_and_rows_of_a_forward_are_counted_and_on_nvidia():
+    counted = [batched(109, 128, 128, 1000), softmax(64, 1024)]
+    others = [
+        Operation("conv2d", [(8, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3}),
+        batched(8, 512, 512, 512).replace(precision="bf16"),
+        linear(512, 512, 512).replace(precision="tf32"),
+        Operation("relu", [(64, 1024)]),
+        softmax(64, 1024).replace(precision="fp64"),
+        norm(64, 1024).replace(mode="training"),
+    ]
+    found = counted_ratio([*counted, *others], A100)
+    assert (found[:2] > 1.5).all()  # Two waves of tiles for 109 products, of which 108 fit into one.
+    assert (found[2:] == 1).all()
+    assert (counted_ratio([softmax(64, 1024), *others[3:]], find_gpu("MI210")) == 1).all()
+
+
+# Softmax and layer norm.
+
+
+@pytest.mark.parametrize(
+    ("length", "threads"),
+    # The blocks that NeuSight recorded (operations.parquet, block_x of softmax on all five GPUs).
+    [(1025, 128), (1031, 128), (1038, 256), (2049, 256), (2053, 256), (2065, 512), (4094, 512)],
+)
+def test_threads_of_softmax_are_those_that_were_recorded(length, threads):
+    assert softmax_threads(length) == threads
+
+
+@pytest.mark.parametrize(
+    ("length", "steps"),
+    [
+        # Aligned rows: whole steps of 4 x 512 elements, and steps of 512 for the rest.
+        (4096, 2),
+        (2356, 2),
+        # Odd lengths: three of four rows begin with a step of single elements. 2419 - 512 = 1907 is less than one whole
+        # step, so four steps of 512 follow; a row that happens to be aligned takes 1 + 1.
+        (2419, 0.25 * 2 + 0.75 * 5),
+        # Even lengths: half of the rows are aligned. 2570 - 512 = 2058 is one whole step and one of 512.
+        (2570, 0.5 * 3 + 0.5 * 3),
+    ],
+)
+def test_steps_of_softmax_depend_on_the_alignment_of_rows(length, steps):
+    assert softmax_steps(length, softmax_threads(length)) == pytest.approx(steps)
+
+
+def test_rows_wait_for_their_steps_where_memory_is_not_the_limit():
+    """Layer norm over 1024 elements takes two steps of 512; each multiprocessor holds 16 blocks of 128 threads."""
+    rows = 108 * 16 * 50
+    of_softmax, once, twice = times_s(
+        ENDLESS_MEMORY, softmax(108 * 4 * 50, 4096), norm(rows, 1024), norm(2 * rows, 1024)
+    )
+    assert once == pytest.approx(50 * (3600 + 2 * 2900) / 1410e6 + 4e-6, rel=1e-3)
+    assert of_softmax == pytest.approx(50 * (8000 + 2 * 1500) / 1410e6 + 3e-6, rel=1e-3)
+    assert (twice - 4e-6) == pytest.approx(2 * (once - 4e-6), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "rows", "length", "most_us"),
+    # Calls of NeuSight that waited for the host: their time less the launch, 34.5, 25.4 and 41.6 us, bounds the kernel.
+    [("A100 PCIe 40GB", 28, 2000, 12), ("P100 PCIe 16GB", 32, 740, 21), ("V100 PCIe 32GB", 64, 768, 17)],
+)
+def test_few_rows_of_layer_norm_end_before_the_host_does(gpu, rows, length, most_us):
+    assert times_s(find_gpu(gpu), norm(rows, length))[0] < most_us * 1e-6
+    assert predict_operations([norm(rows, length)], gpu).device_time_s[0] < 1.15 * most_us * 1e-6
+
+
+def test_short_rows_of_softmax_take_the_time_of_their_bytes():
+    """Rows of twice the length have the same bytes, and take longer."""
+    short, longer = softmax(200_000, 1024), softmax(100_000, 2048)
+    seconds, least = times_s(A100, short, longer), LeastTimes.of([short], A100, 1410.0)
+    assert seconds[0] == pytest.approx(1.05 * least.memory_s[0] + 3e-6)
+    assert seconds[1] > 1.1 * seconds[0]
+
+
+@pytest.mark.parametrize("make", [softmax, norm])
+def test_a_single_long_row_takes_as_many_steps_in_half_precision(make):
+    one, half = times_s(A100, *(make(1, 10**6).replace(precision=each) for each in ("fp32", "fp16")))
+    assert half == pytest.approx(one, rel=1e-3)
+
+
+def test_turing_holds_half_of_the_threads():
+    turing = replace(T4, memory_bandwidth=1e18)
+    as_volta = replace(turing, compute_capability="7.0")
+    slow, fast = (times_s(gpu, norm(100_000, 1024))[0] for gpu in (turing, as_volta))
+    assert slow == pytest.approx(2 * fast, rel=0.01)
