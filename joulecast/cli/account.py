@@ -148,7 +148,7 @@ def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) 
     from ..energy.comparison import repeated
     from ..rendering.notebook import Bar, Picture, bars
 
-    parts = repeated(trees)[:top]
+    parts = repeated([tree.root for tree in trees])[:top]
     unit = "J" if parts and parts[0].energy_j else "s"
     rows, drawn = [], []
     for part in parts:

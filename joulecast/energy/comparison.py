@@ -6,15 +6,11 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..units import si
-from .node import Share
-
-if TYPE_CHECKING:
-    from .tree import EnergyTree
+from .node import Node, Share
 
 Key = tuple[str, str, str, str]
 """Phase, path, level and name of a node."""
@@ -133,10 +129,14 @@ class Repeated:
         return float(np.std(self.energy_j or self.time_s, ddof=1)) if len(self.time_s) > 1 else 0.0
 
 
-def repeated(trees: Sequence[EnergyTree]) -> tuple[Repeated, ...]:
-    """The parts of a program with their joules and seconds in each of several equal runs, largest first."""
-    runs = [{node.key: node for node in tree.root.walk() if node.own.time or node.own.energy} for tree in trees]
-    known = all(tree.total.source != "missing" for tree in trees)
+def repeated(roots: Sequence[Node]) -> tuple[Repeated, ...]:
+    """The parts of a program with their joules and seconds in each of several equal runs, largest first.
+
+    Args:
+        roots: Root of the tree of each run.
+    """
+    runs = [{node.key: node for node in root.walk() if node.own.time or node.own.energy} for root in roots]
+    known = all(root.total.source != "missing" for root in roots)
     found = []
     for key in dict.fromkeys(key for run in runs for key in run):
         own = [run[key].own if key in run else Share() for run in runs]

@@ -221,12 +221,12 @@ def test_joules_of_ranks_add_up_and_the_longest_time_counts():
 
 
 def test_repeats_have_a_mean_and_a_deviation():
-    largest, head = repeated([of_rank(10.0, 1.0), of_rank(20.0, 3.0)])
+    largest, head = repeated([of_rank(10.0, 1.0).root, of_rank(20.0, 3.0).root])
     assert (largest.path, largest.energy_j, largest.mean) == ("layer.0", (10.0, 20.0), 15.0)
     assert largest.deviation == pytest.approx(50**0.5)
     assert head.time_s == (0.5, 1.5)
     rows = [Row(path, Share({"cpu": Figure(2.0, "measured")}), "mm", "forward") for path in "ab"]
-    seconds, _ = repeated([EnergyTree.of("model", rows)])
+    seconds, _ = repeated([EnergyTree.of("model", rows).root])
     assert (seconds.mean, seconds.deviation) == (2.0, 0.0)
 
 
