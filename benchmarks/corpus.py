@@ -21,7 +21,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from joulecast.errors import JoulecastError
 from joulecast.extraction.job import Job
-from joulecast.extraction.models import timm_models, torchvision_models, transformers_models
+from joulecast.extraction.models import torchvision_models, transformers_models
+from joulecast.extraction.models.named_models import build_timm
 from joulecast.extraction.traced_models import traced
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
@@ -92,7 +93,7 @@ class Case:
             shape = next((s for start, s in SHAPES.items() if self.name.startswith(start)), IMAGE)
             return torchvision_models.build(self.name), shape
         if self.library == "timm":
-            model: Any = timm_models.build(f"timm/{self.name}")
+            model: Any = build_timm(f"timm/{self.name}")
             return model, (2, *model.default_cfg["input_size"])
         config = transformers_models.import_transformers().CONFIG_MAPPING[self.name]()
         for layers in LAYERS:

@@ -232,9 +232,9 @@ def read_entry(path: Path) -> str:
     from joulecast.errors import JoulecastError
     from joulecast.hardware import find_gpu
     from joulecast.operations.operation_list import OperationList
-    from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
-    from joulecast.zoo.entries.entry import load_any
-    from joulecast.zoo.entries.kernels_entry import KernelsEntry
+    from joulecast.zoo.entry import load_any
+    from joulecast.zoo.kernels_entry import KernelsEntry
+    from joulecast.zoo.other_entries import AnyGpuEntry
 
     entry = load_any(path)
     products = [Operation("linear", [(m, 4096)], {"out_features": 4096}, precision="bf16") for m in (1, 64, 4096)]

@@ -32,7 +32,7 @@ from joulecast.errors import JoulecastError
 PUSH = """
 import sys
 from pathlib import Path
-from joulecast.zoo.places.sources import push
+from joulecast.zoo.places import push
 print(flush=True)
 push(Path(sys.argv[1]), *sys.argv[2:])
 """
@@ -53,7 +53,7 @@ def killed(command: list[str], seconds: float) -> bool:
 def pushes(times: int) -> None:
     """Kill pushes of shipped entries under new names, and in place of an entry with other bytes."""
     from joulecast.system.resources import shipped
-    from joulecast.zoo.places.sources import fetch, index_of, open_source, push
+    from joulecast.zoo.places import fetch, index_of, open_source, push
 
     rng, entries = random.Random(0), sorted(shipped("zoo").glob("a30/*-inference"))
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +80,7 @@ def pushes(times: int) -> None:
 
 TRAIN = """
 from joulecast.cli import main
-from joulecast.zoo.entries import files
+from joulecast.zoo import files
 write = files.put_in_place
 def put_in_place(*given):
     print(flush=True)
@@ -93,7 +93,7 @@ main()
 def trainings(times: int) -> int:
     """Kill `joulecast train` while it writes an entry over the one of the training before; how many were lost."""
     from joulecast.datasets import Card, Dataset, Measurement, save
-    from joulecast.zoo.entries.files import StoredEntry
+    from joulecast.zoo.files import StoredEntry
 
     rng = random.Random(0)
     operations = [Operation("relu", [(n, 64)]) for n in range(1, 4000, 40)]

@@ -22,7 +22,7 @@ from pathlib import Path
 from compared import LEGEND, Compared, kept, rows_of, table, write
 
 import joulecast
-from joulecast.extraction.models import timm_models
+from joulecast.extraction.models.named_models import build_timm, import_timm
 from joulecast.operations.network import Network
 
 HERE = Path(__file__).with_name("public")
@@ -105,7 +105,7 @@ def published() -> list[Published]:
 
 def extracted(case: Published) -> Network:
     """A network under autocast in fp16, with weights and all casts."""
-    layers = timm_models.import_timm().layers
+    layers = import_timm().layers
     layers.set_fused_attn(case.fused_attention)
     layers.set_fast_norm(case.fast_norm)
     # timm asks torch whether tensors on the meta device are under autocast. Here, all of them are.
@@ -123,7 +123,7 @@ def extracted(case: Published) -> Network:
                 result: torch.Tensor = self.inner(images)
             return result
 
-    module = UnderAutocast(timm_models.build(case.network)).train(case.mode == "training")
+    module = UnderAutocast(build_timm(case.network)).train(case.mode == "training")
     optimizer = "sgd" if case.mode == "training" else None
     shape = (case.batch, 3, case.image, case.image)
     return joulecast.extract(module, shape, mode=case.mode, optimizer=optimizer)

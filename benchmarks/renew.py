@@ -16,17 +16,16 @@ from joulecast.predictors.evaluation import any_gpu, kernels, one_gpu
 from joulecast.predictors.fitting.fit import ANY_GPU_FORMS
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.system.resources import shipped
+from joulecast.zoo.cards import card_files, golden_values
 from joulecast.zoo.catalogue import entries
-from joulecast.zoo.entries.cards import change_card
-from joulecast.zoo.entries.cpu_entry import CPU_PREDICTOR
-from joulecast.zoo.entries.entry import read_entry
-from joulecast.zoo.entries.files import StoredEntry, put_in_place
-from joulecast.zoo.entries.kernels_entry import KERNELS_PREDICTOR
-from joulecast.zoo.entries.stored import golden_values
+from joulecast.zoo.entry import read_entry
+from joulecast.zoo.files import StoredEntry
+from joulecast.zoo.kernels_entry import KERNELS_PREDICTOR
 from joulecast.zoo.kernels_training import LIMITS as KERNELS_LIMITS
+from joulecast.zoo.other_entries import CPU_PREDICTOR
 from joulecast.zoo.training import ANY_GPU_LIMITS, limits_of
 
-_ROUNDING = 1e-3  # Processors and libraries differ in rounding (stored.py), which is no reason to change an entry.
+_ROUNDING = 1e-3  # Processors and libraries differ in rounding (cards.py), which is no reason to change an entry.
 
 
 def renew_golden(folder: Path) -> float:
@@ -39,7 +38,7 @@ def renew_golden(folder: Path) -> float:
     largest = max(float(np.max(np.abs(np.divide(*pair) - 1))) for pair in golden_values(golden, entry.golden))
     if largest <= _ROUNDING:
         return 0.0
-    put_in_place(folder, entry.with_files({}, golden=golden))
+    entry.replace({}, golden=golden)
     return largest
 
 
@@ -49,7 +48,7 @@ def renew_card(folder: Path) -> bool:
     Returns whether anything changed. Raises ZooError: the entry is missing, damaged, changed, or of another format.
     """
     stored = StoredEntry.of(folder)
-    return change_card(stored, _sentences(stored))
+    return stored.replace(card_files({**stored.card, **_sentences(stored)}))
 
 
 def _sentences(stored: StoredEntry) -> dict[str, Any]:

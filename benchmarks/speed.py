@@ -35,7 +35,7 @@ from joulecast.predictors.predictor import OperationPredictor
 from joulecast.system.resources import shipped
 from joulecast.units import number
 from joulecast.zoo import find_predictor
-from joulecast.zoo.entries.entry import load_any
+from joulecast.zoo.entry import load_any
 
 COLD_REPEATS = 9
 WARM_REPEATS = 50

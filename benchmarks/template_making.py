@@ -29,8 +29,18 @@ from joulecast.extraction.models.language_models import LANGUAGE_MODELS
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.recorder import Recorder
 from joulecast.extraction.templates import store
-from joulecast.extraction.templates.store import ANY_OPTIMIZER, OPTIMIZER_PATH, ModelTemplates, Regime, Setting
-from joulecast.extraction.templates.template import Dimension, Step, Symbol, Template, symbol
+from joulecast.extraction.templates.store import (
+    ANY_OPTIMIZER,
+    OPTIMIZER_PATH,
+    Dimension,
+    ModelTemplates,
+    Regime,
+    Setting,
+    Step,
+    Symbol,
+    Template,
+    symbol,
+)
 from joulecast.extraction.traced_models import traced
 from joulecast.operations.attributes import HALF_PRECISIONS
 from joulecast.operations.entry import Dropped

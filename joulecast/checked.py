@@ -11,6 +11,11 @@ from .errors import InputError
 _LARGEST = 1.7976931348623157e308  # of a float
 
 
+def is_number(value: Any, low: float = -math.inf, high: float = math.inf, types: Any = Real) -> bool:
+    """Whether a value is a number of these types within a range; true and false are none."""
+    return isinstance(value, types) and not isinstance(value, bool) and bool(low <= value <= high)
+
+
 def number(value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     """Check that a value from a file is a finite number within a range, and return it as a float.
 

@@ -11,6 +11,7 @@ import joulecast
 from joulecast.errors import InputError
 from joulecast.operations.network import Network
 from joulecast.operations.operation import Operation
+from joulecast.units import duration, si
 
 NETWORK = Network.of(
     [(Operation("linear", [(32, 512)], {"out_features": 512}), 2), (Operation("relu", [(32, 512)]), 1)]
@@ -36,6 +37,15 @@ ANSWERS = {
 }
 
 
+def read(html):
+    """The words of a view, which is well-formed and names nothing that could be fetched or run."""
+    root = ElementTree.fromstring(f"<page>{html}</page>")  # noqa: S314 (what is opened is closed)
+    for element in root.iter():
+        assert element.tag.rpartition("}")[2] != "script"
+        assert not [name for name in element.attrib if name in ("src", "href") or name.startswith("on")]
+    return " ".join(" ".join(root.itertext()).split())
+
+
 @pytest.fixture(scope="module", params=ANSWERS)
 def answer(request):
     """One answer of each kind, for a small network on an A30."""
@@ -52,7 +62,7 @@ def test_every_answer_is_a_line_a_table_json_and_a_view(answer):
     view = answer._repr_html_()
     assert "<table" in view
     assert len(view) < 100_000
-    ElementTree.fromstring(f"<page>{view}</page>")  # noqa: S314 (what is opened is closed)
+    read(view)
 
 
 def test_every_plot_is_svg_html_and_png(answer, tmp_path):
@@ -70,6 +80,30 @@ def test_every_plot_is_svg_html_and_png(answer, tmp_path):
     width, height = (float(drawn.attrib[side]) for side in ("width", "height"))
     across, down = (int.from_bytes(path.read_bytes()[at : at + 4]) for at in (16, 20))
     assert (across, down) == pytest.approx((2 * width, 2 * height), abs=1)  # 2 dots for each pixel of a page
+
+
+def test_views_say_the_numbers_of_the_answers():
+    prediction = ANSWERS["prediction"]()
+    low, high = prediction.interval(0.9).energy_j
+    text = read(prediction._repr_html_())
+    for expected in (si(prediction.time_s, "s"), si(prediction.energy_j, "J"), f"{si(low, 'J')} to {si(high, 'J')}"):
+        assert expected in text
+    assert max(prediction.operations, key=lambda c: c.energy_j or 0).operation.kind in text
+    several = joulecast.best("resnet18", (8, 3, 64, 64), gpus=["A30", "L4", "T4"], objective="edp", precision="bf16")
+    text = read(several._repr_html_())
+    for expected in (several[0].alias, si(several[0].value, "Js"), "EDP", "never measured", "left out: T4"):
+        assert expected in text
+    nothing = type(several)()
+    assert "no choice" in read(nothing._repr_html_())
+    read(nothing.plot()._repr_html_())
+    generation, run = ANSWERS["generation"](), ANSWERS["run"]()
+    ways = joulecast.best_generation("gpt2", gpus=["A30"], clocks=[900], batches=[4], **TEXT)
+    text = read(generation._repr_html_())
+    assert f"tokens {generation.tokens_per_s:,.0f} a second" in text
+    assert si(generation.energy_per_token_j, "J") in text
+    assert duration(max(part.time_s for part in run.parts)) in read(run._repr_html_())
+    assert str(ways).startswith("1 way ")
+    assert f"{ways[0].tokens_per_s:,.0f} a second" in read(ways._repr_html_())
 
 
 def test_a_pareto_front_of_networks_is_what_no_other_beats():

@@ -1,4 +1,7 @@
-"""The same data sheet under another name gives bit-equal answers: code asks for figures, never for a GPU's name."""
+"""The same data sheet under another name gives bit-equal answers: code asks for figures, never for a GPU's name.
+
+The laws `name` and `name and networks` of test_laws.py say so of operations and networks; here are choices and files.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -7,15 +10,13 @@ import pytest
 
 import joulecast
 from joulecast import Operation
-from joulecast.errors import InputError, JoulecastError
+from joulecast.errors import InputError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.hardware.description import gpu_toml
-from joulecast.remote.requests import gpu_name
+from joulecast.remote.wire import gpu_name
 
-# One board of each generation. `test_the_best_of_all` and benchmarks/laws.py have all boards.
-OF_EACH_GENERATION = {gpu.compute_capability: gpu for gpu in gpus().values()}.values()
-EACH = pytest.mark.parametrize("gpu", OF_EACH_GENERATION, ids=lambda gpu: gpu.slug)
-TRAINABLE = ("fp32", "tf32", "fp16", "bf16")
+NETWORK = [(Operation("linear", [(512, 1024)], {"out_features": 4096}), 2)]
+CAPPED = replace(find_gpu("A30"), power_limit_w=140.0, power_range_w=None)
 
 
 @pytest.fixture(scope="module")
@@ -32,54 +33,6 @@ def renamed(tmp_path_factory):
     return write
 
 
-def network(precision, mode):
-    """An operation of each of the families that physics treats in its own way."""
-    some = [
-        ("conv2d", [(8, 64, 56, 56)], {"out_channels": 128, "kernel_size": (3, 3), "padding": (1, 1)}),
-        ("conv2d", [(8, 96, 28, 28)], {"out_channels": 96, "kernel_size": (3, 3), "padding": (1, 1), "groups": 96}),
-        ("conv_transpose2d", [(2, 64, 28, 28)], {"out_channels": 32, "kernel_size": (2, 2), "stride": (2, 2)}),
-        ("batch_norm", [(8, 128, 56, 56)], {}),
-        ("relu", [(8, 128, 56, 56)], {}),
-        ("linear", [(512, 1024)], {"out_features": 4096}),
-        ("matmul", [(96, 128, 64), (96, 64, 128)], {}),
-        ("attention", [(8, 16, 512, 64)] * 3, {"causal": True}),
-        ("softmax", [(96, 128, 128)], {}),
-        ("layer_norm", [(4, 512, 1024)], {}),
-        ("add", [(4, 512, 1024), (4, 512, 1024)], {}),
-    ]
-    return [(Operation(kind, shapes, options, precision=precision, mode=mode), 2) for kind, shapes, options in some]
-
-
-def answers(found):
-    return found.time_s, found.power_w, found.energy_j, found.interval(0.9)
-
-
-def quantized(operation, gpu):
-    """The answer for an operation below 16 bits, or the kind of error where no kernels of the GPU are known."""
-    try:
-        return answers(joulecast.predict([(operation, 1)], gpu=gpu))
-    except JoulecastError as error:
-        return type(error)
-
-
-@EACH
-def test_a_prediction(gpu, renamed):
-    other = find_gpu(renamed(gpu))
-    assert other.name not in (gpu.name, *gpu.aliases)
-    precisions = [each for each in TRAINABLE if each in gpu.peak_flops]
-    for mode in ("inference", "training"):
-        for precision in precisions:
-            listed = network(precision, mode)
-            found, again = (joulecast.predict(listed, gpu=each, mode=mode) for each in (gpu, renamed(gpu)))
-            assert answers(again) == answers(found), (mode, precision)
-            for clock in (gpu.min_clock_mhz, gpu.max_clock_mhz):
-                slow, again = (joulecast.predict(listed, gpu=each, clock=clock, mode=mode) for each in (gpu, other))
-                assert answers(again) == answers(slow), (mode, precision, clock)
-    for precision in set(gpu.peak_flops) - {*TRAINABLE, "fp64", "int8"}:
-        linear = Operation("linear", [(512, 1024)], {"out_features": 4096}, precision=precision)
-        assert quantized(linear, other) == quantized(linear, gpu), precision
-
-
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_the_best_of_all(mode, renamed):
     """A choice among all GPUs at all clocks: names differ, and nothing else does."""
@@ -91,23 +44,19 @@ def test_the_best_of_all(mode, renamed):
     assert rows([renamed(gpu) for gpu in gpus().values()]) == rows(list(gpus().values()))
 
 
-def test_a_board_that_was_measured_has_its_predictor_under_any_name(renamed):
-    for name in ("A30", "RTX 2080 Ti"):
-        found = joulecast.predict(network("fp32", "inference"), gpu=renamed(find_gpu(name)))
-        assert found.predictor == joulecast.predict(network("fp32", "inference"), gpu=name).predictor
-        assert found.gpu.startswith("Board")
-        forest = joulecast.predict(network("fp32", "inference"), gpu=renamed(find_gpu(name)), predictor="forest")
-        assert forest.predictor == f"{find_gpu(name).slug}/forest-inference"
+@pytest.mark.parametrize("name", ["A30", "RTX 2080 Ti"])
+def test_a_board_that_was_measured_has_its_predictor_under_any_name(renamed, name):
+    found, forest = (joulecast.predict(NETWORK, gpu=renamed(find_gpu(name)), predictor=p) for p in (None, "forest"))
+    assert found.predictor == joulecast.predict(NETWORK, gpu=name).predictor
+    assert found.gpu.startswith("Board")
+    assert forest.predictor == f"{find_gpu(name).slug}/forest-inference"
 
 
-def test_a_board_with_other_figures_has_no_predictor_of_another(renamed):
+def test_a_board_with_other_figures_has_no_predictor_of_another():
     """A user's file with the name of a GPU but figures of its own, such as a cap, is another board."""
-    capped = replace(find_gpu("A30"), power_limit_w=140.0, power_range_w=None)
-    assert joulecast.predict(network("fp32", "inference"), gpu=capped).predictor == "any-gpu/boosting"
-
-
-def test_a_service_is_not_asked_about_figures_that_it_does_not_know():
+    assert joulecast.predict(NETWORK, gpu=CAPPED).predictor == "any-gpu/boosting"
+    # A service is not asked about figures that it does not know.
     assert gpu_name(find_gpu("A30")) == "NVIDIA A30"
     with pytest.raises(InputError, match="predicts the GPUs of its own catalogue only") as caught:
-        gpu_name(replace(find_gpu("A30"), power_limit_w=140.0))
+        gpu_name(CAPPED)
     assert "NVIDIA A30 with figures of its own" in str(caught.value)

@@ -52,39 +52,16 @@ def replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-GPU = """
-[[gpu]]
-name = "NVIDIA Imagined 100"
-aliases = ["Imagined"]
-sources = ["a data sheet of a GPU that there is not"]
-architecture = "Ada Lovelace"
-chip = "AD999"
-compute_capability = "8.9"
-process = "TSMC 4N"
-released = "2023-08"
-sms = 100
-base_clock_mhz = 1110
-boost_clock_mhz = 2520
-min_clock_mhz = 210
-max_clock_mhz = 2520
-clock_step_mhz = 15
-memory_type = "GDDR6"
-inline_ecc = true
-memory_bytes = 34_359_738_368
-memory_bandwidth = 864e9
-l2_bytes = 67_108_864
-power_limit_w = 300
-power_range_w = [150, 300]
-idle_power_w = 30
-peak_flops = { fp32 = 64.5e12, tf32 = 129e12, fp16 = 258e12, bf16 = 258e12 }
-vector_flops = { fp32 = 64.5e12, fp16 = 64.5e12, bf16 = 64.5e12 }
-"""
-
-
 def test_a_gpu_is_one_entry_in_one_file(copied):
     package, run = copied
-    with (package / "hardware" / "gpus" / "ada.toml").open("a") as file:
-        file.write(GPU)
+    file = package / "hardware" / "gpus" / "ada.toml"
+    (l40s,) = [each for each in file.read_text().split("[[gpu]]\n") if each.startswith('name = "NVIDIA L40S"')]
+    figures = {"name": '"NVIDIA Imagined 100"', "aliases": '["Imagined"]', "chip": '"AD999"', "sms": "100"}
+    figures |= {"power_limit_w": "300", "power_range_w": "[150, 300]"}
+    figures |= {"peak_flops": "{ fp32 = 64.5e12, tf32 = 129e12, fp16 = 258e12, bf16 = 258e12 }"}
+    lines = [line for line in l40s.splitlines() if line.split(" = ")[0] not in figures]
+    entry = "\n".join([f"{name} = {value}" for name, value in figures.items()] + lines)
+    file.write_text(f"{file.read_text()}\n[[gpu]]\n{entry}\n")
     run(
         "import joulecast\n"
         "here = joulecast.predict('resnet50', (8, 3, 224, 224), 'imagined')\n"
@@ -130,7 +107,7 @@ from simulated_measurements import simulated_operations
 from joulecast.cli.recipes import HANDLERS
 from joulecast.predictors.fitting.fit import load_recipe
 from joulecast.predictors.model.shared import chip_alone
-from joulecast.zoo.entries.entry import load_any
+from joulecast.zoo.entry import load_any
 
 folder = Path(sys.argv[1])
 (folder / "ridge.toml").write_text('predictor = "ridge"\\npenalty = 0.5\\nfolds = 3')

@@ -3,7 +3,6 @@
 Importing this package imports neither the search for choices nor the explanation of operations.
 """
 
-from .many import predict_many
-from .predicting import extract, predict, prepare
+from .predicting import extract, predict, predict_many
 
-__all__ = ["extract", "predict", "predict_many", "prepare"]
+__all__ = ["extract", "predict", "predict_many"]

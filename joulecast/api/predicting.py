@@ -1,22 +1,26 @@
-"""Public functions for networks: extract, predict and predict_many."""
+"""Public functions for networks: extract, predict, and predict_many here or on the workers of a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import InputError
 from ..extraction import WHITELIST, Job, network_of_job
-from ..hardware import CPU, GPU, Device, find_device, gpu_name_notes
+from ..hardware import CPU, GPU, Device, find_device, find_gpu, gpu_name_notes
 from ..hardware.host import Host, find_host
+from ..operations.columns import Calls, Columns, is_table, networks_of
 from ..operations.network import Network
 from ..predictors.board.profile import Calibrated, find_profile
-from ..predictors.networks.composition import EAGER, Execution
+from ..predictors.networks.composition import Execution
+from ..predictors.networks.many import NetworkPredictions, batched, predict_networks
 from ..predictors.networks.memory import shortage
 from ..predictors.networks.prediction import Prediction
-from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.physics.precisions import refuse_precisions
+from ..system.cluster import call_on_workers, on_cluster
 from ..zoo import find_cpu_predictor, find_predictor
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from ..extraction.job import Assume
     from ..extraction.sources import InputShape, Model
     from ..predictors.networks.on_cpu import PreparedOnCpu
+    from ..predictors.networks.prepared import PreparedNetwork
 
 
 def extract(
@@ -147,41 +152,126 @@ def predict(
         >>> print(f"{prediction.energy_j:.1f} J, {1e3 * prediction.time_s:.0f} ms, {prediction.power_w:.0f} W")
         3.5 J, 22 ms, 165 W
     """
-    job, device = Job.of(locals()), find_device(gpu)
+    return predicted(Job.of(locals()), gpu, clock)
+
+
+def predicted(
+    job: Job, gpu: str | Device | None, clock: float | None, extract: Callable[[Job], Network] = network_of_job
+) -> Prediction:
+    """The prediction of a job, see `predict`. `extract` is a function that lists the operations of a job's model."""
+    device = find_device(gpu)
     device.checked_clock_mhz(clock)
-    device.checked_power_limit_w(power_limit_w)
-    run = Execution.of(execution, find_host(host), find_profile(calibration))
-    network = network_of_job(job)
+    device.checked_power_limit_w(job.power_limit_w)
+    run = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
+    network = extract(job)
     prepared: PreparedNetwork | PreparedOnCpu
     if isinstance(device, CPU):
-        prepared = find_cpu_predictor(device, network.mode, predictor).under(run).prepared(network)
+        prepared = find_cpu_predictor(device, network.mode, job.predictor).under(run).prepared(network)
     else:
-        prepared = prepare(network, device, power_limit_w, predictor, run)
-    prediction = prepared.at(clock, composition=composition, strict=strict)
+        network_predictor = find_predictor(device, network.mode, job.predictor).under(run)
+        refuse_precisions(device, network.operations)
+        prepared = network_predictor.prepared(network, job.power_limit_w)
+        if prepared.memory is not None and (lacking := shortage(prepared.memory, device)):
+            prepared = replace(prepared, notes=(f"it would not fit: {lacking}",))
+    prediction = prepared.at(clock, composition=job.composition, strict=job.strict)
     return replace(prediction, notes=(*gpu_name_notes(gpu), *prediction.notes))
 
 
-def prepare(
-    network: Network,
-    gpu: GPU,
+def predict_many(
+    networks: Iterable[Model] | Columns,
+    gpu: str | GPU | Sequence[str | GPU],
+    clock: float | Sequence[float] | None = None,
+    *,
+    input_shape: InputShape | None = None,
     power_limit_w: float | None = None,
+    mode: str = "inference",
+    precision: str = "default",
     predictor: str | Path | None = None,
-    execution: Execution = EAGER,
-) -> PreparedNetwork:
-    """Compute everything about a network that does not depend on the clock, for predictions at many clocks.
+    composition: str | None = None,
+    execution: str = "eager",
+    host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
+    level: float | None = None,
+    cluster: str | None = None,
+) -> NetworkPredictions:
+    """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
+
+    The totals are those of `predict`, to the last bit. Operations that networks share are predicted once. For a single
+    network, `predict` also gives notes and the cost of each operation.
 
     Args:
-        network: A network, as `extract` returns it.
-        gpu: The GPU to predict for.
+        networks: Models as `extract` takes them, such as lists of pairs of Operation and count. They are read one
+            after the other and not stored, so a generator may yield more of them than fit into memory. Or a table (of
+            pandas, polars or Arrow, or a dictionary of columns), which is quicker: the columns that
+            `Network.to_frame` writes, and `network` with a name for each row; the rows of a network follow each other.
+        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU; or a list
+            of these.
+        clock: Graphics clock in MHz, or several, which each GPU must be able to hold; None for each GPU's default.
+        input_shape: Shape of the input of all of them, batch first; None for Networks, their files, or lists.
         power_limit_w: Power cap in watts; None for the board's default.
-        predictor: Name or folder of a predictor, as in `predict`.
-        execution: How the network is run, and on which host.
+        mode: "inference" or "training"; that of all networks.
+        precision: "default", fp32, tf32, fp16 or bf16.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
+        composition: "overlap" of host and device, or plain "sum"; None for overlap.
+        execution: How the networks are run; see `predict`.
+        host: The machine that launches operations; see `predict`.
+        calibration: What was measured on the board; see `predict`.
+        level: Share of networks that lie within their intervals, such as 0.9; None for no intervals, which take some
+            milliseconds of each network.
+        cluster: Address of Dask's scheduler, such as tcp://host:8786, whose workers extract and predict; None for this
+            process. The workers must have the same version of joulecast and the same predictors.
+
+    Returns:
+        Arrays with one value per network, in their order; with several GPUs or clocks, one for each network on each GPU
+        at each clock. A network of which too much is not covered has NaN, and `problems` says why.
 
     Raises:
-        InputError, UnknownNameError, ZooError: See `predict`.
+        UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `predict`.
+
+    Examples:
+        >>> predictions = predict_many(["resnet18", "resnet50", "alexnet"], "A30", input_shape=(32, 3, 224, 224))
+        >>> predictions.names[predictions.energy_j.argmin()]
+        'alexnet'
     """
-    network_predictor = find_predictor(gpu, network.mode, predictor).under(execution)
-    refuse_precisions(gpu, network.operations)
-    prepared = network_predictor.prepared(network, power_limit_w)
-    lacking = None if prepared.memory is None else shortage(prepared.memory, gpu)
-    return replace(prepared, notes=(f"it would not fit: {lacking}",)) if lacking else prepared
+    job = Job.of(locals())
+    boards = [find_gpu(each) for each in (gpu if isinstance(gpu, Sequence) and not isinstance(gpu, str) else [gpu])]
+    clocks = [*clock] if isinstance(clock, Iterable) else [clock]
+    if not boards or not clocks:
+        raise InputError("no GPU or no clock is given", given=f"gpu={gpu!r}, clock={clock!r}", allowed="at least one")
+    run = Execution.of(execution, find_host(host), find_profile(calibration))
+    totals = partial(_totals, job, boards, clocks, run, level)
+    if cluster is None:
+        return totals(networks)
+    with on_cluster(cluster):
+        pieces = networks_of(networks) if is_table(networks) else batched(networks)
+        parts = call_on_workers(totals, ((piece,) for piece in pieces))
+        # The prediction of no networks says what all parts have in common.
+        return NetworkPredictions.joined([totals(()), *parts])
+
+
+def _totals(
+    job: Job,
+    gpus: Sequence[GPU],
+    clocks: Sequence[float | None],
+    run: Execution,
+    level: float | None,
+    networks: Iterable[Model] | Columns | Calls,
+) -> NetworkPredictions:
+    """The totals of networks, which are extracted one after the other, here or on a worker of a cluster."""
+
+    def allowed(pieces: Iterable[Calls]) -> Iterator[Calls]:
+        for calls in pieces:
+            for gpu in gpus:
+                refuse_precisions(gpu, calls.operations)
+            yield calls
+
+    predictors = [find_predictor(gpu, job.mode, job.predictor).under(run) for gpu in gpus]
+    if isinstance(networks, Calls):
+        pieces: Iterable[Calls] = [networks]
+    elif is_table(networks):
+        pieces = networks_of(networks)
+    else:
+        listed = (network_of_job(replace(job, model=model)) for model in networks)
+        pieces = map(Calls.of, batched(listed))
+    cap_w, way = job.power_limit_w, job.composition
+    return predict_networks(predictors, allowed(pieces), clocks, cap_w, composition=way, level=level)

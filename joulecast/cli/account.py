@@ -11,13 +11,12 @@ import typer
 
 from ..errors import InputError
 from ..units import si
-from .options import Asked, module_to_run
-from .printing import Column, listing, table, tell
+from .options import Asked
+from .printing import Column, Shown, listing, table
 
 if TYPE_CHECKING:
     from ..accounting.result import Accounting
     from ..energy import EnergyTree
-    from ..predictors.networks.prediction import Prediction
 
 
 _LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a tree stays readable.
@@ -25,6 +24,7 @@ _LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a t
 
 def run(
     asked: Asked,
+    shown: Shown,
     gpu: str | None = None,
     static_power: float | None = None,
     depth: int = 3,
@@ -33,10 +33,11 @@ def run(
     own: bool = False,
     repeat: int = 1,
     bars: Path | None = None,
-    plot: Path | None = None,
-    as_json: bool = False,
 ) -> None:
     """Run a model, and attribute the measured joules to modules and operators."""
+    from ..accounting.account import account
+    from ..api import predict
+
     if static_power is not None and gpu is None:
         raise InputError(
             "static power is only used to divide joules by a prediction",
@@ -51,52 +52,49 @@ def run(
             hint="add --repeat 5; --plot page.html draws one accounting",
         )
     predictor = asked.pop("predictor")
-    accountings = [_accounting(asked) for _ in range(repeat)]
+    how = {name: asked[name] for name in ("mode", "device", "optimizer", "sensors", "loop_s", "profiled_iterations")}
+    accountings = [account(*_module_to_run(asked), **how) for _ in range(repeat)]
     if own:
         accountings = [each.of_program() for each in accountings]
     accounting, prediction = accountings[-1], None
     if gpu is not None:
-        prediction = _predicted(asked, gpu, predictor)
+        model = {name: asked[name] for name in ("model", "input_shape", "mode", "model_options")}
+        prediction = predict(**model, gpu=gpu, predictor=predictor)
         if static_power is not None:
             accounting = accounting.by_model(prediction, static_power)
     repeats = ""
     if len(accountings) > 1:
         trees = [each.summarized() if summarized else each.tree() for each in accountings]
         repeats = f"\n{repeats_text(trees, top, bars)}"
-    if plot is not None:
-        (accounting.summarized() if summarized else accounting.tree()).plot(plot)
-    tell(accounting, as_json, False, lambda: _text(accounting, depth, summarized, top))
-    if as_json:
+    tree = accounting.summarized() if summarized else accounting.tree()
+    shown.tell(accounting, lambda: _text(accounting, depth, summarized, top), drawn=tree)
+    if shown.as_json:
         return
     if repeats:
         typer.echo(repeats)
     if prediction is not None:
-        typer.echo(f"\n{_comparison(accounting, prediction)}")
+        nothing = f": {si(prediction.energy_j, 'J')}; without joules of this machine there is nothing to compare"
+        compared = (
+            f" against accounted joules of modules:\n{accounting.compare(prediction)}"
+            if accounting.measured
+            else nothing
+        )
+        typer.echo(f"\npredicted on {prediction.gpu}{compared}")
 
 
-def _accounting(asked: Asked) -> Accounting:
-    from ..accounting.account import account
+def _module_to_run(asked: Asked) -> tuple[Any, Any]:
+    """The module of a command line, with weights, and the shapes of its inputs."""
+    from ..accounting.account import needs_torch
+    from ..extraction.models.named_models import build_to_run
 
-    how: dict[str, Any] = {
-        name: asked[name] for name in ("mode", "device", "optimizer", "sensors", "loop_s", "profiled_iterations")
-    }
-    accounting: Accounting = account(*module_to_run(asked), **how)
-    return accounting
-
-
-def _predicted(asked: Asked, gpu: str, predictor: str | None) -> Prediction:
-    from ..api import predict
-
-    model = {name: asked[name] for name in ("model", "input_shape", "mode", "model_options")}
-    return predict(**model, gpu=gpu, predictor=predictor)
-
-
-def _comparison(found: Accounting, prediction: Prediction) -> str:
-    """The predicted joules of modules against the accounted ones, where joules were measured."""
-    on = f"predicted on {prediction.gpu}"
-    if found.measured:
-        return f"{on} against accounted joules of modules:\n{found.compare(prediction)}"
-    return f"{on}: {si(prediction.energy_j, 'J')}; without joules of this machine there is nothing to compare"
+    needs_torch()
+    model, shapes = asked["model"], asked["input_shape"]
+    if model is None:
+        hint = "give a model and its shape, such as resnet50 8,3,224,224"
+        raise InputError("there is nothing to account for", given="no model", hint=hint)
+    if shapes is None:
+        raise InputError("a model needs the shape of its input", given="none", allowed="such as 8,3,224,224")
+    return build_to_run(model, asked["model_options"]) if isinstance(model, str) else model, shapes
 
 
 def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:

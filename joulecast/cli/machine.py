@@ -1,7 +1,12 @@
-"""What measures this machine: `joulecast host`, `collect` and `calibrate`."""
+"""What measures this machine: `joulecast host`, `collect` and `calibrate`; and scripts of the repository.
+
+These need sources, or papers, that a package does not have.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -156,14 +161,11 @@ def _text(profile: BoardProfile) -> str:
         [name, str(each.operations), *(f"{percent(error)} %" for error in (each.before, each.expected, each.after))]
         for name, each in profile.improvements.items()
     ]
+    header = ["mean error", "operations", "before", "expected", "on operations left out"]
     parts = [
         table(["part of the cost", "factor"], factors, frozenset({1})) if factors else "no factor differs from 1",
         "",
-        table(
-            ["mean error", "operations", "before", "expected", "on operations left out"],
-            errors,
-            frozenset({1, 2, 3, 4}),
-        ),
+        table(header, errors, frozenset({1, 2, 3, 4})),
     ]
     if profile.most_clock_mhz is not None:
         parts += ["", f"below its cap the board held {profile.most_clock_mhz:.0f} MHz at most"]
@@ -177,3 +179,39 @@ def collect(context: typer.Context) -> None:
     from ..profiling.command import collect as run
 
     typer.echo(run(context.args))
+
+
+_BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def published(context: typer.Context) -> None:
+    """Make the tables and figures of published work again, beside ours (benchmarks/published); see --help."""
+    _run("published.py", context)
+
+
+def study(context: typer.Context) -> None:
+    """Compare variants of a model, measured or predicted: joules by phase, and module by module; see --help."""
+    _run("variants.py", context)
+
+
+def graph(context: typer.Context) -> None:
+    """Draw the energy dependency graph of a model, predicted and measured, in GraphML, JSON or SVG; see --help."""
+    _run("energy_graph.py", context)
+
+
+def convert(context: typer.Context) -> None:
+    """Make the tables that an importer reads from a clone of its source: SOURCE CLONE FOLDER; see --help."""
+    _run("convert.py", context)
+
+
+def _run(name: str, context: typer.Context) -> None:
+    script = _BENCHMARKS / name
+    if not script.is_file():
+        raise InputError(
+            f"`{context.command_path}` runs a script of the repository, which a package does not have",
+            given=str(_BENCHMARKS),
+            allowed="joulecast installed from its repository: pip install -e '.[dev]'",
+            hint=f"clone the repository, and run `{context.command_path}` there",
+        )
+    ran = subprocess.run([sys.executable, str(script), *context.args], check=False)  # noqa: S603
+    raise typer.Exit(ran.returncode)

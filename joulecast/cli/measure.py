@@ -15,7 +15,6 @@ from ..units import number, si
 from .printing import table
 
 if TYPE_CHECKING:
-    from ..metering.gpu_shares import GpuShare
     from ..metering.result import Metering
 
 _SIGNIFICANT = 0.05  # Below this p-value, two programs are said to differ.
@@ -63,7 +62,7 @@ def run(
     recording cannot be written completely. With --repeat, the first run that fails is the last one, and --out FILE
     writes FILE-1, FILE-2 and so on.
     """
-    from ..metering.command import measure_command, runs_csv
+    from ..metering.command import mean_and_deviation, measure_command, quantities, runs_csv
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
 
@@ -91,20 +90,14 @@ def run(
     if csv is not None:
         csv.write_text(runs_csv(runs), "utf-8")
     if len(runs) > 1 and not as_json:
-        typer.echo(f"\n{_repeats_text(runs)}", err=True)
+        rows = []
+        for name, values in quantities(runs).items():
+            mean, deviation = mean_and_deviation(values)
+            share = "-" if deviation is None or not mean else f"{100 * deviation / mean:.1f} %"
+            rows.append([name, f"{mean:.4g}", "-" if deviation is None else f"{deviation:.2g}", share])
+        header = [f"{len(runs)} runs", "mean", "standard deviation", "of the mean"]
+        typer.echo(f"\n{table(header, rows, frozenset({1, 2, 3}))}", err=True)
     raise typer.Exit(code)
-
-
-def _repeats_text(runs: list[Metering]) -> str:
-    """Mean and standard deviation of repeated runs."""
-    from ..metering.command import mean_and_deviation, quantities
-
-    rows = []
-    for name, values in quantities(runs).items():
-        mean, deviation = mean_and_deviation(values)
-        share = "-" if deviation is None or not mean else f"{100 * deviation / mean:.1f} %"
-        rows.append([name, f"{mean:.4g}", "-" if deviation is None else f"{deviation:.2g}", share])
-    return table([f"{len(runs)} runs", "mean", "standard deviation", "of the mean"], rows, frozenset({1, 2, 3}))
 
 
 def listen(port: int = 9401, devices: str | None = None, interval: float = 0.1, out: Path | None = None) -> None:
@@ -122,7 +115,7 @@ def listen(port: int = 9401, devices: str | None = None, interval: float = 0.1, 
         typer.echo(f"listening on port {listener.port}: start NAME, stop, end", err=True)
         with contextlib.suppress(KeyboardInterrupt):
             listener.serve()
-    typer.echo(_text(meter.result(), None, None))
+    _tell(meter.result(), False)
 
 
 def show(
@@ -142,7 +135,7 @@ def show(
     metering = _read(recordings)
     if plot is not None:
         metering.plot(plot)
-    typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, price_per_kwh, carbon))
+    _tell(metering, as_json, price_per_kwh, carbon)
 
 
 def compare(first: Path, second: Path) -> None:
@@ -192,8 +185,11 @@ def _significance_text(first: list[Path], second: list[Path]) -> str:
 
 def merge(recordings: list[Path], as_json: bool = False) -> None:
     """Combine recordings of several machines: energies are added, and the longest time counts."""
-    metering = _read(recordings)
-    typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, None, None))
+    _tell(_read(recordings), as_json)
+
+
+def _tell(metering: Metering, as_json: bool, price_per_kwh: float | None = None, carbon: str | None = None) -> None:
+    typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, price_per_kwh, carbon))
 
 
 def _read(paths: list[Path]) -> Metering:
@@ -231,12 +227,11 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
     if rows:
         header = ["device", "component", "energy", "mean", "peak", "above idle", "program's", "source"]
         parts += ["", table(header, rows, frozenset({2, 3, 4, 5, 6}))]
-    if metering.cpu_share is not None:
-        parts += [
-            "",
-            f"the program used {100 * metering.cpu_share:.0f} % of the CPU time that was used on this machine",
-        ]
-    parts += [_share_text(name, share) for name, share in metering.gpu_shares.items()]
+    if (used := metering.cpu_share) is not None:
+        parts += ["", f"the program used {100 * used:.0f} % of the CPU time that was used on this machine"]
+    for name, share in metering.gpu_shares.items():
+        mine, others = _used(share.busy, share.memory_bytes), _used(share.others_busy, share.others_memory_bytes)
+        parts.append(f"{name}: the program {mine}; other processes {others}")
     if any(recording.windows for recording in metering.recordings):
         parts += ["", metering.tree().to_text()]
     else:
@@ -250,13 +245,8 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
     return "\n".join(parts)
 
 
-def _share_text(name: str, share: GpuShare) -> str:
-    """What a program and what others used of a GPU, in a line."""
-
-    def use_text(busy: float | None, memory_bytes: int | None) -> str:
-        time = "" if busy is None else f"computed {100 * busy:.0f} % of the time"
-        memory = "" if memory_bytes is None else f"held {si(memory_bytes, 'B')}"
-        return " and ".join(filter(None, [time, memory])) or "cannot be told apart"
-
-    mine, others = use_text(share.busy, share.memory_bytes), use_text(share.others_busy, share.others_memory_bytes)
-    return f"{name}: the program {mine}; other processes {others}"
+def _used(busy: float | None, memory_bytes: int | None) -> str:
+    """What was used of a GPU, in words."""
+    time = "" if busy is None else f"computed {100 * busy:.0f} % of the time"
+    memory = "" if memory_bytes is None else f"held {si(memory_bytes, 'B')}"
+    return " and ".join(filter(None, [time, memory])) or "cannot be told apart"

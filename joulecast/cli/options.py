@@ -7,6 +7,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
@@ -15,9 +16,12 @@ from typing import Annotated, Any, get_args
 import typer
 
 from ..errors import InputError
+from ..extraction.job import Job
 from ..extraction.models.spelling import known_as, known_names
 from ..extraction.own_file import own_model
 from ..operations.inputs import parse_shapes
+from ..rendering.answers import documented
+from .printing import Shown
 
 # Texts of the command line as values: models, names, numbers, clocks, lengths and prices.
 
@@ -46,10 +50,7 @@ def clocks_mhz(text: str | None) -> list[float] | None:
 
 def positive_integers(text: str, what: str) -> list[int]:
     """Parse "1,8,32". Raises InputError: This is no list of positive integers; the error names `what` they are."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch(r"\d+", part) for part in parts):
-        raise InputError(f"{what} are positive integers", given=repr(text), allowed="such as 1,8,32")
-    return [int(part) for part in parts]
+    return [*map(int, _parts(text, r"\d+", f"{what} are positive integers", "such as 1,8,32"))]
 
 
 def lengths(text: str) -> int | list[float]:
@@ -58,20 +59,28 @@ def lengths(text: str) -> int | list[float]:
     Raises:
         InputError: A part is no number.
     """
+    allowed = "such as 512; 650,610 for mean and standard deviation"
+    parts = _parts(text, r"-?\d+(\.\d+)?", "tokens are numbers", allowed)
+    return int(parts[0]) if len(parts) == 1 and "." not in parts[0] else [*map(float, parts)]
+
+
+def _parts(text: str, pattern: str, what: str, allowed: str) -> list[str]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch(r"-?\d+(\.\d+)?", part) for part in parts):
-        raise InputError(
-            "tokens are numbers", given=repr(text), allowed="such as 512; 650,610 for mean and standard deviation"
-        )
-    return int(parts[0]) if len(parts) == 1 and "." not in parts[0] else [float(part) for part in parts]
+    if not all(re.fullmatch(pattern, part) for part in parts):
+        raise InputError(what, given=repr(text), allowed=allowed)
+    return parts
 
 
-def _size(text: str) -> tuple[int, int]:
-    """Parse the height and width of an image, such as "768x1024"."""
-    sides = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
-    if sides is None:
-        raise InputError("an image has a height and a width", given=repr(text), allowed="such as 768x1024, in pixels")
-    return int(sides[1]), int(sides[2])
+def _sizes(texts: list[str]) -> list[tuple[int, int]]:
+    """Parse heights and widths of images, such as "768x1024"."""
+    found = []
+    for text in texts:
+        sides = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
+        if sides is None:
+            allowed = "such as 768x1024, in pixels"
+            raise InputError("an image has a height and a width", given=repr(text), allowed=allowed)
+        found.append((int(sides[1]), int(sides[2])))
+    return found
 
 
 def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
@@ -182,6 +191,24 @@ def completed(incomplete: str, row: Mapping[str, Any]) -> list[str]:
 
 TABLES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
 _TYPES: Mapping[str, Any] = {"int": int, "float": float, "Path": Path, "texts": list[str]}
+_NOT_ASKED = {"whitelist", "operators", "autocast", "composition", "strict"}
+"""Fields of a job that a command cannot be given, or that commands name themselves."""
+
+
+def _job_options() -> dict[str, dict[str, Any]]:
+    """Field of a job that has no row in options.toml -> a row in the words of the class."""
+    words = documented(Job)
+    named = {row.get("to", name) if isinstance(row, dict) else name for name, row in TABLES["shared"].items()}
+    rows = {}
+    for field in fields(Job):
+        if field.name not in named | _NOT_ASKED:
+            type_ = str(field.type).partition(" |")[0]
+            how = {"type": type_} if field.default is None else {"default": field.default}
+            rows[field.name] = {"help": words[field.name], **(how if how.get("type") != "str" else {})}
+    return rows
+
+
+JOB_OPTIONS = _job_options()
 
 
 def _sensors(text: str) -> tuple[str, ...]:
@@ -197,7 +224,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "prices": price_per_hour,
     "intensity": intensity,
     "lengths": lengths,
-    "sizes": lambda texts: [_size(text) for text in texts],
+    "sizes": _sizes,
     "sensors": _sensors,
     "assumptions": lambda texts: named_values(texts, "an assumption") or None,
     "layers": lambda text: text.split(",") if "," in text else text,
@@ -222,24 +249,26 @@ class Asked(dict[str, Any]):
 def command(name: str, function: Callable[..., None]) -> Callable[..., None]:
     """Make a command of a function, whose arguments are options with the words of options.toml.
 
-    If the first argument of the function is `asked`, the options in `asks` come first, and become what it is given.
+    If it has an argument `asked`, the options in `asks` become what that is given; those in `shows` become `shown`.
     """
     table = TABLES.get(name, {})
     asks = {option: _row(option, table) for option in _flat(table.get("asks", ()))}
-    further = [_parameter(option, row, *_typed(row)) for option, row in asks.items()]
-    answered = [
-        _declared(each, table)
-        for each in inspect.signature(function, eval_str=True).parameters.values()
-        if each.name != "asked"
-    ]
-    parameters = [*further, *answered]
+    shows = table.get("shows", ())
+    shown = inspect.signature(Shown, eval_str=True).parameters
+    own = inspect.signature(function, eval_str=True).parameters
+    parameters = [_parameter(option, row, *_typed(row)) for option, row in asks.items()]
+    parameters += [_declared(each, table) for each in own.values() if each.name not in ("asked", "shown")]
+    parameters += [_declared(shown[each], table) for each in shows]
 
     @wraps(function)
     def run(**given: Any) -> None:
         if given.get("as_json") and given.get("as_csv"):
             raise InputError("output is either JSON or CSV", given="--json --csv", hint="omit one of them")
-        asked = (_asked({option: given.pop(option) for option in asks}, asks),) if asks else ()
-        function(*asked, **given)
+        if asks:
+            given["asked"] = _asked({option: given.pop(option) for option in asks}, asks)
+        if shows:
+            given["shown"] = Shown(**{each: given.pop(each) for each in shows})
+        function(**given)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -249,11 +278,14 @@ def command(name: str, function: Callable[..., None]) -> Callable[..., None]:
 def _flat(listed: Iterable[str]) -> Iterator[str]:
     """Names of options, with those of groups in the place of their names."""
     for name in listed:
-        yield from _flat(TABLES["groups"][name[1:]]) if name.startswith("@") else [name]
+        if name == "@job":
+            yield from (*_flat(("@model", "@how")), *JOB_OPTIONS)
+        else:
+            yield from _flat(TABLES["groups"][name[1:]]) if name.startswith("@") else [name]
 
 
 def _row(option: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
-    row = table.get(option, TABLES["shared"].get(option))
+    row = table.get(option, TABLES["shared"].get(option, JOB_OPTIONS.get(option)))
     assert row is not None, f"options.toml has no {option}"  # noqa: S101  # our own mistake
     row = {"help": row} if isinstance(row, str) else row
     return _row(row["like"], {}) if "like" in row else row
@@ -297,44 +329,13 @@ def _asked(given: dict[str, Any], options: Mapping[str, Mapping[str, Any]]) -> A
     if "precisions" in given:
         asked["precision"] = asked["precision"] or "default"
     if "training" in asked:
-        asked["mode"] = mode_of(asked.pop("training"), asked["mode"])
+        training, mode = asked.pop("training"), asked["mode"]
+        if training and mode not in (None, "training"):
+            raise InputError("two modes are asked for", given=f"--training --mode {mode}", hint="omit one of them")
+        asked["mode"] = "training" if training else mode or "inference"
     if given.get("model") is not None and "model_option" in given:
         asked["model"], asked["model_options"] = model_and_options(given["model"], given["model_option"])
     return asked
-
-
-def module_to_run(asked: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The module of a command line, with weights, and the shapes of its inputs.
-
-    Raises InputError, MissingDependencyError: There is no model, no shape, or no torch.
-    """
-    from ..accounting.account import needs_torch
-
-    needs_torch()
-    model, shapes = asked["model"], asked["input_shape"]
-    if model is None:
-        raise InputError(
-            "there is nothing to account for",
-            given="no model",
-            hint="give a model and its shape, such as resnet50 8,3,224,224",
-        )
-    if shapes is None:
-        raise InputError("a model needs the shape of its input", given="none", allowed="such as 8,3,224,224")
-    if isinstance(model, str):
-        from ..extraction.models.named_models import build_to_run
-
-        model = build_to_run(model, asked["model_options"])
-    return model, shapes
-
-
-def mode_of(training: bool, mode: str | None) -> str:
-    """The mode that --training and --mode ask for; the library refuses an unknown one.
-
-    Raises InputError: They contradict each other.
-    """
-    if training and mode not in (None, "training"):
-        raise InputError("two modes are asked for", given=f"--training --mode {mode}", hint="omit one of them")
-    return "training" if training else mode or "inference"
 
 
 # Errors of the library in words of the command line: `--price-per-hour` where the library says price_per_hour.

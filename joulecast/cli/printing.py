@@ -1,57 +1,57 @@
-"""What commands print: tables, and lines about what was left out."""
+"""What commands print: answers as JSON, CSV, text and pictures; tables, and lines about what was left out."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
 from ..rendering.answers import table_csv
-from ..units import NOT_MEASURED, si
-
-if TYPE_CHECKING:
-    from ..queries import Choice
-    from ..queries.choice import LeftOut
+from ..units import NOT_MEASURED, number, si
 
 _NAMED, _LINES = 4, 8
 """Most GPUs that are named per line, and most lines, in the list of GPUs that were left out."""
 
 
-def tell(answer: Any, as_json: bool, as_csv: bool, text: Callable[[], str], plot: Path | None = None) -> None:
-    """Print an answer of the library as JSON, as CSV, or as `text` makes it, and draw it into the file `plot`."""
-    if plot is not None:
-        answer.plot(plot)
-    if as_csv:
-        typer.echo(answer.to_csv(), nl=False)
-    else:
-        typer.echo(json.dumps(answer.to_dict(), indent=1) if as_json else text())
+@dataclass(frozen=True)
+class Shown:
+    """How an answer is shown, as --json, --csv, --plot, --top and --pareto say."""
+
+    pareto: bool = False
+    top: int = 10
+    as_json: bool = False
+    as_csv: bool = False
+    plot: Path | None = None
+
+    def tell(self, answer: Any, text: Callable[[], str], drawn: Any = None) -> None:
+        """Print an answer of the library as JSON, as CSV, or as `text` makes it, and draw it, or `drawn`."""
+        self.draw(drawn or answer)
+        if self.as_csv:
+            typer.echo(answer.to_csv(), nl=False)
+        else:
+            typer.echo(json.dumps(answer.to_dict(), indent=1) if self.as_json else text())
+
+    def draw(self, answer: Any) -> None:
+        """Draw an answer into the file that --plot names."""
+        if self.plot is not None:
+            answer.plot(self.plot)
+
+    def tell_ways(self, choices: Any, text: Callable[[Any], str], beneath: Sequence[str] = ()) -> None:
+        """Print `Ways` to do something, or their front, with the GPUs that were left out, and lines below."""
+        ways = choices.pareto() if self.pareto else choices
+        if self.as_csv and self.pareto:
+            typer.echo(table_csv(*choices.table_of(ways)), nl=False)
+        else:
+            lines = [*reason_lines(choices.left_out.items()), *beneath]
+            self.tell(choices, lambda: "\n".join([text(ways), *lines]))
 
 
-def tell_ways(
-    choices: Any,
-    shown: tuple[bool, int, bool, bool, Path | None],
-    text: Callable[[Any, int], str],
-    beneath: Callable[[], list[str]] = list,
-) -> None:
-    """Print `Ways` to do something, with the GPUs that were left out.
-
-    `shown` is whether their Pareto front is asked for, how many rows (0 for all), JSON, CSV, and a file to draw into;
-    `text` writes so many of them, and `beneath` gives lines below.
-    """
-    pareto, top, as_json, as_csv, plot = shown
-    ways = choices.pareto() if pareto else choices
-    if as_csv and pareto:
-        typer.echo(table_csv(*choices.table_of(ways)), nl=False)
-        return
-    lines = reason_lines(choices.left_out.items())
-    tell(choices, as_json, as_csv, lambda: "\n".join([text(ways, top), *lines, *beneath()]), plot)
-
-
-def table(header: list[str], rows: list[list[str]], right: frozenset[int] = frozenset()) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
     """Format a table with columns as wide as their longest cell; those in `right` are right-aligned."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = []
@@ -81,9 +81,16 @@ class Column(NamedTuple):
     shown: bool = True
 
 
-def quantity(title: str, field: str, unit: str | Callable[[Any], str]) -> Column:
+Unit = str | Callable[[Any], str]
+
+
+def _written(unit: Unit) -> Callable[[Any], str]:
+    return unit if callable(unit) else partial(si, unit=unit)
+
+
+def quantity(title: str, field: str, unit: Unit) -> Column:
     """A column with a field of each choice in its unit, or as a function writes it, where it is known."""
-    written = unit if callable(unit) else partial(si, unit=unit)
+    written = _written(unit)
     return Column(title, lambda row: None if (value := getattr(row, field)) is None else written(value))
 
 
@@ -107,7 +114,7 @@ LEVEL = 0.9
 """Level of the intervals that commands print."""
 
 
-def totals(found: Any, interval: Any, quantities: Iterable[tuple[str, str, Any]], title: str = "") -> str:
+def totals(found: Any, interval: Any, quantities: Iterable[tuple[str, str, Unit]], title: str = "") -> str:
     """Quantities with their intervals, as a table.
 
     Those that are not known are left out, but energy. Each is a title, the name of a field, and its unit or a function
@@ -115,8 +122,7 @@ def totals(found: Any, interval: Any, quantities: Iterable[tuple[str, str, Any]]
     """
     rows = []
     for what, name, unit in quantities:
-        value, low_high = getattr(found, name), getattr(interval, name, None)
-        text = unit if callable(unit) else partial(si, unit=unit)
+        value, low_high, text = getattr(found, name), getattr(interval, name, None), _written(unit)
         if value is None and name == "energy_j":
             rows.append([what, NOT_MEASURED, ""])
         elif value is not None:
@@ -124,23 +130,17 @@ def totals(found: Any, interval: Any, quantities: Iterable[tuple[str, str, Any]]
     return table([title, "predicted", f"{100 * LEVEL:.0f} % interval" if interval else ""], rows, frozenset({1}))
 
 
-def clock_text(choice: Choice) -> str:
-    """The clock that is set, and the lower clock that the GPU holds under its power cap, if it is lower."""
-    held = f"{choice.held_clock_mhz:.0f}"
-    return f"{choice.clock_mhz:g}" + ("" if choice.held_clock_mhz > choice.clock_mhz - 1 else f" (held {held})")
+def kwh(joules: float) -> str:
+    """Joules in kilowatt-hours."""
+    return f"{number(joules / 3.6e6)} kWh"
 
 
-def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
-    """The GPUs that were left out: one line for each reason."""
-    listed = list(left_out)
-    several_precisions = len({out.precision for out in listed}) > 1
-    several_batches = len({out.batch_size for out in listed}) > 1
-    pairs = []
-    for out in listed:
-        precision = f" in {out.precision}" if several_precisions else ""
-        batch = f" at batch {out.batch_size}" if several_batches else ""
-        pairs.append((out.gpu + precision + batch, out.reason))
-    return reason_lines(pairs)
+def kilograms(value: float) -> str:
+    """Kilograms of carbon dioxide."""
+    return f"{number(value)} kg CO2e"
+
+
+money = "{:,.2f}".format
 
 
 def reason_lines(left_out: Iterable[tuple[str, str]]) -> list[str]:

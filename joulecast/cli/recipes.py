@@ -12,27 +12,21 @@ from ..datasets import Dataset, NetworkMeasurement
 from ..errors import DatasetError, InputError
 from ..extraction import network_of
 from ..hardware import find_gpu
-from ..hardware.cpu import is_cpu
+from ..hardware.host import is_cpu
 from ..operations.network import Network
 from ..operations.operation import MODES, require_mode
 from ..predictors.contract import Networks
-from ..predictors.evaluation.any_gpu import (
-    SPLITS,
-    AnyGpuValidation,
-    errors_of_networks,
-    operation_errors,
-    validate_any_gpu,
-)
+from ..predictors.evaluation.any_gpu import SPLITS, errors_of_networks, operation_errors, validate_any_gpu
 from ..predictors.evaluation.one_gpu import SPLITS as CPU_SPLITS
-from ..predictors.evaluation.one_gpu import Trial, Validation, search, validate, validate_cpu
+from ..predictors.evaluation.one_gpu import Trial, search, validate, validate_cpu
 from ..predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, any_gpu_scores, own_scores, own_tables, report
 from ..predictors.fitting.fit import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe, XGBoostRecipe
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from ..zoo.catalogue import find_kernels
-from ..zoo.mlflow.tracking import tuning
 from ..zoo.rendering import any_gpu_errors, cpu_errors
+from ..zoo.tracking import tuning
 from ..zoo.training import Trained, train, train_any_gpu, train_cpu
 
 Tracking = tuple[str | None, str]
@@ -141,13 +135,6 @@ def tune(
         yield each, mode, best
 
 
-def _each(function: Callable[..., Any]) -> Callable[[Sequence[Loaded], Sequence[str], Any, bool], list[Any]]:
-    """A validation of each dataset and mode by itself."""
-    return lambda loaded, asked, recipe, quick: [
-        function(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)
-    ]
-
-
 def all_networks(loaded: Sequence[Loaded]) -> Networks:
     """The networks of all datasets that were measured with their power."""
     return [
@@ -158,21 +145,11 @@ def all_networks(loaded: Sequence[Loaded]) -> Networks:
     ]
 
 
-def _train_any_gpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Entry]:
-    datasets = [(each.folder, each.dataset) for each in loaded]
-    yield train_any_gpu(datasets, all_networks(loaded), recipe, quick=quick)
-
-
-def _validate_any_gpu(
-    loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool
-) -> list[AnyGpuValidation]:
-    datasets = [each.dataset for each in loaded]
-    return [validate_any_gpu(datasets, all_networks(loaded), recipe, kernels=find_kernels(), quick=quick)]
-
-
-def _train_cpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Entry]:
-    for each, mode in _own(loaded, asked):
-        yield train_cpu(each.dataset, each.folder, mode, recipe, _of_mode(each, mode))
+def _each(function: Callable[..., Any]) -> Callable[[Sequence[Loaded], Sequence[str], Any, bool], list[Any]]:
+    """A validation of each dataset and mode by itself."""
+    return lambda loaded, asked, recipe, quick: [
+        function(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)
+    ]
 
 
 def _report(
@@ -189,21 +166,37 @@ def _report(
     return write
 
 
-def _tables_any_gpu(validation: AnyGpuValidation) -> list[str]:
-    return [*any_gpu_errors(errors_of_networks(validation), operation_errors(validation)), ""]
-
-
-def _tables_cpu(validation: Validation) -> list[str]:
-    return [f"## {validation.gpu}, {validation.mode}", "", *cpu_errors(validation), ""]
-
-
-_report_own = _report("REPORT.md", OWN_TITLE, OWN_SPLITS, own_tables)
-_report_any_gpu = _report("REPORT.md", "How good the predictions for any GPU are", SPLITS, _tables_any_gpu)
-_report_cpu = _report("CPUS.md", "How good the predictions for CPUs are", CPU_SPLITS, _tables_cpu)
-
-_OWN = RecipeHandler(_train_own, _each(validate), own_scores, _report_own)
-_ANY_GPU = RecipeHandler(_train_any_gpu, _validate_any_gpu, any_gpu_scores, _report_any_gpu)
-_CPU = RecipeHandler(_train_cpu, _each(validate_cpu), own_scores, _report_cpu)
+_OWN = RecipeHandler(_train_own, _each(validate), own_scores, _report("REPORT.md", OWN_TITLE, OWN_SPLITS, own_tables))
+_ANY_GPU = RecipeHandler(
+    lambda loaded, asked, recipe, quick: iter(
+        [train_any_gpu([(each.folder, each.dataset) for each in loaded], all_networks(loaded), recipe, quick=quick)]
+    ),
+    lambda loaded, asked, recipe, quick: [
+        validate_any_gpu(
+            [each.dataset for each in loaded], all_networks(loaded), recipe, kernels=find_kernels(), quick=quick
+        )
+    ],
+    any_gpu_scores,
+    _report(
+        "REPORT.md",
+        "How good the predictions for any GPU are",
+        SPLITS,
+        lambda found: [*any_gpu_errors(errors_of_networks(found), operation_errors(found)), ""],
+    ),
+)
+_CPU = RecipeHandler(
+    lambda loaded, asked, recipe, quick: (
+        train_cpu(each.dataset, each.folder, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)
+    ),
+    _each(validate_cpu),
+    own_scores,
+    _report(
+        "CPUS.md",
+        "How good the predictions for CPUs are",
+        CPU_SPLITS,
+        lambda found: [f"## {found.gpu}, {found.mode}", "", *cpu_errors(found), ""],
+    ),
+)
 
 HANDLERS: Mapping[type[Recipe], RecipeHandler] = {
     **{form.settings: _OWN for form in ONE_GPU_FORMS.values()},

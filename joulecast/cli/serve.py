@@ -30,7 +30,7 @@ def serve(**given: Any) -> None:
         raise MissingDependencyError(
             "the service needs fastapi, orjson, prometheus-client and uvicorn", hint=with_extra("service")
         )
-    from ..service.server import serve as run
+    from ..service.app import serve as run
 
     tokens = _tokens(given.pop("tokens_file"))
     given |= {name: tuple(given[name] or ()) for name in ("cors_origins", "proxies")}

@@ -44,16 +44,18 @@ def train(
             given="--register --no-track",
             hint="leave out one of the two options",
         )
-    from ..zoo.mlflow.tracking import track
+    from ..zoo.registry import register as register_entry
+    from ..zoo.tracking import track
     from .recipes import handled
 
     settings = _load_recipes(recipe)
     loaded = _load(dataset)
     scores: dict[str, list[list[str]]] = {}
+    modes = [*(mode or []), *(["training"] if training else [])]  # none stands for all
     with on_cluster(cluster):
         for name, one, handler, part in handled(settings, loaded):
             tracking = None if no_track else (tracking_uri, _command())
-            for chosen, trained in _trained(handler, part, _asked_modes(mode, training), one, quick, tune, tracking):
+            for chosen, trained in _trained(handler, part, modes, one, quick, tune, tracking):
                 entry = trained.save(zoo)
                 own_scores = [*handler.scores(trained.validation)]
                 typer.echo(f"{entry}\n{_table({name: own_scores}) if own_scores else _FEW}")
@@ -62,7 +64,8 @@ def train(
                     run = track(trained, chosen, entry, tracking_uri, command=_command())
                     typer.echo(f"MLflow run {run}")
                     if register:
-                        _register(entry, tracking_uri, run)
+                        registered = register_entry(entry, tracking_uri, run_id=run)
+                        typer.echo(f"models:/{registered.name}/{registered.version}: {registered.said}")
     if len(settings) > 1:
         typer.echo(_table(scores))
 
@@ -107,17 +110,23 @@ def evaluate(
     from .recipes import handled
 
     settings = _load_recipes(recipe)
-    text = "" if remarks is None else _text(remarks)
+    text = ""
+    if remarks is not None:
+        try:
+            text = remarks.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise unreadable("this file cannot be read", remarks, error) from error
     loaded = _load(dataset)
     scores: dict[str, list[list[str]]] = {}
+    modes = [*(mode or []), *(["training"] if training else [])]  # none stands for all
     for name, one, handler, part in handled(settings, loaded):
         with on_cluster(cluster):
-            validations = handler.validate(part, _asked_modes(mode, training), one, quick)
+            validations = handler.validate(part, modes, one, quick)
         scores.setdefault(name, []).extend(score for validation in validations for score in handler.scores(validation))
         report = handler.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")
         if not no_track:
-            from ..zoo.mlflow.tracking import track_evaluation
+            from ..zoo.tracking import track_evaluation
             from ..zoo.training import described
 
             used = [described(each.folder, each.dataset) for each in part]
@@ -125,23 +134,14 @@ def evaluate(
             typer.echo(f"MLflow run {run}")
     typer.echo(_table(scores) if any(scores.values()) else _FEW)
     if len(settings) > 1:
-        (out / "COMPARISON.md").write_text(_comparison(scores), encoding="utf-8")
+        header, rows = _rows(scores)
+        lines = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
+        head = f"# Recipes side by side\n\nMade by `{_command()}`; do not edit. Absolute relative errors.\n\n"
+        (out / "COMPARISON.md").write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
         typer.echo(f"comparison: {out / 'COMPARISON.md'}")
 
 
-def _asked_modes(mode: list[str] | None, training: bool) -> list[str]:
-    """The modes that the options name; none stands for all."""
-    return list(dict.fromkeys([*(mode or []), *(["training"] if training else [])]))
-
-
 _FEW = "too little was measured to validate"
-
-
-def _register(entry: Path, tracking_uri: str | None, run: str) -> None:
-    from ..zoo.mlflow.registry import register
-
-    registered = register(entry, tracking_uri, run_id=run)
-    typer.echo(f"models:/{registered.name}/{registered.version}: {registered.said}")
 
 
 def _load_recipes(paths: Sequence[Path]) -> dict[str, Recipe]:
@@ -186,20 +186,6 @@ def _table(scores: dict[str, list[list[str]]]) -> str:
     return table(header, rows, frozenset(range(3, len(header))))
 
 
-def _comparison(scores: dict[str, list[list[str]]]) -> str:
-    header, rows = _rows(scores)
-    lines = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
-    head = f"# Recipes side by side\n\nMade by `{_command()}`; do not edit. Absolute relative errors.\n\n"
-    return head + "\n".join(lines) + "\n"
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable("this file cannot be read", path, error) from error
-
-
 def _command() -> str:
     return shlex.join(["joulecast", *sys.argv[1:]])
 
@@ -215,11 +201,11 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
     from ..datasets import load
     from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
-    from ..zoo.entries.any_gpu_entry import AnyGpuEntry
-    from ..zoo.entries.entry import load_entry
-    from ..zoo.entries.kernels_entry import load_kernels
+    from ..zoo.entry import load_entry
+    from ..zoo.kernels_entry import load_kernels
     from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
+    from ..zoo.other_entries import AnyGpuEntry
     from ..zoo.training import renew_hosts
     from .recipes import Loaded, all_networks
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import DatasetError
 from ..hardware import find_gpu
-from ..hardware.cpu import is_cpu
+from ..hardware.host import is_cpu
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..operations.rules import Shape
@@ -116,7 +116,7 @@ class Card:
     """Provenance of a Dataset.
 
     Args:
-        gpu: Name in the hardware catalogue, or that of a CPU; see `joulecast.hardware.cpu.cpu_name`.
+        gpu: Name in the hardware catalogue, or that of a CPU; see `joulecast.hardware.host.cpu_name`.
         clock_mhz: The clock that was set and, where the power cap allowed, held; None where the GPU chose.
         method: Measuring method -> description of its loop.
         accumulates_gradients: Methods whose loop accumulates gradients over its iterations.

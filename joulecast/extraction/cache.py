@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..operations.network import Network
+from ..operations.operation import digest_of
 from ..system.regular_files import is_file
 from ..system.resources import cache_folder
 from ..system.whole_files import whole_file
@@ -31,8 +31,7 @@ TRACING_VERSION = 3
 
 def digest(operators: Iterable[str]) -> str:
     """Sixteen hexadecimal digits that identify how extraction treats operators such as "aten.linear", in any order."""
-    text = json.dumps([TRACING_VERSION, {operator: _treatment(operator) for operator in sorted(set(operators))}])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest_of(json.dumps([TRACING_VERSION, {each: _treatment(each) for each in sorted(set(operators))}]))
 
 
 def _treatment(operator: str) -> str:
@@ -59,9 +58,8 @@ def library_version(package: str) -> str:
 
 def _path(name: str, key: list[Any]) -> Path:
     libraries = [library_version(package) for package in ("torch", "torchvision", "transformers", "timm")]
-    text = json.dumps([name, key, libraries])
-    readable = name.replace("/", "-")
-    return cache_folder() / "networks" / f"{readable}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    identity = digest_of(json.dumps([name, key, libraries]))
+    return cache_folder() / "networks" / f"{name.replace('/', '-')}-{identity}.json"
 
 
 def recall(name: str, key: list[Any]) -> Network | None:

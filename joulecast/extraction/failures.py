@@ -67,20 +67,16 @@ def explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs, h
             f"fewer than {LARGEST:,} tokens, because not even positions are followed in more",
             "give fewer tokens",
         )
+    # Each of several numbers is read as an input with one dimension.
+    sizes = [size for each in inputs.positional for size in each.shape]
+    if not hint and 1 < len(sizes) == len(inputs.positional) and not inputs.named:
+        hint = f"did you mean one input of {'x'.join(map(str, sizes))}? Spaces separate inputs"
     return ExtractionError(
         f"{name} does not run on this input: {where} raised {type(error).__name__}{within}: {what}",
         given=shape_text(inputs.shape),
         allowed=most,
-        hint=hint or _meant(inputs) or next((each for sign, each in _HINTS.items() if sign in what), _CHECK_DIMENSIONS),
+        hint=hint or next((each for sign, each in _HINTS.items() if sign in what), _CHECK_DIMENSIONS),
     )
-
-
-def _meant(inputs: Inputs) -> str | None:
-    """Suggest one shape if several numbers were given, each of which is read as an input with one dimension."""
-    sizes = [size for each in inputs.positional for size in each.shape]
-    if 1 < len(sizes) == len(inputs.positional) and not inputs.named:
-        return f"did you mean one input of {'x'.join(map(str, sizes))}? Spaces separate inputs"
-    return None
 
 
 def what_to_assume(trace: Callable[..., Any], stated: Assume | None) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from ..operations.entry import DroppedWork
 from ..operations.operation import Operation
 from .conversions import Bound
+from .known_values import tensors_in
 
 _WEIGHTS = frozenset({"weight", "bias", "mat2", "params"})
 """Names of the arguments that are parameters of an operation, in the schemas of its operators."""
@@ -33,8 +33,8 @@ class Gradients:
         """Mark the results of an operator that need a gradient."""
         if func.overloadpacket.__name__ == "detach" or not self.needed(args, kwargs):
             return
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
+        for leaf in tensors_in(result):
+            if leaf.is_floating_point() or leaf.is_complex():
                 leaf.needs_gradient = True  # type: ignore[attr-defined]
                 if func._schema.is_mutable:
                     # All views of this memory have changed. It is kept alive, so that no other gets its address.
@@ -42,7 +42,7 @@ class Gradients:
 
     def needed(self, args: Any, kwargs: Mapping[str, Any]) -> bool:
         """Whether the backward runs through an operator with these arguments."""
-        return torch.is_grad_enabled() and any(map(self._needs, tree_leaves((args, kwargs))))
+        return torch.is_grad_enabled() and any(map(self._needs, tensors_in(args, kwargs)))
 
     def computed(self, operator: str, bound: Bound) -> str:
         """The gradients that an operator computes in the backward; a value of `kind.GRADIENTS`."""
@@ -50,17 +50,15 @@ class Gradients:
         needs = {
             name in weights
             for name, value in bound.items()
-            if name != "<output>" and any(map(self._needs, tree_leaves(value)))
+            if name != "<output>" and any(map(self._needs, tensors_in(value)))
         }
         if not needs or not torch.is_grad_enabled():
             return "none"
         return "all" if len(needs) == 2 else "parameters" if True in needs else "inputs"
 
-    def _needs(self, value: Any) -> bool:
-        if not isinstance(value, torch.Tensor):
-            return False
-        marked = id(value) in self._learned or getattr(value, "needs_gradient", False)
-        return marked or value.untyped_storage()._cdata in self._written
+    def _needs(self, tensor: torch.Tensor) -> bool:
+        marked = id(tensor) in self._learned or getattr(tensor, "needs_gradient", False)
+        return marked or tensor.untyped_storage()._cdata in self._written
 
 
 class CallSizes:
@@ -72,14 +70,18 @@ class CallSizes:
 
     def work(self, func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> DroppedWork:
         """The work of one call, with its arguments and its result on the meta device."""
-        read, made = _tensors((args, kwargs)), _tensors(result)
+        read, made = ({id(tensor): tensor for tensor in tensors_in(part)} for part in ((args, kwargs), result))
         moved = sum(tensor.nbytes for tensor in {**read, **made}.values())
         learned = [tensor for tensor in read.values() if _storage(tensor) in self._parameters]
         # A parameter that several calls read counts once.
         first = {_storage(tensor): tensor.nbytes for tensor in learned if _storage(tensor) not in self._counted}
         self._counted.update(first)
+        flops, formula = 0, flop_registry.get(func.overloadpacket)
+        # A formula may not support this form of the operator, whose bytes are counted nevertheless.
+        with suppress(AssertionError, TypeError, ValueError):
+            flops = int(formula(*args, **kwargs, out_val=result)) if formula else 0
         return DroppedWork(
-            flops=_flops(func, args, kwargs, result),
+            flops=flops,
             moved_bytes=moved,
             parameter_bytes=sum(first.values()),
             output_bytes=sum(tensor.nbytes for place, tensor in made.items() if place not in read),
@@ -87,22 +89,8 @@ class CallSizes:
         )
 
 
-def _tensors(values: Any) -> dict[int, torch.Tensor]:
-    return {id(leaf): leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)}
-
-
 def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
-
-
-def _flops(func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> int:
-    formula = flop_registry.get(func.overloadpacket)
-    if formula is None:
-        return 0
-    try:
-        return int(formula(*args, **kwargs, out_val=result))
-    except (AssertionError, TypeError, ValueError):
-        return 0  # the formula does not support this form of the operator; its bytes are counted nevertheless
 
 
 Around = Callable[[Any, bool], AbstractContextManager[None]]
@@ -187,8 +175,7 @@ class WholeLayers(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") not in _LAYERS:
             return result
-        nested = (value if isinstance(value, list | tuple) else (value,) for value in args)
-        inputs = [tensor for values in nested for tensor in values if isinstance(tensor, torch.Tensor)]
+        inputs = tensors_in(args)
         outputs = [result] if isinstance(result, torch.Tensor) else result
         made = _Whole.apply([output.detach() for output in outputs], *inputs)  # type: ignore[no-untyped-call]
         return made[0] if isinstance(result, torch.Tensor) else made

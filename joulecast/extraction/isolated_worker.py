@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ExtractionError, JoulecastError
-from ..operations.network import Network
 from ..operations.operation import MODES
 from ..system.damage import first_line
 from ..system.limits import used_bytes
 from .job import Job
 from .models.language_models import BY_NAME
+from .sources import named_network, network_of_file
 
 _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")
 
@@ -51,43 +51,41 @@ def _import_libraries(suffix: str | None, *, builds_transformer: bool) -> None:
             trace(torch.nn.Linear(1, 1), (1, 1), mode=mode)
     if suffix != ".pt2":
         with contextlib.suppress(ImportError):
-            from .models import timm_models, transformers_models
+            from .models import named_models, transformers_models
 
             transformers_models.import_transformers()
             if builds_transformer:
                 transformers_models.build("bert_base", num_hidden_layers=1)
             if suffix is None:
-                timm_models.import_timm()
+                named_models.import_timm()
 
 
-def extracted(question: Mapping[str, Any]) -> Network:
-    """Extract the network of a request: "file" or "name" of the model, and what `Job.to_json` wrote."""
-    from .sources import named_network, network_of_file
+def _reply(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Reply to a request: the network or names, an error of joulecast, or the reason why extraction was stopped.
 
-    if "name" in question:
-        return named_network(Job.of_json(question["name"], question))
-    return network_of_file(Job.of_json(Path(question["file"]), question))
-
-
-def reply(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Reply to a request: the network or names, an error of joulecast, or the reason why extraction was stopped."""
+    A request has "names", or the "file" or "name" of a model and what `Job.to_json` wrote.
+    """
     try:
         if "names" in question:
             from .models.named_models import all_names
 
             return {"names": all_names()}
-        return {"network": extracted(question).to_dict()}
+        if "name" in question:
+            return {"network": named_network(Job.of_json(question["name"], question)).to_dict()}
+        return {"network": network_of_file(Job.of_json(Path(question["file"]), question)).to_dict()}
     except JoulecastError as error:
-        given, allowed = (None if part is None else str(part) for part in (error.given, error.allowed))
-        parts = {"what": error.what, "given": given, "allowed": allowed, "hint": error.hint}
-        return {"error": {"problem": error.problem, **parts}}
+        known = error
     except MemoryError:
         return {"stopped": "it takes too much memory"}
     except Exception as error:  # noqa: BLE001  # any exception of a library must not end this process
-        given = f"{question.get('name') or question.get('file')}: {type(error).__name__}: {first_line(error)}"
-        hint = "run this model with the library that it comes from, and mend what that reports"
-        parts = {"what": "this model cannot be extracted", "given": given, "allowed": None, "hint": hint}
-        return {"error": {"problem": ExtractionError.problem, **parts}}
+        known = ExtractionError(
+            "this model cannot be extracted",
+            given=f"{question.get('name') or question.get('file')}: {type(error).__name__}: {first_line(error)}",
+            hint="run this model with the library that it comes from, and mend what that reports",
+        )
+    given, allowed = (None if part is None else str(part) for part in (known.given, known.allowed))
+    parts = {"what": known.what, "given": given, "allowed": allowed, "hint": known.hint}
+    return {"error": {"problem": known.problem, **parts}}
 
 
 def _limit(memory_bytes: int, seconds: float) -> None:
@@ -143,7 +141,7 @@ def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
             if "file" in question:
                 _confine(Path(question["file"]))
             with os.fdopen(writing, "wb") as answer:
-                answer.write(json.dumps(reply(question)).encode())
+                answer.write(json.dumps(_reply(question)).encode())
             os._exit(0)
         finally:
             os._exit(1)
@@ -169,7 +167,7 @@ def main() -> None:
         suffix = Path(question["file"]).suffix if "file" in question else None
         _import_libraries(suffix, builds_transformer=suffix == ".json" or question.get("name") in BY_NAME)
         forks = hasattr(os, "fork")
-        replies.write((_reply_of_a_fork(question) if forks else json.dumps(reply(question)).encode()) + b"\n")
+        replies.write((_reply_of_a_fork(question) if forks else json.dumps(_reply(question)).encode()) + b"\n")
         replies.flush()
         if not forks:
             return

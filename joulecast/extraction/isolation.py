@@ -123,14 +123,12 @@ class IsolatedExtraction:
 
 def _asked(process: subprocess.Popen[bytes], question: Mapping[str, Any]) -> bytes:
     """One line of reply; incomplete or empty if the process has ended."""
-    if process.stdin is None or process.stdout is None:  # cannot happen, because both are pipes
-        return b""
-    try:
+    assert process.stdin is not None and process.stdout is not None  # noqa: PT018, S101 (both are pipes)
+    with contextlib.suppress(OSError, ValueError):
         process.stdin.write(json.dumps(question).encode() + b"\n")
         process.stdin.flush()
         return process.stdout.readline(_MOST_REPLY_BYTES)
-    except (OSError, ValueError):
-        return b""
+    return b""
 
 
 def _stopped(reason: str, limits: Limits) -> ExtractionError:

@@ -14,6 +14,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .job import Assumptions
 
+
+def tensors_in(*values: Any) -> list[torch.Tensor]:
+    """All tensors in nested lists and dictionaries."""
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
 UNKNOWN: Any = object()
 """Marks a value that depends on the values of the input, which extraction does not know."""
 
@@ -175,14 +181,14 @@ class KnownValues:
 
         Raises NeedsValuesError: the operator needs values that depend on the input.
         """
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        given = tensors_in(args, kwargs)
         makes = func.overloadpacket.__name__ in _MAKERS | _LIKE | _NEW
         from_shapes = makes or (bool(given) and all(map(self._is_from_shapes, given)))
         result = self._run(func, args, kwargs)
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor) and from_shapes:
+        for leaf in tensors_in(result):
+            if from_shapes:
                 leaf.is_from_shapes = True  # type: ignore[attr-defined]
-            elif isinstance(leaf, torch.Tensor) and func._schema.is_mutable:
+            elif func._schema.is_mutable:
                 # Views share their storage, so the values of all of them have changed.
                 self._storages.append(leaf.untyped_storage())
                 self._mixed.add(self._storages[-1]._cdata)
@@ -190,7 +196,7 @@ class KnownValues:
 
     def from_shapes(self, result: Any) -> bool:
         """Whether all tensors of a result, of any size, are made from shapes and constants alone."""
-        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        tensors = tensors_in(result)
         return bool(tensors) and all(map(self._is_from_shapes, tensors))
 
     def _is_from_shapes(self, tensor: torch.Tensor) -> bool:
@@ -213,7 +219,7 @@ class KnownValues:
             if decides(func):
                 raise NeedsValuesError("its result depends on values that only the input has") from error
             raise
-        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        made = tensors_in(result)
         if values is not UNKNOWN and all(tensor.numel() <= LARGEST for tensor in made):
             try:
                 real = func(*values[0], **values[1])
@@ -246,7 +252,7 @@ class KnownValues:
 
     def knows(self, result: Any) -> bool:
         """Whether the values of all tensors of a result depend on shapes and constants alone."""
-        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        tensors = tensors_in(result)
         sure = (self._value(tensor) is not UNKNOWN and not getattr(tensor, "is_assumed", False) for tensor in tensors)
         return bool(tensors) and all(sure)
 
@@ -269,7 +275,7 @@ class KnownValues:
         is_safe = name in _MAKERS | _LIKE | _NEW or plain in _SAFE or name in _SAFE
         if not is_safe or func.namespace != "aten" or func._overloadname in _UNSAFE_FORMS:
             return UNKNOWN
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = tensors_in(args, kwargs)
         if not tensors and name not in _MAKERS:
             return UNKNOWN
         if name in _LIKE and tensors[0].numel() <= LARGEST:

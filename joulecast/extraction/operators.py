@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..operations.kinds import KINDS
-from ..operations.rules import size
 from . import conversions
-from .conversions import Bound, Converted, call, first_of, is_tensor, plain, shape_of
+from .conversions import Bound, Converted, binary, call, given, reduction, result_of, shape_of
 
 WHITELIST: frozenset[str] = frozenset(KINDS)
 """The kinds that extraction includes by default: all of them."""
@@ -20,75 +19,21 @@ WHITELIST: frozenset[str] = frozenset(KINDS)
 
 def _affine(kind: str, **attributes: str) -> Callable[[Bound], Converted]:
     """A normalization; `attributes` maps its attributes to the operator's arguments."""
-
-    def convert(bound: Bound) -> Converted:
-        values = {name: plain(bound[argument]) for name, argument in attributes.items()}
-        return kind, [shape_of(bound["input"])], {**values, "affine": bound["weight"] is not None}
-
-    return convert
-
-
-def _binary(kind: str, of_complex: str | None = None) -> Callable[[Bound], Converted]:
-    def convert(bound: Bound) -> Converted:
-        operands = [value for value in list(bound.values())[:2] if is_tensor(value)]
-        if any(value.dtype.is_complex for value in operands):
-            # A real operand is broadcast to the real and the imaginary part.
-            pairs = [shape_of(v) if v.dtype.is_complex else (*shape_of(v), 1) for v in operands if v.numel() > 1]
-            both = len(pairs) == 2 and all(shape[-1] == 2 for shape in pairs)
-            return of_complex if both and of_complex else kind, pairs or [(2,)], {}
-        # A tensor of one element works as a scalar does.
-        large = [shape_of(value) for value in operands if size(shape_of(value)) > 1] or [shape_of(operands[0])]
-        return kind, [shape if shape else (1,) for shape in large], {}
-
-    return convert
-
-
-def _addcmul(bound: Bound) -> Converted:
-    # One kernel: input + first * second. Usually only one of the three is as large as the output.
-    shapes = sorted((shape_of(bound[name]) for name in ("self", "tensor1", "tensor2")), key=size)
-    return "mul", [shape_of(bound["<output>"]) or (1,), shapes[-2] or (1,)], {}
-
-
-def _lerp(bound: Bound) -> Converted:
-    # One kernel: start + weight * (end - start).
-    shapes = [shape_of(bound[name]) for name in ("self", "end", "weight") if is_tensor(bound[name])]
-    shapes.sort(key=size)
-    return "mul", [shape or (1,) for shape in shapes[-2:]], {}
-
-
-def _dropout(bound: Bound) -> Converted:
-    if not bound["train"] or bound["p"] == 0:
-        return None
-    return "dropout", [shape_of(first_of(bound))], {"p": float(bound["p"])}
+    return call(kind, "input", **attributes, affine=given("weight"))
 
 
 def _pool(kind: str, *names: str) -> Callable[[Bound], Converted]:
-    def convert(bound: Bound) -> Converted:
-        attributes = {name: plain(bound[name]) for name in names}
-        attributes["stride"] = attributes["stride"] or attributes["kernel_size"]
-        return kind, [shape_of(bound["self"])], attributes
-
-    return convert
+    same = {name: name for name in ("kernel_size", "padding", "ceil_mode", *names)}
+    return call(kind, "self", **same, stride=lambda bound: bound["stride"] or bound["kernel_size"])
 
 
-def _reduction(kind: str) -> Callable[[Bound], Converted]:
-    def convert(bound: Bound) -> Converted:
-        dim = plain(bound.get("dim"))
-        keepdim = bound.get("keepdim", False)
-        return kind, [shape_of(bound["self"])], {"dim": None if dim == () else dim, "keepdim": keepdim}
-
-    return convert
+def _interpolation(mode: str) -> Callable[[Bound], Converted]:
+    return call(
+        "interpolate", "<first>", output_size=lambda bound: tuple(result_of(bound).shape[2:]), mode=lambda bound: mode
+    )
 
 
-def _stack(bound: Bound) -> Converted:
-    shapes = [shape_of(t) for t in bound["tensors"]]
-    dim = bound["dim"] % (len(shapes[0]) + 1)
-    return "cat", [(*s[:dim], 1, *s[dim:]) for s in shapes], {"dim": dim}
-
-
-def _embedding(bound: Bound) -> Converted:
-    rows, columns = shape_of(bound["weight"])
-    return "embedding", [shape_of(bound["indices"])], {"num_embeddings": rows, "embedding_dim": columns}
+_GRID_MODES = ("linear", "nearest", "cubic")  # As torch.ops.aten.grid_sampler numbers them.
 
 
 COMPARISONS: tuple[str, ...] = (
@@ -121,11 +66,20 @@ ALIKE: Mapping[str, tuple[str, ...]] = {
 """Kind -> operators of one tensor without a kind of their own that cost about as much as this kind."""
 
 OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
-    **{f"conv{n}d": conversions.convolution(False) for n in (1, 2, 3)},
-    **{f"conv_transpose{n}d": conversions.convolution(True) for n in (1, 2, 3)},
-    "linear": conversions.linear,
-    "addmm": conversions.addmm,
-    "_scaled_mm": conversions.scaled_product,
+    **{f"conv{n}d": conversions.convolution for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": lambda bound: conversions.convolution({**bound, "transposed": True}) for n in (1, 2, 3)},
+    "convolution": conversions.convolution,  # of exported programs
+    "linear": call("linear", "input", out_features=lambda bound: bound["weight"].shape[0], bias=given("bias")),
+    # A product with a bias is a linear layer, such as GPT-2's Conv1D.
+    "addmm": call("linear", "mat1", out_features=lambda bound: bound["mat2"].shape[1], bias=lambda bound: True),
+    # A product of quantized matrices, with one scale per tensor, per row, or per block of a row.
+    "_scaled_mm": call(
+        "linear",
+        "self",
+        out_features=lambda bound: bound["mat2"].shape[1],
+        bias=given("bias"),
+        block_scaled=lambda bound: bound["scale_a"].ndim == 2 and bound["scale_a"].shape[1] > 1,
+    ),
     # "matmul" is not listed: its decomposition includes the copies that prepare its operands for a batched product.
     **dict.fromkeys(("mm", "bmm"), conversions.matmul("self", "mat2")),
     "baddbmm": conversions.matmul("batch1", "batch2"),
@@ -140,35 +94,36 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
         if KINDS[kind].family == "elementwise" and KINDS[kind].inputs == (1, 1)
     },
     **dict.fromkeys(("clamp_min", "clamp_max"), call("clamp", "<first>")),
-    **{kind: _binary(kind) for kind in ("add", "sub", "pow")},
-    **{kind: _binary(kind, "complex_mul") for kind in ("mul", "div")},
-    "rsub": _binary("sub"),
-    **dict.fromkeys(("addcmul", "addcdiv"), _addcmul),
+    **{kind: binary(kind) for kind in ("add", "sub", "pow")},
+    **{kind: binary(kind, "complex_mul") for kind in ("mul", "div")},
+    "rsub": binary("sub"),
+    **dict.fromkeys(("addcmul", "addcdiv"), conversions.addcmul),
     "softmax": call("softmax", "self", dim="dim"),
-    "dropout": _dropout,  # after the elementwise kinds, because it replaces the entry of one of them
-    **{
-        f"max_pool{n}d{end}": _pool(f"max_pool{n}d", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
-        for n in (2, 3)
-        for end in ("", "_with_indices")
-    },
-    **{f"avg_pool{n}d": _pool(f"avg_pool{n}d", "kernel_size", "stride", "padding", "ceil_mode") for n in (2, 3)},
+    "dropout": conversions.dropout,  # after the elementwise kinds, because it replaces the entry of one of them
+    **{f"max_pool{n}d{end}": _pool(f"max_pool{n}d", "dilation") for n in (2, 3) for end in ("", "_with_indices")},
+    **{f"avg_pool{n}d": _pool(f"avg_pool{n}d") for n in (2, 3)},
     **{
         f"{start}{kind}": call(kind, "self", output_size="output_size")
         for kind in ("adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool2d")
         for start in ("", "_")
     },
-    **{kind: _reduction(kind) for kind in ("mean", "sum", "prod", "logsumexp")},
-    **dict.fromkeys(("linalg_vector_norm", "norm"), _reduction("norm")),
-    **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _reduction("var")),
-    **dict.fromkeys(("histc", "bincount"), _reduction("sum")),  # they read the whole input and write little
-    **dict.fromkeys(("amax", "amin", "aminmax"), _reduction("max")),
-    **dict.fromkeys(("max", "min"), conversions.extreme("mul")),
-    **dict.fromkeys(("argmax", "argmin", "all", "any"), _reduction("argmax")),
+    **{kind: reduction(kind) for kind in ("mean", "sum", "prod", "logsumexp")},
+    **dict.fromkeys(("linalg_vector_norm", "norm"), reduction("norm")),
+    **dict.fromkeys(("var", "std", "var_mean", "std_mean"), reduction("var")),
+    **dict.fromkeys(("histc", "bincount"), reduction("sum")),  # they read the whole input and write little
+    **dict.fromkeys(("amax", "amin", "aminmax"), reduction("max")),
+    **dict.fromkeys(("max", "min"), conversions.extreme),
+    **dict.fromkeys(("argmax", "argmin", "all", "any"), reduction("argmax")),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), call("cumsum", "<first>", dim="dim")),
     # PyTorch skips empty tensors here.
     "cat": lambda bound: ("cat", [shape_of(t) for t in bound["tensors"] if t.numel()], {"dim": bound["dim"]}),
-    "stack": _stack,
-    "embedding": _embedding,
+    "stack": conversions.stack,
+    "embedding": call(
+        "embedding",
+        "indices",
+        num_embeddings=lambda bound: bound["weight"].shape[0],
+        embedding_dim=lambda bound: bound["weight"].shape[1],
+    ),
     **dict.fromkeys(
         (
             *("clone", "copy", "_to_copy", "roll", "flip", "constant_pad_nd", "repeat", "complex", "polar", "tril"),
@@ -183,21 +138,45 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "gru": conversions.recurrent("gru"),
     **dict.fromkeys(("rnn_tanh", "rnn_relu"), conversions.recurrent("rnn")),
     "_grouped_mm": conversions.grouped_product,
-    **dict.fromkeys(("mv", "dot", "vdot"), conversions.vectors),
-    **dict.fromkeys(("_cdist_forward", "_euclidean_dist"), conversions.distances),
-    **{f"_fft_{form}": conversions.fourier(form) for form in ("c2c", "r2c", "c2r")},
+    "mv": conversions.matmul("self", "vec"),
+    "dot": conversions.matmul("self", "tensor"),
+    "vdot": conversions.matmul("self", "other"),
+    # Distances. For many points and p = 2, PyTorch computes them by a matrix product, which is about the same work.
+    **dict.fromkeys(
+        ("_cdist_forward", "_euclidean_dist"), call("cdist", "x1", "x2", p=lambda bound: float(bound.get("p", 2.0)))
+    ),
     **{
-        f"{name}{n}d": conversions.interpolation("nearest")
+        f"_fft_{form}": call(
+            "fft",
+            "self",
+            dim=lambda bound: tuple(dim % bound["self"].ndim for dim in bound["dim"]),
+            form=lambda bound, form=form: form,  # type: ignore[misc]
+            last_size=lambda bound: bound.get("last_dim_size"),
+        )
+        for form in ("c2c", "r2c", "c2r")
+    },
+    **{
+        f"{name}{n}d": _interpolation("nearest")
         for name in ("upsample_nearest", "_upsample_nearest_exact")
         for n in (1, 2, 3)
     },
     **dict.fromkeys(
         ("upsample_linear1d", "upsample_bilinear2d", "_upsample_bilinear2d_aa", "upsample_trilinear3d"),
-        conversions.interpolation("linear"),
+        _interpolation("linear"),
     ),
-    **dict.fromkeys(("upsample_bicubic2d", "_upsample_bicubic2d_aa"), conversions.interpolation("cubic")),
-    **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), conversions.grid_sample),
-    "torchvision.roi_align": conversions.roi_align,
+    **dict.fromkeys(("upsample_bicubic2d", "_upsample_bicubic2d_aa"), _interpolation("cubic")),
+    **dict.fromkeys(
+        ("grid_sampler_2d", "grid_sampler_3d"),
+        call("grid_sample", "input", "grid", mode=lambda bound: _GRID_MODES[bound["interpolation_mode"]]),
+    ),
+    # An adaptive number of samples is taken to be 2 x 2 per cell, as detectors use.
+    "torchvision.roi_align": call(
+        "roi_align",
+        "input",
+        boxes=lambda bound: bound["rois"].shape[0],
+        output_size=lambda bound: (bound["pooled_height"], bound["pooled_width"]),
+        sampling_ratio=lambda bound: bound["sampling_ratio"] if bound["sampling_ratio"] > 0 else 2,
+    ),
     **dict.fromkeys(
         (
             *("rand", "randn", "rand_like", "randn_like", "randint", "randperm"),
@@ -210,32 +189,31 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **dict.fromkeys(COMPARISONS, conversions.comparison),
     "index_select": call("index_select", "self", "index", dim="dim"),
     "gather": call("gather", "<first>", "index", dim="dim"),
-    "scatter": conversions.scatter,
-    **dict.fromkeys(("scatter_add", "scatter_reduce"), conversions.scatter_add),
+    "scatter": conversions.scatter(accumulate=False),
+    **dict.fromkeys(("scatter_add", "scatter_reduce"), conversions.scatter(accumulate=True)),
     "index_add": conversions.slices(accumulate=True),
     **dict.fromkeys(("index_copy", "index_fill"), conversions.slices(accumulate=False)),
     **dict.fromkeys(("index_put", "_unsafe_index_put"), conversions.index_put),
-    "one_hot": conversions.one_hot,
+    "one_hot": call("one_hot", "self", num_classes=lambda bound: result_of(bound).shape[-1]),
     **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), conversions.embedding_bag),
     "sort": call("sort", "self", dim="dim"),
     "topk": call("topk", "self", k="k", dim="dim"),
     # One kernel each, with about the cost of a multiplication.
     **dict.fromkeys(
         (*("minimum", "maximum", "fmin", "fmax", "fmod", "remainder", "floor_divide", "atan2", "xlogy"), *LOSSES),
-        _binary("mul"),
+        binary("mul"),
     ),
     "nll_loss_forward": conversions.labelled,
-    "lerp": _lerp,
+    "lerp": conversions.lerp,
     # Each row of the weights is scaled to a given norm.
     "_weight_norm_interface": lambda bound: ("rms_norm", [shape_of(bound["v"])], {"affine": False}),
     **{name: call(kind, "<first>") for kind, names in ALIKE.items() for name in names},
     # Names that only exported programs use.
-    "convolution": conversions.any_convolution,
     "native_layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
     "native_group_norm": _affine("group_norm", num_groups="group"),
     **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit_no_training"), _affine("batch_norm")),
     **dict.fromkeys(("_softmax", "_log_softmax", "log_softmax"), call("softmax", "self", dim="dim")),
-    "native_dropout": _dropout,
+    "native_dropout": conversions.dropout,
 }
 """Operator name without overload and in-place underscore -> conversion to a kind."""
 

@@ -6,46 +6,31 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
-from ..operations.entry import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped, DroppedTally, DroppedWork, is_exempt
+from ..operations.entry import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, DroppedTally, DroppedWork, is_exempt
 from ..operations.kind import GRADIENTS
 from ..operations.kinds import KINDS
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
 from .autocast import Autocast
-from .conversions import Bound, Converted, CustomOperators, shape_of
+from .conversions import Bound, Converted, CustomOperators, is_tensor, shape_of
 from .gradients import CallSizes, Gradients, recomputed
 from .job import NOTHING_ASSUMED, Assumptions
-from .known_values import UNKNOWN, KnownValues, decides, run_on_meta, with_places, without_memory
+from .known_values import UNKNOWN, KnownValues, decides, run_on_meta, tensors_in, with_places, without_memory
 from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, QUANTIZED_PRODUCTS, SAVES_INPUT
 
-HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
-DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}
-_DOUBLE: Mapping[torch.dtype, str] = {torch.float64: "fp64", torch.complex128: "fp64"}
+DTYPES: Mapping[str, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
+_NAMED = {**{dtype: name for name, dtype in DTYPES.items()}, torch.float64: "fp64", torch.complex128: "fp64"}
 _FLOAT8: Mapping[torch.dtype, str] = {torch.float8_e4m3fn: "fp8", torch.float8_e5m2: "fp8"}
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
-
-
-def _whole_stochastic_depth(
-    module: torch.nn.Module, inputs: tuple[Any, ...]
-) -> tuple[str, list[Shape], dict[str, Any]] | None:
-    if not module.training or not module.p:
-        return None
-    return "stochastic_depth", [tuple(inputs[0].shape)], {"p": module.p, "mode": module.mode}
-
-
-# Overloads that differ from the operator of the same name in the table: `where` with a condition alone is `nonzero`.
-_BROKEN_DOWN = frozenset({torch.ops.aten.where.default})
-
-# Modules that become a single operation although they run several operators.
-_WHOLE_MODULES = {"StochasticDepth": _whole_stochastic_depth}
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -84,13 +69,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.known = KnownValues(assumptions)
         self.operator = ""  # name of the operator that is running
         self.calls: list[tuple[Operation, str]] = []
-        self._sizes, self._dropped = CallSizes(parameters), DroppedTally()
-        self.operators_run: set[str] = set()
-
-    @property
-    def dropped(self) -> tuple[Dropped, ...]:
+        self._sizes = CallSizes(parameters)
+        self.dropped = DroppedTally()
         """Operator calls that no operation represents."""
-        return self._dropped.listed()
+        self.operators_run: set[str] = set()
 
     @property
     def path(self) -> str:
@@ -110,13 +92,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _enter(self, module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
         if threading.get_ident() != self._thread:
             return  # The hooks see the modules of all threads.
-        whole = _WHOLE_MODULES.get(type(module).__name__)
+        is_whole = type(module).__name__ == "StochasticDepth"  # One operation, although it runs several operators.
         outer_path, inside = self._stack[-1] if self._stack else ("", False)
         # A module that is created during the forward has no name, so its operators count for its caller.
-        self._stack.append((self._names.get(id(module), outer_path), inside or whole is not None))
-        if whole is not None and (converted := whole(module, inputs)) is not None:
+        self._stack.append((self._names.get(id(module), outer_path), inside or is_whole))
+        if is_whole and module.training and module.p:
             needed = "all" if self.gradients is None else self.gradients.computed("", {"input": inputs[0]})
-            self._record(converted, inputs[0].dtype, needed)
+            attributes = {"p": module.p, "mode": module.mode}
+            self._record(("stochastic_depth", [tuple(inputs[0].shape)], attributes), inputs[0].dtype, needed)
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
         if threading.get_ident() == self._thread:
@@ -136,7 +119,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.namespace == "aten":
             self._is_needed = self.gradients is not None and self.gradients.needed(args, kwargs)
             args, kwargs = self.autocast.cast(plain, args, kwargs, self._cast, lambda t: id(t) in self._learned)
-        convert = None if func in _BROKEN_DOWN else self._conversion(func.namespace, plain)
+        # `where` with a condition alone is `nonzero`, and not the operator of this name in the table.
+        convert = None if func is torch.ops.aten.where.default else self._conversion(operator)
         if convert is None and plain not in FREE:
             with self:
                 result = func.decompose(*args, **kwargs)
@@ -178,8 +162,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         start = len(self.calls)
         yield
         repeated = recomputed(self.calls[start:], stops_early) if self._mode == "training" else []
-        for leaf in tree_leaves(inputs) if repeated else ():
-            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and id(leaf) not in self._parameters:
+        for leaf in tensors_in(inputs) if repeated else ():
+            if leaf.is_floating_point() and id(leaf) not in self._parameters:
                 self._record(("checkpoint", [shape_of(leaf) or (1,)], {}), leaf.dtype)
         self.calls += repeated
 
@@ -207,11 +191,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return type(value)(map(self.on_meta, value))
         return value
 
-    def _conversion(self, namespace: str, plain: str) -> Callable[[Bound], Converted] | None:
-        own = self._operators.get(f"{namespace}.{plain}")
-        if own is not None:
-            return _same_kind(own) if isinstance(own, str) else own
-        return OPERATORS.get(plain if namespace == "aten" else f"{namespace}.{plain}")
+    def _conversion(self, operator: str) -> Callable[[Bound], Converted] | None:
+        own = self._operators.get(operator)
+        if isinstance(own, str):
+            return partial(_same_kind, own)
+        return own or OPERATORS.get(operator.removeprefix("aten."))
 
     def _cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         with self:
@@ -227,7 +211,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif operator in EXEMPT or self.known.knows(result) or self.known.from_shapes(result):
             reason = SHAPE_ARITHMETIC
         exempt = is_exempt(operator, reason)
-        self._dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))
+        self.dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))
 
     def _record(
         self, converted: tuple[str, list[Shape], dict[str, Any]], dtype: torch.dtype, gradients: str = "all"
@@ -243,30 +227,24 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             reason = "not on the whitelist"
         elif dtype in _FLOAT8 and _FLOAT8[dtype] not in KINDS[kind].quantized:
             reason = f"in {str(dtype).removeprefix('torch.')}, which is no precision of operations"
-        named = HALF.get(dtype) or _DOUBLE.get(dtype) or (None if reason else _FLOAT8.get(dtype))
+        named = _NAMED.get(dtype) or (None if reason else _FLOAT8.get(dtype))
         precision = named or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision, mode=self._mode)
         if reason:
-            self._dropped.add(kind, reason, self.path, DroppedWork.of(operation, dtype.itemsize))
+            self.dropped.add(kind, reason, self.path, DroppedWork.of(operation, dtype.itemsize))
         else:
             self.calls.append((operation, self.path))
 
 
-def _same_kind(kind: str) -> Callable[[Bound], Converted]:
+def _same_kind(kind: str, bound: Bound) -> Converted:
     """Conversion of a user's operator to a kind without required attributes."""
-
-    def convert(bound: Bound) -> Converted:
-        tensors = [
-            tuple(value.shape) for name, value in bound.items() if name != "<output>" and hasattr(value, "shape")
-        ]
-        return kind, tensors[: KINDS[kind].inputs[1]], {}
-
-    return convert
+    tensors = [tuple(value.shape) for name, value in bound.items() if name != "<output>" and is_tensor(value)]
+    return kind, tensors[: KINDS[kind].inputs[1]], {}
 
 
 def _is_counter(args: Any, result: Any) -> bool:
     # For example, batch norm counts its batches.
-    tensors = [leaf for leaf in tree_leaves((args, result)) if isinstance(leaf, torch.Tensor)]
+    tensors = tensors_in(args, result)
     return bool(tensors) and all(t.ndim == 0 and not (t.is_floating_point() or t.is_complex()) for t in tensors)
 
 
@@ -276,11 +254,9 @@ def _dtype(result: Any, args: Any) -> torch.dtype:
     A cast to eight bits counts as a copy in the type of its input.
     """
     if isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex()):
-        read = [leaf.dtype for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
-        wider = (dtype for dtype in read if dtype not in _FLOAT8)
+        wider = (t.dtype for t in tensors_in(args) if t.is_floating_point() and t.dtype not in _FLOAT8)
         return next(wider, result.dtype) if result.dtype in _FLOAT8 else result.dtype
-    tensors = [leaf for leaf in tree_leaves((result, args)) if isinstance(leaf, torch.Tensor)]
-    return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
+    return next((t.dtype for t in tensors_in(result, args) if t.is_floating_point()), torch.float32)
 
 
 class Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]

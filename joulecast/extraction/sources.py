@@ -22,7 +22,6 @@ from .job import ATTENTION, Job, refuse_optimizer
 from .models.spelling import known_as, known_names
 from .operators import WHITELIST
 from .templates import Request, answer, refusal, store
-from .traced_models import configured, traced
 
 if TYPE_CHECKING:
     import torch
@@ -119,12 +118,15 @@ def network_of_job(job: Job) -> Network:
         return _named(str(model), job)
     # Neither a module nor a configuration can exist without its library, so this does not import any.
     torch_module, transformers = sys.modules.get("torch"), sys.modules.get("transformers")
-    if torch_module is not None and isinstance(model, torch_module.nn.Module):
-        return traced(model, Inputs.of(job.input_shape), job)
-    if transformers is not None and isinstance(model, transformers.PretrainedConfig):
-        return configured(model, Inputs.of(job.input_shape), job)
-    if torch_module is not None and isinstance(model, torch_module.export.ExportedProgram):
-        return traced(model.module(), Inputs.of(job.input_shape), job)
+    if torch_module is not None:
+        from .traced_models import configured, traced
+
+        if isinstance(model, torch_module.nn.Module):
+            return traced(model, Inputs.of(job.input_shape), job)
+        if transformers is not None and isinstance(model, transformers.PretrainedConfig):
+            return configured(model, Inputs.of(job.input_shape), job)
+        if isinstance(model, torch_module.export.ExportedProgram):
+            return traced(model.module(), Inputs.of(job.input_shape), job)
     if isinstance(model, Sequence):
         return listed_network(Network.of(map(_pair, model)), job)
     if isinstance(model, type):
@@ -163,28 +165,29 @@ def _check(job: Job) -> None:
 
 
 def _is_file(path: Path) -> bool:
-    return path.suffix in (*_READERS, ".json") or is_file(path)
+    return path.suffix in (".pt2", ".onnx", ".json") or is_file(path)
 
 
 def network_of_file(job: Job) -> Network:
-    """List the operations of the model in a file, in this process. The model of the job is the path of the file."""
+    """List the operations of the model in a file, in this process. The model of the job is the path of the file.
+
+    A program of torch.export and an ONNX file have suffixes; a file with another suffix is read as a configuration.
+    """
     path = Path(job.model)
     with refusing_damage("this file describes no model that can be", path):
-        if path.suffix in _READERS:
-            return _READERS[path.suffix](path, job)
+        if path.suffix == ".onnx":
+            return _from_onnx(path, job)
+        from .traced_models import configured, traced
+
+        if path.suffix == ".pt2":
+            from .files.exported_programs import load
+
+            program = load(path)
+            return traced(program, program.inputs(job.input_shape), job, program.name)
         return configured(read_json(path, MOST_JSON_BYTES, "this file"), Inputs.of(job.input_shape), job)
 
 
-def _from_program(path: Path, job: Job) -> Network:
-    """A program of torch.export."""
-    from .files.exported_programs import load
-
-    program = load(path)
-    return traced(program, program.inputs(job.input_shape), job, program.name)
-
-
 def _from_onnx(path: Path, job: Job) -> Network:
-    """An ONNX file."""
     from .files.onnx_graphs import load
 
     if job.cache_length is not None:
@@ -202,13 +205,9 @@ def _from_onnx(path: Path, job: Job) -> Network:
     return load(path, job.input_shape, mode=job.mode, precision=job.precision, whitelist=job.whitelist)
 
 
-_READERS: Mapping[str, Callable[[Path, Job], Network]] = {".pt2": _from_program, ".onnx": _from_onnx}
-"""Suffix of a file -> function that extracts its model. A file with another suffix is read as JSON."""
-
-
 def _from_file(path: Path, job: Job) -> Network:
     """Read a file in a separate process, unless it is a list of operations."""
-    if path.suffix not in _READERS:
+    if path.suffix not in (".pt2", ".onnx"):
         content = read_json(path, MOST_JSON_BYTES, "this file")
         if not (isinstance(content, dict) and "model_type" in content and "operations" not in content):
             return listed_network(Network.from_dict(content, name=path.stem), job)
@@ -249,6 +248,7 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
             raise _lacks_torch(f"{name} with {', '.join(own)}")
         raise refusal(name, request, listed)
     from .models.named_models import build
+    from .traced_models import traced
 
     operators_run: set[str] = set()
     module = build(name, job.model_options)
@@ -257,7 +257,9 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
     except ExtractionError as error:
         if error.allowed is not None or name not in known_names():
             raise
-        raise ExtractionError(error.what, given=error.given, allowed=_shape_of(name), hint=error.hint) from error
+        raise ExtractionError(
+            error.what, given=error.given, allowed=" x ".join(map(str, _input_of(name))), hint=error.hint
+        ) from error
     if cached:
         remember(network, name, key, operators_run)
     return network
@@ -271,7 +273,7 @@ def _refuse_without_shape(name: str, has_torch: bool) -> None:
         raise InputError(
             f"{name} needs the shape of its input",
             given="none",
-            allowed=_shape_of(name),
+            allowed=" x ".join(map(str, _input_of(name))),
             hint=f"give a shape such as {','.join(map(str, example))}",
         )
     if not has_torch:
@@ -283,11 +285,6 @@ def _input_of(name: str) -> tuple[int | str, ...]:
     from .models.language_models import BY_NAME
 
     return next(iter((store.load(name) or BY_NAME[name]).inputs.values()))
-
-
-def _shape_of(name: str) -> str:
-    """The shape of the input of a model that is known by name, in words."""
-    return " x ".join(map(str, _input_of(name)))
 
 
 def _lacks_torch(model: str) -> MissingDependencyError:

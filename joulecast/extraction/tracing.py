@@ -8,14 +8,13 @@ table of operators is decomposed into simpler ones until all of them are in the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
 from ..errors import ExtractionError, InputError, JoulecastError, named
 from ..operations.attributes import ELEMENT_BYTES
@@ -24,11 +23,11 @@ from ..operations.kinds import KINDS
 from ..operations.network import Network, ParameterBytes
 from ..operations.operation import require_mode, require_precision
 from .conversions import CustomOperators
-from .exclusive import exclusive
 from .failures import LONGEST, explained, refuse_module, what_to_assume
 from .gradients import WholeLayers, followed
 from .job import EXPERTS, Assume, Assumptions, refuse_optimizer
-from .known_values import NeedsValuesError
+from .known_values import NeedsValuesError, tensors_in
+from .models import exclusive
 from .operators import WHITELIST
 from .recorder import DTYPES, Accumulations, Casts, Recorder, Replay
 
@@ -103,20 +102,9 @@ class Forward:
                 allowed="sizes whose number of bytes fits into 63 bits",
             ) from error
 
-    def with_inputs(self, inputs: Inputs, further: Mapping[str, Any]) -> Forward:
-        """The same module with other inputs, and further arguments of its forward that are not tensors."""
-        other = Forward(self.module, inputs, self.precision)
-        other.kwargs.update(further)
-        return other
-
-    def learned(self) -> list[torch.Tensor]:
-        """The parameters that need a gradient, without repeats."""
-        names = {name for name, p in self.module.named_parameters() if p.requires_grad}
-        return [tensor for name, tensor in self.tensors.items() if name in names]
-
-    def parameters(self) -> list[torch.Tensor]:
-        """All parameters, without repeats."""
-        names = {name for name, _ in self.module.named_parameters()}
+    def parameters(self, *, learned: bool = False) -> list[torch.Tensor]:
+        """All parameters, or those that need a gradient, without repeats."""
+        names = {name for name, p in self.module.named_parameters() if p.requires_grad or not learned}
         return [tensor for name, tensor in self.tensors.items() if name in names]
 
     @property
@@ -152,7 +140,7 @@ class Forward:
         plain = followed(lambda inputs, stops_early: nullcontext())
         with torch.enable_grad(), recorder.autocast.watching(), casts, Replay(recorder), WholeLayers(), plain:
             result = self._call(leaves)
-        outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+        outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
         if outputs:
             with Accumulations(recorder):
                 torch.autograd.backward(outputs, [torch.empty_like(t) for t in outputs])
@@ -243,9 +231,8 @@ def trace(
     assumptions = Assumptions.of(assume)
     with torch.inference_mode(False):
         forward = Forward(module, inputs, precision)
-    recorder = Recorder(
-        module, mode, precision, whitelist, operators, forward.learned(), forward.parameters(), assumptions
-    )
+    learned = forward.parameters(learned=True)
+    recorder = Recorder(module, mode, precision, whitelist, operators, learned, forward.parameters(), assumptions)
     with _in_mode(module, mode), torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         try:
             if prepare is not None:
@@ -254,7 +241,7 @@ def trace(
             if mode == "training":
                 forward.record_accumulations(recorder)
             if optimizer is not None:
-                recorder.optimize(optimizer, forward.learned())
+                recorder.optimize(optimizer, learned)
         except JoulecastError:
             raise
         except Exception as error:
@@ -264,7 +251,7 @@ def trace(
                 hint = what_to_assume(partial(again, operators=operators, prepare=prepare), assume)
             raise explained(error, name, recorder, inputs, hint) from error
     if not recorder.calls:
-        left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped)
+        left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped.listed())
         raise ExtractionError(
             f"{name} runs no operation on this input",
             given=shape_text(inputs.shape),
@@ -279,7 +266,7 @@ def trace(
         name=name,
         input_shape=inputs.shape,
         mode=mode,
-        dropped=recorder.dropped,
+        dropped=recorder.dropped.listed(),
         assumptions=tuple(dict.fromkeys((*assumptions, *grouped))),
         channels_last=forward.channels_last,
         parameter_bytes=_parameter_bytes(forward, recorder),
@@ -289,7 +276,7 @@ def trace(
 def _parameter_bytes(forward: Forward, recorder: Recorder) -> ParameterBytes | None:
     """Bytes of parameters, where they do not follow from the operations."""
     stored, learned = (
-        {id(tensor): tensor.nbytes for tensor in some} for some in (forward.parameters(), forward.learned())
+        {id(tensor): tensor.nbytes for tensor in forward.parameters(learned=learned)} for learned in (False, True)
     )
     # Some parameters belong to no operation: Llama 4's experts are operands of products, and a table of positions is
     # only added. Up to 5 % more bytes than the operations count, such as that table, are ignored.

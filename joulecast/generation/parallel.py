@@ -16,8 +16,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from ..hardware import GPU, find_gpu, gpus
-from ..hardware.catalogue import COUNTED
-from ..hardware.clouds import find_machine
+from ..hardware.catalogue import COUNTED, find_machine
 from .decoder import (
     Activation,
     Attention,

@@ -1,8 +1,8 @@
 """Devices: the GPU catalogue with its data sheets, and CPUs by name."""
 
 from .catalogue import Device, find_device, find_gpu, full_rates, gpu_name_notes, gpus, same_boards
-from .cpu import CPU
 from .gpu import GPU, IdleCurve, VoltageCurve
+from .host import CPU
 
 __all__ = [
     "CPU",

@@ -1,10 +1,11 @@
-"""The GPU catalogue: data sheets by name or alias, from one TOML file per generation."""
+"""The GPU catalogue: data sheets by name or alias, from one TOML file per generation; and the machines of clouds."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -12,10 +13,9 @@ from typing import TypeAlias
 
 from ..errors import InputError, UnknownNameError, unknown_name
 from ..system.caches import remembered
-from .clouds import find_machine
-from .cpu import CPU, cpu_is_no_gpu, find_cpu, is_cpu
 from .description import described_gpu, read_gpu
 from .gpu import GPU
+from .host import CPU, cpu_is_no_gpu, find_cpu, is_cpu
 
 _LISTED = "`joulecast gpus` lists them"
 USUAL_BOARDS: Mapping[str, str] = {"H100": "H100 SXM"}
@@ -72,6 +72,41 @@ def _folded(name: str) -> str:
 def _by_folded_name() -> Mapping[str, GPU]:
     named = {_folded(name): gpu for gpu in gpus().values() for name in (gpu.name, *gpu.aliases)}
     return {**named, **{_folded(family): named[_folded(board)] for family, board in USUAL_BOARDS.items()}}
+
+
+@dataclass(frozen=True)
+class CloudMachine:
+    """A type of machine with a number of boards that a cloud rents out under this name.
+
+    The prices are on demand and, where it is known, at the spot price; empty if neither is.
+    """
+
+    name: str
+    cloud: str
+    gpu: str
+    boards: int
+    usd_per_hour: tuple[float, ...] = ()
+
+
+def find_machine(name: object) -> CloudMachine | None:
+    """A cloud's machine by its name; None for all else.
+
+    Upper and lower case, and Azure's "Standard_" before it, do not matter.
+    """
+    if not isinstance(name, str):
+        return None
+    return machines().get(name.strip().lower().removeprefix("standard_"))
+
+
+@cache
+def machines() -> Mapping[str, CloudMachine]:
+    """All machines by their names in lower case."""
+    content = tomllib.loads(files(__package__).joinpath("clouds.toml").read_text(encoding="utf-8"))
+    return {
+        name.lower(): CloudMachine(name, row["cloud"], row["gpu"], boards, tuple(content["usd_per_hour"].get(name, ())))
+        for row in content["machine"]
+        for name, boards in row["boards"].items()
+    }
 
 
 COUNTED = re.compile(r"\s*(\d{1,4})\s*[xX]\s+(.+)")

@@ -6,13 +6,14 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, asdict, fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..checked import is_number
 from ..errors import InputError
 from ..operations.attributes import PRECISIONS
 from ..system.damage import refusing_damage
@@ -42,112 +43,93 @@ def multiprocessors() -> Mapping[str, Multiprocessor]:
 
 _HINT = "docs/gpus.md describes every field, and has an example"
 
-Reader = Callable[[object], Any]
+
+class _Field(NamedTuple):
+    """What may be written for a field of a GPU, in words and as a test, and what becomes of it."""
+
+    allowed: str
+    holds: Callable[[Any], bool]
+    made: Callable[[Any], Any] = lambda value: value
 
 
-class _ExpectedError(ValueError):
-    """A value does not fit its field. The text says what the field expects."""
+def _matching(pattern: str, allowed: str) -> _Field:
+    return _Field(allowed, lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None)
 
 
-def _reader(allowed: str, holds: Callable[[Any], bool], made: Callable[[Any], Any] = lambda value: value) -> Reader:
-    """A reader of the values for which a test holds, in words what is allowed, and what becomes of such a value."""
-
-    def read(value: object) -> Any:
-        if not holds(value):
-            raise _ExpectedError(allowed)
-        return made(value)
-
-    return read
+def _is_text(value: object, most: int = 1000) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and len(value) <= most
 
 
-def _matching(pattern: str, allowed: str) -> Reader:
-    return _reader(allowed, lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None)
-
-
-def _text(most: int) -> Reader:
-    return _reader(
-        f"a text of up to {most} characters",
-        lambda value: isinstance(value, str) and bool(value.strip()) and len(value) <= most,
-    )
-
-
-def _number(low: float, high: float, unit: str, *, whole: bool = False) -> Reader:
+def _number(low: float, high: float, unit: str, *, whole: bool = False) -> _Field:
     # The bounds are wide, but catch values in a wrong unit, such as 933 for 933 GB/s.
-    types = int if whole else int | float
-    return _reader(
+    return _Field(
         f"a {'whole ' if whole else ''}number of {unit} between {low:g} and {high:g}",
-        lambda value: isinstance(value, types) and not isinstance(value, bool) and low <= value <= high,
+        lambda value: is_number(value, low, high, int if whole else int | float),
     )
 
 
-_words = _text(1000)
-_texts = _reader(
+def _are_numbers(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(is_number(each, 1, 1e5) for each in value)
+
+
+def _is_table(value: object, keys: Iterable[str], low: float, high: float) -> bool:
+    return isinstance(value, dict) and {*value} == {*keys} and all(is_number(x, low, high) for x in value.values())
+
+
+def _floats(value: Mapping[str, Any]) -> Mapping[str, float]:
+    return {key: float(number) for key, number in value.items()}
+
+
+def _is_idle_curve(value: Any) -> bool:
+    if (
+        not isinstance(value, dict)
+        or {*value} != {"clock_mhz", "power_w"}
+        or not all(map(_are_numbers, value.values()))
+    ):
+        return False
+    clocks = value["clock_mhz"]
+    return len(clocks) == len(value["power_w"]) and clocks == sorted(set(clocks))
+
+
+_VOLTAGE = ("flat_mv", "knee_mhz", "top_mhz", "top_mv", "bend")
+
+
+def _is_voltage(value: Any) -> bool:
+    if not _is_table(value, _VOLTAGE, 0.1, 1e5):
+        return False
+    return bool(value["knee_mhz"] < value["top_mhz"] and value["flat_mv"] <= value["top_mv"])
+
+
+_WORDS = _Field("a text of up to 1000 characters", _is_text)
+_TEXTS = _Field(
     'a list of texts, such as ["A30"]',
-    lambda value: isinstance(value, list) and bool(value),
-    lambda value: tuple(map(_words, value)),
-)
-_numbers = _reader(
-    "a list of numbers",
-    lambda value: isinstance(value, list) and bool(value),
-    lambda value: tuple(map(_number(1, 1e5, "MHz or watts"), value)),
-)
-_precisions = _reader(
-    f"a list of precisions, which may be empty, of {', '.join(PRECISIONS)}",
-    lambda value: isinstance(value, list) and all(isinstance(each, str) and each in PRECISIONS for each in value),
+    lambda value: isinstance(value, list) and bool(value) and all(map(_is_text, value)),
     tuple,
 )
-
-
-def _table(value: object, keys: tuple[str, ...]) -> dict[str, object]:
-    if not isinstance(value, dict) or set(value) != set(keys):
-        raise _ExpectedError(f"a table of {', '.join(keys)}")
-    return value
-
-
-def _rates(value: object) -> Mapping[str, float]:
-    if not isinstance(value, dict) or "fp32" not in value or not set(value) <= set(PRECISIONS):
-        raise _ExpectedError(f"a table of FLOP/s by precision: fp32, and any of {', '.join(PRECISIONS[1:])}")
-    rate = _number(1e9, 1e17, "FLOP/s")
-    return {precision: float(rate(flops)) for precision, flops in value.items()}
-
-
-def _idle_curve(value: object) -> IdleCurve:
-    table = _table(value, ("clock_mhz", "power_w"))
-    clocks, powers = _numbers(table["clock_mhz"]), _numbers(table["power_w"])
-    if len(clocks) != len(powers) or list(clocks) != sorted(set(clocks)):
-        raise _ExpectedError("as many power_w as clock_mhz, the clocks rising")
-    return IdleCurve(clocks, powers)
-
-
-def _access_energies(value: object) -> Mapping[str, float]:
-    energy = _number(1e-12, 1e-7, "joules per access to 32 bytes")
-    return {level: float(energy(joules)) for level, joules in _table(value, MEMORY_LEVELS).items()}
-
-
-def _voltage(value: object) -> VoltageCurve:
-    names = ("flat_mv", "knee_mhz", "top_mhz", "top_mv", "bend")
-    number = _number(0.1, 1e5, "MHz, millivolts, or for bend a number without unit")
-    curve = VoltageCurve(**{key: float(number(number_)) for key, number_ in _table(value, names).items()})
-    if curve.knee_mhz >= curve.top_mhz or curve.flat_mv > curve.top_mv:
-        raise _ExpectedError("knee_mhz below top_mhz, and flat_mv not above top_mv")
-    return curve
-
-
+_RATES = _Field(
+    f"a table of FLOP/s between 1e9 and 1e17 by precision: fp32, and any of {', '.join(PRECISIONS[1:])}",
+    lambda value: (
+        isinstance(value, dict)
+        and "fp32" in value
+        and _is_table(value, [precision for precision in PRECISIONS if precision in value], 1e9, 1e17)
+    ),
+    _floats,
+)
 _CLOCK = _number(1, 1e4, "MHz", whole=True)
 _POWER = _number(1, 1e4, "watts")
 
-_READERS: dict[str, Reader] = {
-    "name": _text(100),  # which becomes part of a path
-    "aliases": _texts,
-    "sources": _texts,
-    "architecture": _words,
-    "chip": _words,
+_FIELDS: dict[str, _Field] = {
+    "name": _Field("a text of up to 100 characters", lambda value: _is_text(value, 100)),  # a part of a path
+    "aliases": _TEXTS,
+    "sources": _TEXTS,
+    "architecture": _WORDS,
+    "chip": _WORDS,
     "compute_capability": _matching(
         # A pattern, because float("nan") would accept the text "nan".
         r"[0-9]{1,2}\.[0-9]|[a-z]+(-[a-z]+)*[0-9][0-9a-z]*",
         'a compute capability, such as "8.0", or an LLVM target, such as "gfx90a"',
     ),
-    "process": _words,
+    "process": _WORDS,
     "released": _matching(r"\d{4}-(0[1-9]|1[0-2])", 'year and month, such as "2020-05"'),
     "sms": _number(1, 1e4, "multiprocessors", whole=True),
     "base_clock_mhz": _CLOCK,
@@ -160,7 +142,7 @@ _READERS: dict[str, Reader] = {
         r"(HBM|GDDR|LPDDR)\d*\w*",
         'a type of memory: "HBM2e", "GDDR6", "LPDDR5" or another one of these three families',
     ),
-    "inline_ecc": _reader(
+    "inline_ecc": _Field(
         "true if error correction takes a part of the memory, as on T4, A10 and L4, otherwise false",
         lambda value: isinstance(value, bool),
     ),
@@ -176,25 +158,32 @@ _READERS: dict[str, Reader] = {
     "link_gpus": _number(2, 1e4, "GPUs", whole=True),
     "pcie_bandwidth": _number(1e8, 1e13, "bytes per second"),
     "power_limit_w": _POWER,
-    "power_range_w": _numbers,
+    "power_range_w": _Field("a list of numbers of watts", _are_numbers, tuple),
     "idle_power_w": _POWER,
-    "peak_flops": _rates,
-    "vector_flops": _rates,
-    "tensor_precisions": _precisions,
-    "idle_curve": _idle_curve,
-    "voltage": _voltage,
-    "access_energy_j": _access_energies,
+    "peak_flops": _RATES,
+    "vector_flops": _RATES,
+    "tensor_precisions": _Field(
+        f"a list of precisions, which may be empty, of {', '.join(PRECISIONS)}",
+        lambda value: isinstance(value, list) and all(isinstance(each, str) and each in PRECISIONS for each in value),
+        tuple,
+    ),
+    "idle_curve": _Field(
+        "a table of clock_mhz and power_w: as many power_w as clock_mhz, of 1 MHz and 1 watts or more, clocks rising",
+        _is_idle_curve,
+        lambda value: IdleCurve(tuple(value["clock_mhz"]), tuple(value["power_w"])),
+    ),
+    "voltage": _Field(
+        f"a table of {', '.join(_VOLTAGE)} from 0.1 to 1e5, knee_mhz below top_mhz, and flat_mv not above top_mv",
+        _is_voltage,
+        lambda value: VoltageCurve(**_floats(value)),
+    ),
+    "access_energy_j": _Field(
+        f"a table of {', '.join(MEMORY_LEVELS)}: joules per access to 32 bytes, between 1e-12 and 1e-07",
+        lambda value: _is_table(value, MEMORY_LEVELS, 1e-12, 1e-7),
+        _floats,
+    ),
 }
 _REQUIRED = [field.name for field in fields(GPU) if field.default is MISSING and field.name != "aliases"]
-
-
-def _expected(key: str) -> str:
-    """What may be written for a field, in words."""
-    try:
-        _READERS[key](None)
-    except _ExpectedError as error:
-        return str(error)
-    raise AssertionError(f"{key} may be missing")
 
 
 def described_gpu(row: Mapping[str, object], where: str) -> GPU:
@@ -205,16 +194,16 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
     or two contradict each other.
     """
     for key in row:
-        if key not in _READERS:
-            close = difflib.get_close_matches(key, _READERS, n=1)
+        if key not in _FIELDS:
+            close = difflib.get_close_matches(key, _FIELDS, n=1)
             hint = f"did you mean {close[0]}? {_HINT}" if close else _HINT
-            raise InputError(f"unknown field in {where}", given=key, allowed=", ".join(_READERS), hint=hint)
+            raise InputError(f"unknown field in {where}", given=key, allowed=", ".join(_FIELDS), hint=hint)
     missing = [key for key in _REQUIRED if key not in row]
     if missing:
         raise InputError(
             f"{where} lacks {', '.join(missing)}",
             given=", ".join(row) or "nothing",
-            allowed="; ".join(f"{key} = {_expected(key)}" for key in missing),
+            allowed="; ".join(f"{key} = {_FIELDS[key].allowed}" for key in missing),
             hint=_HINT,
         )
     values: dict[str, object] = {"aliases": (row["name"],)}
@@ -222,16 +211,16 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
     if multiprocessor is not None:
         values |= {"l1_bytes": multiprocessor.l1_bytes, "shared_memory_bytes": multiprocessor.shared_memory_bytes}
     for key, value in row.items():
-        try:
-            values[key] = _READERS[key](value)
-        except _ExpectedError as error:
+        field = _FIELDS[key]
+        if not field.holds(value):
             raise InputError(
                 f"{key} in {where} is out of range or of the wrong type",
                 given=repr(value),
-                allowed=str(error),
+                allowed=field.allowed,
                 hint=_HINT,
-            ) from None
-    return GPU(**values)  # type: ignore[arg-type]  # each value is checked by its reader
+            )
+        values[key] = field.made(value)
+    return GPU(**values)  # type: ignore[arg-type]  # each value is checked by its field
 
 
 def read_gpu(path: str | Path) -> GPU:

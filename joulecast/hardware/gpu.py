@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
-from ..checked import shown
+from ..checked import is_number, shown
 from ..errors import InputError
 from ..operations.attributes import QUANTIZED
 
@@ -262,11 +261,7 @@ class GPU:
         """
         if clock_mhz is None:
             return float(self.boost_clock_mhz)
-        if (
-            not isinstance(clock_mhz, Real)
-            or isinstance(clock_mhz, bool)
-            or not (self.min_clock_mhz <= clock_mhz <= self.max_clock_mhz)
-        ):
+        if not is_number(clock_mhz, self.min_clock_mhz, self.max_clock_mhz):
             raise InputError(
                 f"{self.name} cannot hold this graphics clock",
                 given=f"{shown(clock_mhz)} MHz",
@@ -286,11 +281,7 @@ class GPU:
             return float(self.power_limit_w)
         idle_w = self.idle_power_w if self.idle_curve is None else self.idle_curve.at(self.min_clock_mhz)
         lowest, highest = self.power_range_w or (idle_w or _LEAST_CAP * self.power_limit_w, self.power_limit_w)
-        if (
-            not isinstance(power_limit_w, Real)
-            or isinstance(power_limit_w, bool)
-            or not (lowest <= power_limit_w < math.inf)
-        ):
+        if not is_number(power_limit_w, lowest, sys.float_info.max):
             raise InputError(
                 f"the power of {self.name} cannot be capped at this value",
                 given=f"{shown(power_limit_w)} W",

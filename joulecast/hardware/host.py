@@ -1,9 +1,13 @@
-"""Hosts: how fast the machine around a GPU launches operations, relative to a reference."""
+"""The machine around a GPU: how fast it launches operations, relative to a reference; and its CPU as a device.
+
+A CPU is predicted from what was measured on this very model. It has no data sheet.
+"""
 
 from __future__ import annotations
 
 import json
 import platform
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checked import number, text
-from ..errors import InputError, unknown_name
+from ..errors import InputError, UnknownNameError, named
 from ..system.regular_files import MOST_BYTES, is_file, read_json
 from .gpu import GPU
 
@@ -89,14 +93,11 @@ def find_host(wanted: str | float | Path | Host | None) -> Host:
     if isinstance(wanted, Path) or str(wanted).endswith(".json"):
         return _profile(Path(wanted))
     try:
-        factor = float(wanted)
-    except ValueError:
-        if wanted not in hosts():
-            raise unknown_name(
-                "host", wanted, hosts(), hint="a factor such as 0.5, or a profile by `joulecast host --out host.json`"
-            ) from None
-        return hosts()[wanted]
-    return find_host(factor)
+        return find_host(float(wanted))
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+    return named("host", wanted, hosts(), hint="a factor such as 0.5, or a profile by `joulecast host --out host.json`")
 
 
 def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
@@ -123,34 +124,95 @@ def processor() -> str:
 
 
 def _profile(path: Path) -> Host:
+    hint = "make it again with `joulecast host --out FILE`"
+    if not is_file(path):
+        allowed = "the path of a host profile"
+        raise InputError("there is no such host profile", given=str(path), allowed=allowed, hint=hint)
+    value = read_json(path, MOST_BYTES, "this host profile")
     try:
-        if not is_file(path):
-            raise InputError(
-                "there is no such host profile",
-                given=str(path),
-                allowed="the path of a host profile",
-                hint="`joulecast host --out FILE` makes one",
-            )
-        value = read_json(path, MOST_BYTES, "this host profile")
         if value["kind"] != "joulecast host":
             raise ValueError('its "kind" is not "joulecast host"')
-        if value["format"] != FORMAT:
-            raise InputError(
-                "the host profile has another format",
-                given=repr(value["format"]),
-                allowed=FORMAT,
-                hint="make it again with `joulecast host --out FILE`",
-            )
-        factor, name = number(value["factor"]), text(value["processor"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            "this file is not a host profile",
-            given=f"{path}: {error!r}"[:300],
-            allowed="a file that `joulecast host --out FILE` wrote",
-            hint="make it again",
-        ) from error
+        version, factor, name = value["format"], number(value["factor"]), text(value["processor"])
+    except (ValueError, KeyError, TypeError) as error:
+        given, allowed = f"{path}: {error!r}"[:300], "a file that `joulecast host --out FILE` wrote"
+        raise InputError("this file is not a host profile", given=given, allowed=allowed, hint=hint) from error
+    if version != FORMAT:
+        raise InputError("the host profile has another format", given=repr(version), allowed=FORMAT, hint=hint)
     here = processor()
     note = "" if name == here else f"the host profile comes from another machine: {name}, this is {here}"
     return Host(path.stem, factor, f"measured on {name}", note)
+
+
+_CPU = "CPU"
+_MODELS = frozenset({"cpu", "epyc", "ryzen", "threadripper", "xeon"})
+"""Words that only names of CPUs have."""
+_GPUS_OF_INTEL = frozenset({"gpu", "graphics", "arc", "flex", "max"})
+_MARKS = re.compile(r"\((?:r|tm)\)", re.IGNORECASE)  # "Intel(R) Xeon(R) CPU @ 2.20GHz"
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", _MARKS.sub(" ", name).lower())
+
+
+@dataclass(frozen=True)
+class CPU:
+    """A model of CPU. Everything else about it is learned from measurements.
+
+    Args:
+        name: "CPU" and the name that the system gives, such as "CPU AMD EPYC 7742 64-Core Processor".
+    """
+
+    name: str
+
+    @property
+    def slug(self) -> str:
+        """The name of its folders: "cpu-amd-epyc-7742-64-core-processor"."""
+        return "-".join([_CPU.lower(), *(word for word in _words(self.name) if word != _CPU.lower())])
+
+    def checked_clock_mhz(self, clock_mhz: float | None) -> None:
+        """Accept no clock: a CPU chooses its own. Raises InputError: a clock is given."""
+        if clock_mhz is not None:
+            raise InputError(
+                "the clock of a CPU cannot be chosen in a prediction",
+                given=f"{clock_mhz!r} MHz",
+                allowed="no clock",
+                hint="omit the clock; times are those of the clock that the CPU chose while it was measured",
+            )
+
+    def checked_power_limit_w(self, power_limit_w: float | None) -> None:
+        """Accept no power cap. Raises InputError: a cap is given."""
+        if power_limit_w is not None:
+            raise InputError(
+                "the power of a CPU cannot be capped in a prediction",
+                given=f"{power_limit_w!r} W",
+                allowed="no power limit",
+                hint="omit the power limit",
+            )
+
+
+def cpu_name() -> str:
+    """The name of this machine's CPU in journals and datasets, such as "CPU AMD EPYC 7742 64-Core Processor"."""
+    return f"{_CPU} {processor()}"
+
+
+def is_cpu(device: str) -> bool:
+    """Whether the name of a device means a CPU: "cpu", a name that `cpu_name` made, or "Intel Xeon Platinum 8480C"."""
+    words = _words(device)
+    return not _MODELS.isdisjoint(words) or ("intel" in words and _GPUS_OF_INTEL.isdisjoint(words))
+
+
+def find_cpu(name: str) -> CPU:
+    """The CPU of a name that `is_cpu` recognizes; "cpu" alone means that of this machine."""
+    if _words(name) == [_CPU.lower()]:
+        return CPU(cpu_name())
+    return CPU(name if name.startswith(f"{_CPU} ") else f"{_CPU} {name}")
+
+
+def cpu_is_no_gpu(device: str) -> UnknownNameError:
+    """Build the error for a CPU where only a GPU can be used."""
+    return UnknownNameError(
+        "only GPUs can be used here, and this is a CPU",
+        given=repr(device),
+        allowed="the name of a GPU, or the path of a .toml file that describes one",
+        hint="`joulecast predict MODEL SHAPE --gpu cpu` predicts the time on a CPU that was measured",
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +44,6 @@ _UNITS = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12, 
 _COLUMNS = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
 _MOST_BYTES = 256 << 20
 _LONGEST_LINE = 16 << 20
-_REFUSED = "ERR_NVGPUCTRPERM"
 
 
 @dataclass(frozen=True)
@@ -91,57 +90,56 @@ def read_counters(path: str | Path) -> Counters:
 
 def counters_of(lines_of_ncu: Iterable[str], where: str) -> Counters:
     """Read the counters from lines of `ncu --csv`."""
-    header: list[str] = []
+    command = f"ncu --csv --print-units base --metrics {','.join(metrics())} PROGRAM > counters.csv"
     kernels: dict[str, tuple[str, dict[str, float]]] = {}
-    for line in lines_of_ncu:
-        if _REFUSED in line:
+    rows = csv.DictReader(_of_table(lines_of_ncu, where))
+    try:
+        if not set(_COLUMNS) <= set(rows.fieldnames or ()):
             raise InputError(
-                "ncu was not allowed to read the GPU's counters",
-                given=f"{where}: {_REFUSED}",
-                hint="run ncu as root; or permit it to all users by `options nvidia "
-                "NVreg_RestrictProfilingToAdminUsers=0` in a file in /etc/modprobe.d, and reload the driver",
+                "this is not what `ncu --csv` writes",
+                given=where,
+                allowed=f"a table with the columns {', '.join(_COLUMNS)}",
+                hint=command,
             )
-        if not line.startswith('"ID"' if not header else '"'):
-            continue
-        try:
-            cells = next(csv.reader([line]))
-        except csv.Error as error:
-            raise InputError(
-                "a line of this file of counters cannot be read",
-                given=f"{where}: {error}",
-                allowed="what `ncu --csv` writes",
-                hint=_command(),
-            ) from error
-        if not header:
-            header = cells
-            if not set(_COLUMNS) <= set(header):
-                break
-        elif len(cells) == len(header):  # otherwise it is an incomplete line, or output of the program
-            row = dict(zip(header, cells, strict=True))
+        for row in rows:
+            if None in row or None in row.values():  # an incomplete line, or output of the program
+                continue
             values = kernels.setdefault(row["ID"], (row["Kernel Name"], {}))[1]
             value = _value(row, where)
             if value is not None:
                 values[row["Metric Name"]] = value
-    if not set(_COLUMNS) <= set(header):
+    except csv.Error as error:
         raise InputError(
-            "this is not what `ncu --csv` writes",
-            given=where,
-            allowed=f"a table with the columns {', '.join(_COLUMNS)}",
-            hint=_command(),
-        )
+            "a line of this file of counters cannot be read",
+            given=f"{where}: {error}",
+            allowed="what `ncu --csv` writes",
+            hint=command,
+        ) from error
     counted = tuple(KernelCounters(name, _levels(values)) for name, values in kernels.values())
     if not any(value is not None for each in counted for value in each.traffic_bytes.values()):
         raise InputError(
             "this file has no counters of memory levels",
             given=f"{where}: {len(counted)} kernels",
             allowed=", ".join(metrics()),
-            hint=_command(),
+            hint=command,
         )
     return Counters(counted)
 
 
-def _command() -> str:
-    return f"ncu --csv --print-units base --metrics {','.join(metrics())} PROGRAM > counters.csv"
+def _of_table(lines_of_ncu: Iterable[str], where: str) -> Iterator[str]:
+    """The lines of the table from its head on. Raises InputError: ncu was not permitted to read counters."""
+    begun = False
+    for line in lines_of_ncu:
+        if "ERR_NVGPUCTRPERM" in line:
+            raise InputError(
+                "ncu was not allowed to read the GPU's counters",
+                given=f"{where}: ERR_NVGPUCTRPERM",
+                hint="run ncu as root; or permit it to all users by `options nvidia "
+                "NVreg_RestrictProfilingToAdminUsers=0` in a file in /etc/modprobe.d, and reload the driver",
+            )
+        if line.startswith('"' if begun else '"ID"'):
+            begun = True
+            yield line
 
 
 def _value(row: Mapping[str, str], where: str) -> float | None:
@@ -163,10 +161,8 @@ def _value(row: Mapping[str, str], where: str) -> float | None:
 
 
 def _levels(values: Mapping[str, float]) -> dict[str, float | None]:
-    traffic: dict[str, float | None] = {}
+    traffic: dict[str, float | None] = dict.fromkeys(COUNTERS)
     for level, ways in COUNTERS.items():
-        way_there = next((way for way in ways if set(way) <= set(values)), None)
-        traffic[level] = (
-            None if way_there is None else math.fsum(values[name] * size for name, size in way_there.items())
-        )
+        if way := next((way for way in ways if way.keys() <= values.keys()), None):
+            traffic[level] = math.fsum(values[name] * size for name, size in way.items())
     return traffic

@@ -6,6 +6,7 @@ checked by the shape rules.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -50,6 +51,18 @@ def _is_integer(value: Any, least: int) -> bool:
     return type(value) is int and least <= value <= LARGEST
 
 
+def _is_number(value: Any, least: float = 0, most: float = math.inf) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_dimension(value: Any) -> bool:
+    return type(value) is int and -64 <= value < 64  # Tensors of PyTorch have at most 64 dimensions.
+
+
+def _one_or_several(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: bool(value) and all(map(holds, value)) if isinstance(value, tuple) else holds(value)
+
+
 def integer(least: int) -> Range:
     """Integers that are at least `least`."""
     return Range(f"an integer from {least} to {LARGEST}", lambda value: _is_integer(value, least))
@@ -57,13 +70,8 @@ def integer(least: int) -> Range:
 
 def sizes(least: int) -> Range:
     """An integer that is at least `least`, or one such integer for each spatial dimension."""
-
-    def holds(value: Any) -> bool:
-        return _is_integer(value, least) or (
-            isinstance(value, tuple) and bool(value) and all(_is_integer(item, least) for item in value)
-        )
-
-    return Range(f"an integer from {least} to {LARGEST}, or one for each spatial dimension", holds)
+    text = f"an integer from {least} to {LARGEST}, or one for each spatial dimension"
+    return Range(text, _one_or_several(lambda value: _is_integer(value, least)))
 
 
 def one_of(*values: str) -> Range:
@@ -74,15 +82,6 @@ def one_of(*values: str) -> Range:
 def either(first: Range, second: Range) -> Range:
     """The values of both ranges."""
     return Range(f"{first.text}, or {second.text}", lambda value: first.holds(value) or second.holds(value))
-
-
-def _is_output_size(value: Any) -> bool:
-    each = value if isinstance(value, tuple) else (value,)
-    return bool(each) and all(item is None or _is_integer(item, 1) for item in each)
-
-
-def _is_dimension(value: Any) -> bool:
-    return type(value) is int and -64 <= value < 64
 
 
 IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm", "flashinfer", "cudnn", "triton")
@@ -96,32 +95,18 @@ Triton, with which transformers were trained until 2023.
 
 COUNT = integer(1)
 FLAG = Range("True or False", lambda value: isinstance(value, bool))
-PROBABILITY = Range(
-    "a number from 0 to 1",
-    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1,
-)
-NORM = Range(
-    "a number from 0 on, or infinity",
-    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value >= 0,
-)
+PROBABILITY = Range("a number from 0 to 1", lambda value: _is_number(value, most=1))
+NORM = Range("a number from 0 on, or infinity", _is_number)
 OUTPUT_SIZE = Range(
-    f"an integer from 1 to {LARGEST}, or one for each spatial dimension; None keeps a dimension", _is_output_size
+    f"an integer from 1 to {LARGEST}, or one for each spatial dimension; None keeps a dimension",
+    _one_or_several(lambda value: value is None or _is_integer(value, 1)),
 )
-SHAPE = Range(
-    "a list of positive integers",
-    lambda value: isinstance(value, tuple) and bool(value) and all(_is_integer(item, 1) for item in value),
-)
-# Tensors of PyTorch have at most 64 dimensions.
+SHAPE = Range("a list of positive integers", lambda value: isinstance(value, tuple) and sizes(1).holds(value))
 DIMENSION = Range("a dimension of the input, from -64 to 63", _is_dimension)
-SOME_DIMENSIONS = Range(
-    "a dimension of the input, or a list of them",
-    lambda value: _is_dimension(value) or (isinstance(value, tuple) and bool(value) and all(map(_is_dimension, value))),
-)
+SOME_DIMENSIONS = Range("a dimension of the input, or a list of them", _one_or_several(_is_dimension))
 DIMENSIONS = Range(
     "a dimension of the input, a list of them, or None for all",
-    lambda value: (
-        value is None or _is_dimension(value) or (isinstance(value, tuple) and all(map(_is_dimension, value)))
-    ),
+    lambda value: value in (None, ()) or SOME_DIMENSIONS.holds(value),
 )
 
 

@@ -54,6 +54,10 @@ def short_text(value: object) -> str:
     return printable(value)
 
 
+def _is_amount(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
 @dataclass(frozen=True)
 class DroppedWork:
     """Amount of dropped work, estimated from its tensors: the forward, summed over all calls.
@@ -95,13 +99,10 @@ class DroppedWork:
     def from_dict(cls, value: object) -> Self:
         """Read what `Dropped.to_dict` wrote. Raises InputError: the value is not such an object."""
         names = [field.name for field in fields(cls)]
-        if not isinstance(value, Mapping) or set(value) != set(names):
-            raise InputError("dropped work is an object", given=repr(value)[:200], allowed=", ".join(names))
-        for name in names:
-            if type(value[name]) is not int or value[name] < 0:
-                raise InputError(
-                    f"{name} of dropped work is an integer from 0", given=repr(value[name])[:100], allowed="0 or more"
-                )
+        if not isinstance(value, Mapping) or {*value} != {*names} or not all(map(_is_amount, value.values())):
+            raise InputError(
+                "dropped work is an object of integers from 0", given=repr(value)[:200], allowed=", ".join(names)
+            )
         return cls(**value)
 
 
@@ -158,25 +159,20 @@ class DroppedTally:
     """Sums dropped work by name and reason."""
 
     def __init__(self) -> None:
-        self._works: dict[tuple[str, str], list[DroppedWork | None]] = {}
-        self._paths: dict[tuple[str, str], list[str]] = {}
+        self._calls: dict[tuple[str, str], list[tuple[str, DroppedWork | None]]] = {}
 
     def add(self, name: str, reason: str, path: str, work: DroppedWork | None) -> None:
         """Count one call of an operator or kind in a module; the work is None if it is not known."""
-        self._works.setdefault((name, reason), []).append(work)
-        self._paths.setdefault((name, reason), []).append(path)
+        self._calls.setdefault((name, reason), []).append((path, work))
 
     def listed(self) -> tuple[Dropped, ...]:
         """All dropped work, in order of first use."""
-        return tuple(
-            Dropped(name, len(paths), tuple(dict.fromkeys(paths)), reason, self._work(name, reason))
-            for (name, reason), paths in self._paths.items()
-        )
-
-    def _work(self, name: str, reason: str) -> DroppedWork | None:
-        works = self._works[name, reason]
-        estimated = [work for work in works if work is not None]
-        return functools.reduce(DroppedWork.plus, estimated) if len(estimated) == len(works) else None
+        listed = []
+        for (name, reason), calls in self._calls.items():
+            known = [work for _, work in calls if work is not None]
+            work = functools.reduce(DroppedWork.plus, known) if len(known) == len(calls) else None
+            listed.append(Dropped(name, len(calls), tuple(dict.fromkeys(path for path, _ in calls)), reason, work))
+        return tuple(listed)
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,59 @@
-"""Kind: one row of the table of operation kinds."""
+"""Kind: one row of the table of operation kinds; and what is counted of an operation by the rules of its row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from . import storage
-from .attributes import PRECISIONS, QUANTIZED, Attribute, one_of
-from .rules import Attributes, Product, Shape, Shapes, per_output_element, same
-from .storage import Storage
+from .attributes import ELEMENT_BYTES, PRECISIONS, QUANTIZED, Attribute, Precision, one_of
+from .rules import Attributes, Product, Shape, Shapes, per_output_element, same, size
+
+INDEX_BYTES = 8  # PyTorch's indices are int64.
+MASK_BYTES = 1
 
 Family = Literal["convolution", "matmul", "attention", "normalization", "elementwise", "softmax", "pooling", "movement"]
 
 
+class Storage(NamedTuple):
+    """Bytes of the tensors of an operation, each counted once, as far as it is read or written.
+
+    The workspace are further tensors that kernels write, such as the gates of a recurrent layer, or a gradient that is
+    larger than the part of the input that was read.
+    """
+
+    inputs: float
+    output: float
+    parameters: float = 0.0
+    workspace: float = 0.0
+
+
+def output_bytes(precision: str) -> float:
+    """Bytes of one element of an output. Quantized products accumulate in fp32 and are written as bf16."""
+    return ELEMENT_BYTES["bf16" if precision in QUANTIZED else precision]
+
+
+def plain(o: Counted) -> Storage:
+    """Inputs and parameters in the precision of the operation, the output in the precision of `output_bytes`."""
+    element = ELEMENT_BYTES[o.precision]
+    return Storage(element * o.input_size, output_bytes(o.precision) * size(o.output_shape), element * o.parameters)
+
+
+def with_types(inputs: Mapping[int, int], output: int | None = None) -> Callable[[Counted], Storage]:
+    """Like `plain`, but with so many bytes for each element of the inputs at these positions, and of the output."""
+
+    def stored(o: Counted) -> Storage:
+        element = ELEMENT_BYTES[o.precision]
+        read = sum(inputs.get(position, element) * size(shape) for position, shape in enumerate(o.input_shapes))
+        written = output_bytes(o.precision) if output is None else output
+        return Storage(read, written * size(o.output_shape), element * o.parameters)
+
+    return stored
+
+
 class Traffic(NamedTuple):
-    """How often each tensor of an operation (see storage.py) is read from memory, or written to it."""
+    """How often each tensor of an operation is read from memory, or written to it; see `Storage`."""
 
     inputs: float = 0.0
     output: float = 0.0
@@ -71,7 +108,7 @@ class Kind:
         steps: Computes the number of kernels of the forward that have to run one after another.
         is_noise: Whether it does nothing in inference, or if its attribute p is zero (dropout).
         quantized: Precisions of less than 16 bits for which there are kernels.
-        storage: Computes the bytes of inputs, output and parameters that have to be read or written.
+        storage: Computes the bytes of the tensors of an operation that have to be read or written.
         measured_only: Whether it is covered only on GPUs where it was measured: data sheets say too little about it,
             and no other kind is similar enough to take its place.
         spatial: Number of spatial dimensions; None for kinds that take any number, and for those without.
@@ -101,7 +138,7 @@ class Kind:
     tensor_cores: bool = False
     is_noise: bool = False
     quantized: tuple[str, ...] = ()
-    storage: Callable[[Shapes, Attributes, Shape, int, str], Storage] = storage.plain
+    storage: Callable[[Counted], Storage] = plain
     tf32_by_default: bool = False
     product: Callable[[Shapes, Attributes, Shape], Product] | None = None
     steps: Callable[[Shapes, Attributes], int] = lambda shapes, attributes: 1
@@ -140,3 +177,114 @@ class Kind:
     def precisions(self) -> tuple[str, ...]:
         """The precisions that operations of this kind can have, on GPUs that support them."""
         return tuple(p for p in PRECISIONS if p not in QUANTIZED or p in self.quantized)
+
+
+class Counted:
+    """What an operation computes, reads and writes.
+
+    An `Operation` has integers as sizes. `AlikeOperations` has arrays of them, and then everything here is an array.
+    The row is that of its kind in the table of kinds.
+    """
+
+    kind: str
+    row: Kind
+    input_shapes: Shapes
+    attributes: Mapping[str, Any]
+    precision: Precision
+    mode: str
+    output_shape: Shape
+    parameters: int
+
+    @property
+    def gradients(self) -> str:
+        """The gradients that training computes: the attribute of this name; see `kind.GRADIENTS`."""
+        named: str = self.attributes.get(GRADIENTS, "all")
+        return named
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether it computes any gradient."""
+        return self.mode == "training" and self.gradients not in ("none", "recomputed")
+
+    @cached_property
+    def forward_flops(self) -> int:
+        """FLOPs of the forward; a multiply-add is two."""
+        return self.row.flops(self.input_shapes, self.attributes, self.output_shape)
+
+    @property
+    def flops(self) -> int:
+        """FLOPs in this mode: forward, or forward and backward, without what the backward computes again."""
+        return 0 if self.gradients == "recomputed" else self._flops(0.0)
+
+    @property
+    def executed_flops(self) -> int:
+        """FLOPs that run in this mode: `flops`, and what the backward computes again."""
+        return self._flops(self.row.recomputed_flops)
+
+    def _flops(self, again: float) -> int:
+        if self.is_identity:
+            return 0
+        if self.has_backward:
+            return self._whole(self.forward_flops * (1 + self.row.training(self.gradients).backward_flops + again))
+        return self.forward_flops
+
+    @cached_property
+    def bytes_read(self) -> int:
+        """Bytes that the operation must read from memory in this mode."""
+        if self.mode == "training":
+            broadcast = self.row.broadcast_reads if self.has_backward else 0.0
+            return self._bytes(self.row.training(self.gradients).reads, broadcast)
+        return self._bytes(self.row.reads)
+
+    @cached_property
+    def bytes_written(self) -> int:
+        """Bytes that the operation must write to memory in this mode."""
+        if self.mode == "training":
+            broadcast = self.row.broadcast_writes if self.has_backward else 0.0
+            return self._bytes(self.row.training(self.gradients).writes, broadcast)
+        return self._bytes(self.row.writes)
+
+    def _bytes(self, traffic: Traffic, broadcast_passes: float = 0.0) -> int:
+        if self.is_identity:
+            return 0
+        stored = self.storage
+        return self._whole(
+            traffic.inputs * stored.inputs
+            + (traffic.output + broadcast_passes * self._broadcasts) * stored.output
+            + traffic.parameters * stored.parameters
+            + traffic.workspace * stored.workspace
+        )
+
+    @property
+    def product(self) -> Product | None:
+        """The equivalent matrix product; None for operations that are not one."""
+        return self.row.product and self.row.product(self.input_shapes, self.attributes, self.output_shape)
+
+    @property
+    def steps(self) -> int:
+        """Number of kernels of the forward that have to run one after another."""
+        return self.row.steps(self.input_shapes, self.attributes)
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Bytes of its tensors that have to be read or written, each tensor once."""
+        return self.row.storage(self)
+
+    @property
+    def _broadcasts(self) -> bool:
+        return any(shape != self.output_shape for shape in self.input_shapes)
+
+    @cached_property
+    def input_size(self) -> int:
+        """Number of elements of all inputs together."""
+        return sum(map(size, self.input_shapes))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it does nothing at all, like dropout in inference or with a probability of zero."""
+        moves = any((*self.row.reads, *self.row.writes))
+        return not moves or (self.row.is_noise and (self.mode == "inference" or not self.attributes["p"]))
+
+    def _whole(self, amount: float) -> int:
+        """The nearest integer."""
+        return round(amount)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, NamedTuple, Self
 
+from ..checked import integer
 from ..errors import InputError, located, printable
 from ..rendering.answers import Plain, Table, Tabular
 from ..rendering.notebook import document, notes, table
@@ -18,7 +19,7 @@ from ..units import si
 from .entry import Dropped, Entry, merged, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import EXAMPLE, Operation, real_precision
-from .operation_list import IDENTITY, WORK, OperationList, identity, operation_text
+from .operation_list import IDENTITY, WORK, Deriving, OperationList, identity, operation_text
 
 # The difference between two networks: which operations only one of them has, and which are called more often.
 
@@ -50,10 +51,11 @@ class NetworkDiff(Plain):
         return bool(self.added or self.removed or self.changed)
 
     def __str__(self) -> str:
-        sign = "-" if self.flops_difference < 0 else "+"
+        (before, after), sign = self.flops, "-" if self.flops_difference < 0 else "+"
+        ratio = f"{after / before - 1:+.1%}" if before else "from none"
         lines = [
             f"{self.names[0]} -> {self.names[1]}: {self.calls[0]} -> {self.calls[1]} calls, "
-            f"{sign}{si(abs(self.flops_difference), 'FLOP')} ({_ratio(*self.flops)})",
+            f"{sign}{si(abs(self.flops_difference), 'FLOP')} ({ratio})",
             *(f"- {count} x {operation}" for operation, count in self.removed),
             *(f"~ {before} -> {after} x {operation}" for operation, before, after in self.changed),
             *(f"+ {count} x {operation}" for operation, count in self.added),
@@ -81,12 +83,6 @@ class NetworkDiff(Plain):
         }
 
 
-def _ratio(before: int, after: int) -> str:
-    return f"{after / before - 1:+.1%}" if before else "from none"
-
-
-Derived = TypeVar("Derived")
-
 _SHOWN = 10  # Operations that a notebook shows.
 
 
@@ -105,7 +101,7 @@ class ParameterBytes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Network(Tabular, Plain):
+class Network(Tabular, Plain, Deriving):
     """Operations of a model at one input shape, with their counts and module paths.
 
     Args:
@@ -164,21 +160,13 @@ class Network(Tabular, Plain):
     def of_calls(
         cls,
         calls: Iterable[tuple[Operation, str]],
-        *,
-        name: str,
-        input_shape: InputShape | None,
-        mode: str,
-        dropped: tuple[Dropped, ...] = (),
-        assumptions: tuple[str, ...] = (),
-        channels_last: bool = False,
-        parameter_bytes: ParameterBytes | None = None,
+        **fields: Any,
     ) -> Self:
-        """A network from its single calls in their order, each with the path of its module."""
+        """A network from its single calls in their order, each with the path of its module, and its other fields."""
         paths: dict[Operation, list[str]] = {}
         for operation, path in calls:
             paths.setdefault(operation, []).append(path)
-        entries = tuple(Entry.at(operation, where) for operation, where in paths.items())
-        return cls(entries, name, input_shape, mode, dropped, assumptions, channels_last, parameter_bytes)
+        return cls(tuple(Entry.at(operation, where) for operation, where in paths.items()), **fields)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -190,16 +178,6 @@ class Network(Tabular, Plain):
     def operations(self) -> OperationList:
         """The unique operations, in the order of the entries."""
         return OperationList(entry.operation for entry in self.entries)
-
-    @cached_property
-    def _derived(self) -> dict[Callable[..., Any], Any]:
-        return {}
-
-    def derived(self, make: Callable[[Network], Derived]) -> Derived:
-        """The result of a function of this network, computed once; see `OperationList.derived`."""
-        if make not in self._derived:
-            self._derived[make] = make(self)
-        return cast(Derived, self._derived[make])
 
     def __getstate__(self) -> dict[str, Any]:
         # What was computed of it is not pickled; other processes compute what they need.
@@ -333,6 +311,7 @@ class Network(Tabular, Plain):
                 entries.append(Entry.from_dict(item))
             except InputError as error:
                 raise located(error, f"operation {position + 1} of {name}") from error
+        sizes = value.get("parameter_bytes")
         return cls(
             tuple(entries),
             name=short_text(value.get("name", name)),
@@ -341,7 +320,7 @@ class Network(Tabular, Plain):
             dropped=tuple(map(Dropped.from_dict, value.get("dropped", ()))),
             assumptions=tuple(map(short_text, value.get("assumptions", ()))),
             channels_last=value.get("channels_last", False),
-            parameter_bytes=_parameter_bytes(value.get("parameter_bytes")),
+            parameter_bytes=None if sizes is None else ParameterBytes(**{key: integer(n) for key, n in sizes.items()}),
         )
 
     def save(self, path: str | Path) -> None:
@@ -358,12 +337,3 @@ class Network(Tabular, Plain):
         """
         path = Path(path)
         return cls.from_dict(read_json(path, MOST_JSON_BYTES, "this network file"), name=path.stem)
-
-
-def _parameter_bytes(value: Any) -> ParameterBytes | None:
-    if value is None:
-        return None
-    sizes = ParameterBytes(**value)
-    if any(type(number) is not int or number < 0 for number in sizes):
-        raise InputError("bytes of parameters are integers", given=repr(value)[:200], allowed="0 or more")
-    return sizes

@@ -11,9 +11,8 @@ from typing import Any, Literal, cast, get_args
 
 from ..errors import InputError, unknown_name
 from .attributes import PRECISIONS, Precision, RequestedPrecision
-from .counted import Counted
 from .inputs import full_attributes, normalized_shape
-from .kind import GRADIENTS
+from .kind import GRADIENTS, Counted, Kind
 from .kinds import KINDS
 from .rules import Shape, Shapes
 
@@ -141,16 +140,14 @@ class Operation(Counted):
                 allowed="direction='forward'",
                 hint="a gradient alone has mode='inference'",
             )
-        for name, value in (
-            ("kind", kind),
-            ("input_shapes", shapes),
-            ("attributes", full),
-            ("precision", precision),
-            ("mode", mode),
-        ):
-            object.__setattr__(self, name, value)
+        vars(self).update(kind=kind, input_shapes=shapes, attributes=full, precision=precision, mode=mode)
         # Both properties are computed here so that shapes that do not fit are refused at once.
         _ = self.output_shape, self.parameters
+
+    @property
+    def row(self) -> Kind:  # type: ignore[override]
+        """The row of its kind in the table of kinds."""
+        return KINDS[self.kind]
 
     @cached_property
     def output_shape(self) -> Shape:  # type: ignore[override]  # (computed once, and not written by anybody)
@@ -263,26 +260,15 @@ class Operation(Counted):
         Raises:
             InputError: The value is not such a dictionary, or describes an operation that cannot exist.
         """
-        if not isinstance(value, Mapping) or not {"kind", "input_shapes"} <= value.keys():
+        known = value if isinstance(value, Mapping) else {}
+        shapes, attributes = known.get("input_shapes"), known.get("attributes")
+        if "kind" not in known or not isinstance(shapes, list | tuple) or not isinstance(attributes, Mapping | None):
             raise InputError(
-                "an operation is an object with kind and input_shapes",
+                "an operation is an object with kind and a list of input_shapes, and attributes as an object",
                 given=repr(value)[:200],
                 allowed=f"such as {EXAMPLE}",
             )
-        extra = value.keys() - set(_KEYS)
-        if extra:
+        if extra := known.keys() - {*_KEYS}:
             raise InputError("an operation has no such keys", given=", ".join(sorted(extra)), allowed=", ".join(_KEYS))
-        shapes, attributes = value["input_shapes"], value.get("attributes")
-        if not isinstance(shapes, list | tuple) or not isinstance(attributes, Mapping | None):
-            raise InputError(
-                "input_shapes is a list of shapes and attributes an object",
-                given=repr(value)[:200],
-                allowed=f"such as {EXAMPLE}",
-            )
-        return cls(
-            value["kind"],
-            shapes,
-            attributes,
-            precision=value.get("precision", "fp32"),
-            mode=value.get("mode", "inference"),
-        )
+        further = {name: known[name] for name in ("precision", "mode") if name in known}
+        return cls(known["kind"], shapes, attributes, **further)

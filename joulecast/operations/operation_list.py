@@ -21,15 +21,29 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from .attributes import COUNT, REQUIRED, SHAPE
-from .counted import Counted
+from .kind import Counted
 from .kinds import KINDS
 from .operation import Operation, compact_json, digest_of
 
 Derived = TypeVar("Derived")
 
 
-class OperationList(tuple[Operation, ...]):
-    """A tuple of operations that caches what functions compute from it.
+class Deriving:
+    """A value that caches what functions compute from it."""
+
+    @cached_property
+    def _derived(self) -> dict[Callable[..., Any], Any]:
+        return {}
+
+    def derived(self, make: Callable[[Any], Derived]) -> Derived:
+        """The result of a function of a module, computed of this value once, so it must not be changed."""
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        return cast(Derived, self._derived[make])
+
+
+class OperationList(tuple[Operation, ...], Deriving):
+    """A tuple of operations.
 
     A search predicts the same network on many GPUs and at many clocks. Values that depend on its operations alone are
     computed once, and are freed together with the network.
@@ -39,17 +53,6 @@ class OperationList(tuple[Operation, ...]):
     def of(cls, operations: Iterable[Operation]) -> Self:
         """Convert operations to an OperationList; one that is given is returned unchanged."""
         return operations if isinstance(operations, cls) else cls(operations)
-
-    @cached_property
-    def _derived(self) -> dict[Callable[..., Any], Any]:
-        return {}
-
-    def derived(self, make: Callable[[OperationList], Derived]) -> Derived:
-        """The result of a function of a module, computed of this list once, so it must not be changed."""
-        cached = self._derived
-        if make not in cached:
-            cached[make] = make(self)
-        return cast(Derived, cached[make])
 
     @cached_property
     def _hash(self) -> int:
@@ -129,6 +132,8 @@ def checked_operations(operations: Iterable[Operation]) -> list[Operation]:
     return listed
 
 
+# Operations that are counted together.
+
 _MANY = 16  # From this number on, computing together is quicker than computing one after the other.
 _SIZE = "\0"  # Stands for a size in the text of operations.
 _MOST_ELEMENTS = 2.0**29
@@ -197,7 +202,7 @@ class AlikeOperations(Counted):
 
     def __init__(self, group: Group) -> None:
         first = group.operations[0]
-        self.kind, self.precision, self.mode = first.kind, first.precision, first.mode
+        self.kind, self.row, self.precision, self.mode = first.kind, first.row, first.precision, first.mode
         columns: Iterator[Any] = iter(np.array(group.rows, np.int64).T)
 
         def taken(like: Any) -> Any:
@@ -231,14 +236,15 @@ class AlikeOperations(Counted):
 def _likeness(operation: Operation) -> tuple[Any, ...]:
     """A value that is equal for operations of one group."""
     attributes = operation.attributes
+    names, shapes = _size_attributes(operation.kind), _shape_attributes(operation.kind)
     return (
         operation.kind,
         operation.precision,
         operation.mode,
         len(operation.output_shape),
         *map(len, operation.input_shapes),
-        *(attributes[name] for name in _fixed_attributes(operation.kind)),
-        *(len(attributes[name]) for name in _shape_attributes(operation.kind)),
+        *(value for name, value in attributes.items() if name not in names),
+        *(len(attributes[name]) for name in shapes),
     )
 
 
@@ -266,9 +272,3 @@ def _size_attributes(kind: str) -> tuple[str, ...]:
 def _shape_attributes(kind: str) -> tuple[str, ...]:
     """The attributes of a kind that are shapes."""
     return tuple(name for name, row in KINDS[kind].attributes.items() if row.values is SHAPE)
-
-
-@cache
-def _fixed_attributes(kind: str) -> tuple[str, ...]:
-    """The attributes of a kind that are the same for all operations of a group."""
-    return tuple(name for name in KINDS[kind].attributes if name not in _size_attributes(kind))

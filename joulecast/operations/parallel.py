@@ -1,4 +1,4 @@
-"""Rules of operations that span several GPUs: fused layers of experts, and collectives over a link.
+"""Kinds that span several GPUs: fused layers of experts, and collectives over a link.
 
 An operation is the part of one GPU. A layer of experts is divided over `expert_parallel` groups of experts, and
 each expert's features over `tensor_parallel` GPUs.
@@ -6,50 +6,42 @@ each expert's features over `tensor_parallel` GPUs.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from ..errors import InputError
-from . import storage
-from .rules import Attributes, Shape, Shapes, size
-from .storage import Storage
+from .attributes import COUNT, FLAG, IMPLEMENTATIONS, Attribute, one_of
+from .kind import Counted, Kind, Storage, Traffic
+from .products import GEMM_TRAINING, linear_storage
+from .rules import Attributes, Shape, Shapes, per_output_element, size
 
 _PRODUCTS = 3  # Gate, up and down.
 
 
-def experts_output(shapes: Shapes, attributes: Attributes) -> Shape:
+def _experts_output(x: Shapes, a: Attributes) -> Shape:
     """The output has the shape of the input: each token gets the weighted sum of the outputs of its experts."""
-    if len(shapes[0]) < 2:
-        raise InputError("a layer of experts takes tokens with features", given=shapes[0], allowed="[tokens, hidden]")
-    if attributes["top_k"] > attributes["experts"]:
+    if len(x[0]) < 2:
+        raise InputError("a layer of experts takes tokens with features", given=x[0], allowed="[tokens, hidden]")
+    if a["top_k"] > a["experts"]:
         raise InputError(
             "a token cannot go to more experts than there are",
-            given=f"top_k={attributes['top_k']} of {attributes['experts']} experts",
+            given=f"top_k={a['top_k']} of {a['experts']} experts",
             allowed="top_k up to the number of experts",
         )
     for parts, whole in (("expert_parallel", "experts"), ("tensor_parallel", "intermediate")):
-        if attributes[whole] % attributes[parts]:
+        if a[whole] % a[parts]:
             raise InputError(
                 f"{whole} do not divide over the GPUs",
-                given=f"{whole}={attributes[whole]}, {parts}={attributes[parts]}",
+                given=f"{whole}={a[whole]}, {parts}={a[parts]}",
                 allowed=f"a {parts} that divides them",
             )
-    return shapes[0]
+    return x[0]
 
 
-def _features(attributes: Attributes) -> int:
-    features: int = attributes["intermediate"] // attributes["tensor_parallel"]
-    return features
-
-
-def experts_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
+def _experts_flops(x: Shapes, a: Attributes, out: Shape) -> int:
     """FLOPs of the gate, up and down products of all experts on this GPU."""
-    rows = size(output[:-1]) * attributes["top_k"]
-    flops: int = 2 * _PRODUCTS * rows * output[-1] * _features(attributes) // attributes["expert_parallel"]
+    features = a["intermediate"] // a["tensor_parallel"]
+    flops: int = 2 * _PRODUCTS * (size(out[:-1]) * a["top_k"]) * out[-1] * features // a["expert_parallel"]
     return flops
-
-
-def experts_parameters(shapes: Shapes, attributes: Attributes) -> int:
-    """Elements of the gate, up and down weights of the experts on this GPU."""
-    experts: int = attributes["experts"] // attributes["expert_parallel"]
-    return experts * _PRODUCTS * shapes[0][-1] * _features(attributes)
 
 
 def touched_experts(tokens: int, attributes: Attributes) -> float:
@@ -58,52 +50,55 @@ def touched_experts(tokens: int, attributes: Attributes) -> float:
     return float(attributes["experts"] / attributes["expert_parallel"] * (1 - missed))
 
 
-def experts_storage(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Like `storage.linear`, but only with the weights of those experts that get a token."""
-    stored = storage.linear(shapes, attributes, output, parameters, precision)
-    local = attributes["experts"] / attributes["expert_parallel"]
-    return stored._replace(parameters=stored.parameters * touched_experts(size(output[:-1]), attributes) / local)
+def _experts_storage(o: Counted) -> Storage:
+    """Like that of linear layers, but only with the weights of those experts that get a token."""
+    stored, local = linear_storage(o), o.attributes["experts"] / o.attributes["expert_parallel"]
+    touched = touched_experts(size(o.output_shape[:-1]), o.attributes)
+    return stored._replace(parameters=stored.parameters * touched / local)
 
 
-def _require_group(attributes: Attributes) -> int:
-    gpus: int = attributes["gpus"]
-    if gpus < 2:
-        raise InputError(
-            "a collective needs a group of GPUs",
-            given=f"gpus={gpus}",
-            allowed="2 and more",
-            hint="leave it out where there is one GPU",
-        )
-    return gpus
+def _in_group(output: Callable[[Shape, int], Shape]) -> Callable[[Shapes, Attributes], Shape]:
+    """The shape rule of a collective, by a function of the shape of its input and the number of GPUs."""
+
+    def rule(x: Shapes, a: Attributes) -> Shape:
+        if a["gpus"] < 2:
+            raise InputError(
+                "a collective needs a group of GPUs",
+                given=f"gpus={a['gpus']}",
+                allowed="2 and more",
+                hint="leave it out where there is one GPU",
+            )
+        return output(x[0], a["gpus"])
+
+    return rule
 
 
-def as_large(shapes: Shapes, attributes: Attributes) -> Shape:
-    """The output has the shape of the input."""
-    _require_group(attributes)
-    return shapes[0]
-
-
-def gathered(shapes: Shapes, attributes: Attributes) -> Shape:
-    """Each GPU ends up with the tensors of all GPUs, concatenated along the first dimension."""
-    return (_require_group(attributes) * shapes[0][0], *shapes[0][1:])
-
-
-def scattered(shapes: Shapes, attributes: Attributes) -> Shape:
-    """Each GPU ends up with its part of the sum, split along the first dimension."""
-    gpus = _require_group(attributes)
-    if shapes[0][0] % gpus:
+def _scattered(shape: Shape, gpus: int) -> Shape:
+    if shape[0] % gpus:
         raise InputError(
             "a tensor does not divide over the GPUs",
-            given=f"{shapes[0]} over {gpus} GPUs",
+            given=f"{shape} over {gpus} GPUs",
             allowed=f"a first dimension that is a multiple of {gpus}",
         )
-    return (shapes[0][0] // gpus, *shapes[0][1:])
+    return (shape[0] // gpus, *shape[1:])
 
 
-def additions(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """Additions of one GPU in a sum over the group: it adds the parts of all other GPUs to its own part."""
-    gpus: int = attributes["gpus"]
-    return size(shapes[0]) * (gpus - 1) // gpus
+def _collective(output: Callable[[Shape, int], Shape], *, adds: bool = False) -> Kind:
+    """A collective of a group of GPUs over their link; if it adds, each GPU adds the parts of all others to its own."""
+    return Kind(
+        family="movement",
+        attributes={
+            "gpus": Attribute(COUNT),
+            "link": Attribute(one_of("nvlink", "pcie"), "nvlink"),
+            "implementation": Attribute(one_of(*IMPLEMENTATIONS), "pytorch"),
+        },
+        output=_in_group(output),
+        flops=(lambda x, a, out: size(x[0]) * (a["gpus"] - 1) // a["gpus"]) if adds else per_output_element(0),
+        backward_flops=0.0,
+        training_reads=Traffic(inputs=1),
+        training_writes=Traffic(output=1),
+        measured_only=True,
+    )
 
 
 def sent_elements(kind: str, shapes: Shapes, attributes: Attributes) -> float:
@@ -116,3 +111,39 @@ def sent_elements(kind: str, shapes: Shapes, attributes: Attributes) -> float:
     if kind in ("all_reduce", "all_gather"):
         return float(elements)
     return float(elements * others / attributes["gpus"])
+
+
+PARALLEL: Mapping[str, Kind] = {
+    # A mixture of experts as one call, as in inference engines: it sorts the tokens by expert, computes the products of
+    # all experts, and adds up their outputs.
+    "experts": Kind(
+        family="matmul",
+        attributes={
+            "intermediate": Attribute(COUNT),
+            "top_k": Attribute(COUNT),
+            "experts": Attribute(COUNT),
+            "tensor_parallel": Attribute(COUNT, 1),
+            "expert_parallel": Attribute(COUNT, 1),
+            # How tokens are distributed: evenly over all experts, or by a power law of the experts' rank.
+            "distribution": Attribute(one_of("balanced", "power_law_1.01", "power_law_1.2"), "balanced"),
+            "block_scaled": Attribute(FLAG, False),
+            "implementation": Attribute(one_of(*IMPLEMENTATIONS), "pytorch"),
+        },
+        output=_experts_output,
+        flops=_experts_flops,
+        parameters=lambda x, a: (
+            a["experts"] // a["expert_parallel"] * _PRODUCTS * x[0][-1] * (a["intermediate"] // a["tensor_parallel"])
+        ),
+        storage=_experts_storage,
+        tensor_cores=True,
+        quantized=("fp8", "nvfp4"),
+        measured_only=True,
+        **GEMM_TRAINING,
+    ),
+    "all_reduce": _collective(lambda shape, gpus: shape, adds=True),
+    # Each GPU ends up with the tensors of all GPUs, concatenated along the first dimension.
+    "all_gather": _collective(lambda shape, gpus: (gpus * shape[0], *shape[1:])),
+    # Each GPU ends up with its part of the sum, split along the first dimension.
+    "reduce_scatter": _collective(_scattered, adds=True),
+    "all_to_all": _collective(lambda shape, gpus: shape),
+}

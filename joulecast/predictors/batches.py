@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -70,22 +70,21 @@ def asked_together(regressors: Sequence[Ask], tables: Sequence[NDArray[np.float3
         The values that its regressor gives for the rows of each table, shape (rows,).
     """
     if len(tables) == 1:  # Without copies, which take as long as trees take for a few rows.
-        (values,) = in_batches(_alone(regressors[0]), tables[0], [tables[0][:, 0]])
-        return [values]
+        return in_batches(partial(_alone, regressors[0]), tables[0], [tables[0][:, 0]])
     places: dict[Ask, list[int]] = {}
     for place, regressor in enumerate(regressors):
         places.setdefault(regressor, []).append(place)
     found: dict[int, FloatArray] = {}
     for regressor, some in places.items():
-        rows = np.concatenate([tables[place] for place in some])
-        (values,) = in_batches(_alone(regressor), rows, [rows[:, 0]])
+        table = np.concatenate([tables[place] for place in some])
+        (values,) = in_batches(partial(_alone, regressor), table, [table[:, 0]])
         ends = np.cumsum([len(tables[place]) for place in some])[:-1]
         found.update(zip(some, np.split(values, ends), strict=True))
     return [found[place] for place in range(len(tables))]
 
 
-def _alone(ask: Ask) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
-    return lambda rows: (np.asarray(ask(rows)),)
+def _alone(ask: Ask, rows: NDArray[np.float32]) -> list[FloatArray]:
+    return [np.asarray(ask(rows))]
 
 
 def over_cores(work: Callable[[Piece], Made], pieces: Sequence[Piece]) -> list[Made]:

@@ -146,7 +146,11 @@ class ChipPart:
     def _covered_rows(self, operations: OperationList) -> FloatArray:
         groups = _by_kind(operations, lambda operation: self.group(operation) or "").tolist()
         counted, host_s = counted_s(operations, self.gpu), self.baseline.host_s(groups)
-        loops, costs = self._by_constants(groups, counted)
+        static_w, cap_w = self.baseline.static_power_w, self.gpu.power_limit_w
+        # Loops and costs by the baseline alone.
+        device_s, loop_s = self.baseline.device_s(groups, counted), self.baseline.loop_s(groups, counted)
+        dynamic_j = device_s * np.maximum(self.baseline.active_power_w(groups) - static_w, 0.0)
+        loops, costs = Loops(loop_s, static_w + dynamic_j / loop_s), DeviceCosts(device_s, dynamic_j)
         own = _by_kind(operations, lambda operation: group_of(operation, self.gpu) == self.group(operation))
         if own.any():
             mine, mine_in = OperationList(compress(operations, own)), [*compress(groups, own)]
@@ -160,7 +164,6 @@ class ChipPart:
             ):
                 whole[own] = part
         # No board draws more than its cap, or less than it draws without work.
-        static_w, cap_w = self.baseline.static_power_w, self.gpu.power_limit_w
         power_w = np.clip(loops.power_w, static_w, cap_w)
         active_w = static_w + costs.dynamic_energy_j / np.maximum(costs.time_s, _LEAST)
         work = measured_work(operations, self.gpu, costs.time_s, costs.dynamic_energy_j, active_w, PRIOR_ENERGY)
@@ -171,14 +174,6 @@ class ChipPart:
         more = (power_w - static_w) * time_s / np.maximum(dynamic_j, _LEAST)
         measured = [digest in self.measured for digest in digests_of(operations)]
         return np.column_stack([np.ones(len(operations)), measured, longer, more, work.columns.T])
-
-    def _by_constants(self, groups: Sequence[str], counted: FloatArray) -> tuple[Loops, DeviceCosts]:
-        """Loops and device costs by the baseline alone."""
-        static_w = self.baseline.static_power_w
-        device_s = self.baseline.device_s(groups, counted)
-        dynamic_j = device_s * np.maximum(self.baseline.active_power_w(groups) - static_w, 0.0)
-        loop_s = self.baseline.loop_s(groups, counted)
-        return Loops(loop_s, static_w + dynamic_j / loop_s), DeviceCosts(device_s, dynamic_j)
 
     def _learned_loops(self, operations: OperationList, loop_s: FloatArray, host_s: FloatArray) -> Loops:
         inputs = regressor_inputs(relative_features(operations, self.gpu), loop_s, host_s)

@@ -146,8 +146,7 @@ class ResidualModel(SharedModel, Protocol):
 def require_mode(operations: Sequence[Operation], mode: str) -> None:
     """Refuse operations of another mode.
 
-    Raises:
-        InputError: One of them is of another mode.
+    Raises InputError: one of them is of another mode.
     """
     others = np.flatnonzero(numbers_of(operations).is_training != (mode == "training"))
     if len(others):
@@ -164,8 +163,7 @@ def launch_s(operations: Sequence[Operation], mode: str, host_s: Mapping[str, Ma
 def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Read `ResidualModel.host_s` from a file's facts.
 
-    Raises:
-        KeyError, TypeError: The facts are something else, or have no time for kinds that were not measured.
+    Raises KeyError, TypeError: the facts are something else, or have no time for kinds that were not measured.
     """
     found = {mode: numbers(value[mode]) for mode in MODES}
     missing = [mode for mode in MODES if "" not in found[mode]]

@@ -249,6 +249,9 @@ def explain_operation(
 ) -> Explanation:
     """Explain one operation.
 
+    Raises InputError: another mode, a clock that the GPU cannot hold, or nothing covers the operation. Raises
+    MissingDependencyError: there are boosted trees, and xgboost is not installed.
+
     Args:
         predictor: The predictor of a GPU and mode.
         name: Name of its zoo entry.
@@ -257,10 +260,6 @@ def explain_operation(
         trained_on: Operations that the predictor was trained on.
         native: "time" and "power" -> boosted trees as XGBoost stores them (UBJ); None for other predictors.
         board: Factors of a calibrated board that act on the operation, and what it was calibrated by; None for any.
-
-    Raises:
-        InputError: Another mode, a clock that the GPU cannot hold, or nothing covers the operation.
-        MissingDependencyError: There are boosted trees, and xgboost is not installed.
     """
     gpu = predictor.gpu
     clock = gpu.checked_clock_mhz(clock_mhz)
@@ -358,8 +357,7 @@ def contributions(
     The trees correct the logarithm of the baseline's time, so what an input adds there is a factor of the time. Power
     is learned as a share of the board's cap, so there it is watts. The mean comes first, then the largest effects.
 
-    Raises:
-        MissingDependencyError: xgboost is not installed.
+    Raises MissingDependencyError: xgboost is not installed.
     """
     what_else = f"{with_extra('train')}; or explain with another predictor"
     with needing("feature contributions of boosted trees need xgboost", what_else):

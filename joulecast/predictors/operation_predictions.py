@@ -15,7 +15,7 @@ from ..arrays import FloatArray
 from ..operations.operation import Operation
 from ..operations.operation_list import IDENTITY, identity, operation_text
 from ..rendering.answers import Answer, Table
-from ..rendering.notebook import Bar, Picture, bars, document, notes, short, table
+from ..rendering.notebook import Bar, Picture, bars, short
 from ..units import si
 from .intervals.conformal import within_range
 from .intervals.operation_spread import OperationIntervals, OperationSpread
@@ -25,7 +25,7 @@ Source = Literal["measured", "modelled", "missing"]
 _COSTS = ("time_s", "power_w", "energy_j", "device_time_s")
 _COLUMNS = (*_COSTS, "dynamic_energy_j", "host_time_s")
 _ARRAYS = (*_COLUMNS, "held_clock_mhz")
-_SHOWN = 20  # Operations in a notebook.
+_SHOWN = 20  # Operations in a picture.
 _LEAST = 1e-30  # Seconds and joules, instead of a division by zero.
 
 
@@ -93,11 +93,10 @@ class OperationPredictions(Answer):
         from measured operations. At clocks that were not measured intervals are wider, by what networks on the A100
         showed.
 
+        Raises InputError: the level is not between 0 and 1, or too high for the number of errors.
+
         Args:
             level: Share of such operations that should lie within, above 0 and below 1.
-
-        Raises:
-            InputError: The level is not between 0 and 1, or too high for the number of errors.
         """
         if self.spread is None:
             return None
@@ -133,20 +132,6 @@ class OperationPredictions(Answer):
 
     def __str__(self) -> str:
         return f"{len(self.operations)} operations, each alone in a loop"
-
-    def _repr_html_(self) -> str:
-        """A table with a row for each operation."""
-        columns = (self.time_s, self.power_w, self.energy_j)
-        rows = []
-        for operation, source, *values in zip(self.operations, self.source, *columns, strict=True):
-            costs = (known_si(value, unit) for value, unit in zip(values, ("s", "W", "J"), strict=True))
-            rows.append([operation_text(operation), *costs, source])
-        more = [f"and {len(rows) - _SHOWN} more operations"] if len(rows) > _SHOWN else []
-        return document(
-            str(self),
-            table(["operation", "time", "power", "energy", "source"], rows[:_SHOWN], frozenset({1, 2, 3})),
-            notes(more),
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """One object for each operation, and the watts that the board draws without work; NaN where unknown."""

@@ -65,8 +65,7 @@ class OperationPredictor:
     ) -> OperationPredictions:
         """Predict single operations at a graphics clock under a power cap; None for the GPU's defaults.
 
-        Raises:
-            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
+        Raises InputError: an operation of another mode, or a clock or a cap that the GPU cannot hold.
         """
         clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
         as_measured = clock == self.gpu.boost_clock_mhz and cap_w == self.gpu.power_limit_w
@@ -77,8 +76,7 @@ class OperationPredictor:
 
         The cap is left out, which spares a search for each operation: the clock of the network follows from it.
 
-        Raises:
-            InputError: An operation of another mode.
+        Raises InputError: an operation of another mode.
         """
         listed, as_measured = OperationList.of(operations), power_limit_w == self.gpu.power_limit_w
         found = self._predict(listed, float(self.gpu.boost_clock_mhz), np.inf, as_measured)
@@ -210,9 +208,14 @@ class OperationPredictor:
 
     def in_network(self, predictions: OperationPredictions) -> OperationPredictions:
         """Correct operations by what is known of networks, for any network that they are parts of."""
-        operations = OperationList.of(predictions.operations)
+        operations, found = OperationList.of(predictions.operations), predictions
         of_chip = self._of_chip(operations)
-        found = predictions if self.chip is None else _in_measured_network(predictions, of_chip, self.chip)
+        if self.chip is not None:
+            # Operations in TF32 are quicker than in their loops, and the board draws more (docs/how-it-works.md).
+            more = self.chip.network_static_w / self.chip.baseline.static_power_w  # At any clock, as static power.
+            quicker = np.where(predictions.in_tf32 & of_chip, self.chip.network_tf32_factor, 1.0)
+            static_w = predictions.static_power_w * (1 + more)
+            found = replace(predictions.times(quicker, quicker), static_power_w=static_w)
         others = ~of_chip & np.array([source != "missing" for source in predictions.source], dtype=bool)
         return self.find_shared().in_network(found, others, self.gpu) if others.any() else found
 
@@ -236,16 +239,6 @@ class OperationPredictor:
     def shared_models(self) -> tuple[SharedModel, ...]:
         """What it shares with predictors of other GPUs; where loops of the chip were measured, they decide."""
         return () if self.chip is not None else self.find_shared().models
-
-
-def _in_measured_network(
-    predictions: OperationPredictions, of_chip: NDArray[np.bool_], chip: ChipPart
-) -> OperationPredictions:
-    """Operations in TF32 are quicker than in their loops, and the board draws more (docs/how-it-works.md)."""
-    more = chip.network_static_w / chip.baseline.static_power_w  # At any clock, as static power itself.
-    quicker = np.where(predictions.in_tf32 & of_chip, chip.network_tf32_factor, 1.0)
-    found = predictions.times(quicker, quicker)
-    return replace(found, static_power_w=predictions.static_power_w * (1 + more))
 
 
 @cached

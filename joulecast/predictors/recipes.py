@@ -40,9 +40,8 @@ def setting(default: Value, least: float = 0, most: float = math.inf, *, choices
 class Settings:
     """Settings with defaults, checked when they are made.
 
-    Raises:
-        InputError: A value is of another type, or out of range.
-        UnknownNameError: A text is none of its choices.
+    Raises InputError: a value is of another type, or out of range. Raises UnknownNameError: a text is none of its
+    choices.
     """
 
     WHAT: ClassVar[str] = "recipe"  # What the settings belong to, in messages.
@@ -275,7 +274,7 @@ class TransformerRecipe(Recipe):
         epochs: Passes over the operations.
         batch: Operations per step.
         learning_rate: Highest learning rate of AdamW, for embeddings, biases and heads.
-        matrix_learning_rate: Highest learning rate of Muon (regressors/descent.py), for the matrices of token
+        matrix_learning_rate: Highest learning rate of Muon (transformer/fit.py), for the matrices of token
             embeddings and layers; with 0, AdamW updates them, too.
         most_rows: Largest number of device times to learn from; more are thinned out within each kind and GPU.
         unknown_kinds: Share of the operations whose kind is hidden in training, so that the vector of unmeasured kinds
@@ -315,9 +314,8 @@ class TransformerRecipe(Recipe):
 def read_recipe(path: str | Path, make: Callable[[dict[str, Any]], Made]) -> Made:
     """Read a recipe.
 
-    Raises:
-        InputError: The file cannot be read, or a value is out of range.
-        UnknownNameError: A key does not exist.
+    Raises InputError: the file cannot be read, or a value is out of range. Raises UnknownNameError: a key does not
+    exist.
     """
     path = named_file(path, "predictors", "recipe")
     with refusing_damage("this recipe cannot be read", path):

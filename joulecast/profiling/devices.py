@@ -18,8 +18,7 @@ from typing import Any
 import torch
 
 from ..errors import ClockError, DeviceError, InputError, MissingDependencyError, SensorError
-from ..hardware.cpu import cpu_name
-from ..hardware.host import processor
+from ..hardware.host import cpu_name, processor
 from ..metering import NoSensor, Sensor
 from ..metering.cpu import zones_folder
 from ..metering.nvidia import nvidia_smi, opened

@@ -96,9 +96,13 @@ class Review:
     def require(self) -> None:
         """Refuse a prediction that is over a budget. Raises BudgetError: a budget is exceeded."""
         if over := self.exceeded:
+            changes = []
+            for measure, (now, before) in ((budget.measure, self._values(budget.measure)) for budget in over):
+                change = f" ({_percent(before, now)})" if before else ""
+                changes.append(f"{measure} {si(now, MEASURES[measure][1])}{change}")
             raise BudgetError(
                 "the model is over its budget",
-                given=", ".join(f"{b.measure} {self._change(b.measure)}" for b in over),
+                given=", ".join(changes),
                 allowed=", ".join(f"{b.measure} {b}" for b in over),
                 hint="the table names the operations that changed; raise the budget if they are worth it",
             )
@@ -122,10 +126,6 @@ class Review:
     def _values(self, measure: str) -> tuple[Any, Any]:
         field = MEASURES[measure][0]
         return self.now[field], None if self.before is None else self.before[field]
-
-    def _change(self, measure: str) -> str:
-        now, before = self._values(measure)
-        return si(now, MEASURES[measure][1]) + (f" ({_percent(before, now)})" if before else "")
 
     def _verdict(self, measure: str) -> list[str]:
         budgets = [budget for budget in self.budgets if budget.measure == measure]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -129,15 +129,11 @@ class Choice(Plain, Drawn):
         batch = "" if self.batch_size is None else f", batch {self.batch_size}"
         return self.alias + ("" if self.precision == "default" else f", {self.precision}") + batch
 
-    @property
-    def _title(self) -> str:
-        return f"{self.name}, {self.mode}, at {self.clock_mhz:g} MHz"
-
     def _repr_html_(self) -> str:
         remarks = [f"predicted by {self.predictor}", *self.notes]
         if not self.measured:
             remarks.insert(0, "never measured: predicted from its data sheet alone")
-        return document(self._title, quantity_table(self, self.interval), notes(remarks))
+        return document(str(self), quantity_table(self, self.interval), notes(remarks))
 
     def _picture(self) -> Picture:
         items = []
@@ -146,7 +142,7 @@ class Choice(Plain, Drawn):
             low_high = getattr(self.interval, name) if self.interval else None
             shares = (low_high[0] / value, low_high[1] / value) if low_high else None
             items.append(Bar(title, 1.0, si(value, unit), shares, place))
-        return Picture(bars(items, self._title))
+        return Picture(bars(items, f"{self.name}, {self.mode}, at {self.clock_mhz:g} MHz"))
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as plain lists and dictionaries; quantities in SI units."""
@@ -216,22 +212,17 @@ class Choices(Answer, list[Choice]):
         words, unit = objective_of(self)
         quantity = OBJECTIVES[self[0].objective].quantity if self else ""
 
-        def whiskers(choice: Choice) -> tuple[float, float] | None:
-            ends = getattr(choice.interval, quantity, None)
+        items = []
+        for choice in self[:SHOWN]:
             # A value per sample has the same relative interval as the value per iteration.
-            scale = choice.value / getattr(choice, quantity, choice.value)
-            return None if ends is None else (scale * ends[0], scale * ends[1])
-
-        items = [
-            Bar(
-                short(f"{choice.name}, {choice.clock_mhz:g} MHz"),
-                choice.value,
-                si(choice.value, unit) + ("" if choice.measured else ", never measured"),
-                whiskers(choice),
-                int(choice.measured),
+            scale, ends = (
+                choice.value / getattr(choice, quantity, choice.value),
+                getattr(choice.interval, quantity, None),
             )
-            for choice in self[:SHOWN]
-        ]
+            whiskers = None if ends is None else (scale * ends[0], scale * ends[1])
+            name = short(f"{choice.name}, {choice.clock_mhz:g} MHz")
+            text = si(choice.value, unit) + ("" if choice.measured else ", never measured")
+            items.append(Bar(name, choice.value, text, whiskers, int(choice.measured)))
         return Picture(bars(items, f"Least {words} first"))
 
 
@@ -256,21 +247,18 @@ def choices_html(choices: Sequence[Choice]) -> str:
             "" if row.batch_size is None else str(row.batch_size),
             *([si(row.value, unit) if unit else number(row.value)] if has_value else []),
             *(si(getattr(row, name), unit) for _, name, unit in QUANTITIES),
-            ", ".join(_said_of(row)),
+            ", ".join(
+                [
+                    *(["tied"] if row.tied else []),
+                    *([] if row.measured else ["never measured"]),
+                    *([f"{INCOMPLETE}: {row.uncovered_text} not covered"] if row.uncovered else []),
+                ]
+            ),
         ]
         for row in choices[:SHOWN]
     ]
     header = ["GPU", "clock MHz", "precision", "batch", *([words] if has_value else []), "time", "power", "energy"]
     return table([*header, ""], rows, frozenset({1, *range(3, len(header))})) if rows else ""
-
-
-def _said_of(choice: Choice) -> Iterator[str]:
-    if choice.tied:
-        yield "tied"
-    if not choice.measured:
-        yield "never measured"
-    if choice.uncovered:
-        yield f"{INCOMPLETE}: {choice.uncovered_text} not covered"
 
 
 def left_out_notes(left_out: Iterable[LeftOut]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -15,7 +15,8 @@ from ..arrays import FloatArray
 from ..checked import in_range
 from ..errors import InputError
 from ..extraction import Job, network_of_job
-from ..hardware import GPU, find_gpu, gpus
+from ..hardware import GPU, find_gpu
+from ..hardware import gpus as known
 from ..hardware.host import find_host
 from ..operations.inputs import Inputs, InputShape, batch_size_of
 from ..operations.network import Network
@@ -39,11 +40,6 @@ class Variant:
     network: Network
     precision: str
     batch_size: int | None  # Samples per iteration; None where the input has no batch dimension
-
-    @cached_property
-    def real_precisions(self) -> frozenset[str]:
-        """The precisions that its operations run in."""
-        return frozenset(operation.precision for operation in self.network.operations)
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,10 @@ class Question:
         several, in place of the job's. `extract`: Function that lists the operations of a job's model. Raises
         InputError, UnknownNameError, ExtractionError, MissingDependencyError: as for `joulecast.best`.
         """
-        chosen, named = _gpus(gpus)
+        named = gpus is not None
+        chosen = (
+            tuple(dict.fromkeys(map(find_gpu, _listed("gpus", gpus, str | GPU)))) if named else tuple(known().values())
+        )
         profile = profile_among(job.calibration, (gpu.name for gpu in chosen))
         execution = Execution.of(job.execution, find_host(job.host), profile)
         variants = tuple(_variants(job, precision, batch_sizes, extract))
@@ -84,11 +83,6 @@ class Question:
         if clocks is not None:
             held = tuple(in_range("clocks", clock, above=True) for clock in _listed("clocks", clocks, int | float))
         return cls(variants, chosen, named, held, job.power_limit_w, job.predictor, execution)
-
-    def execution_on(self, gpu: GPU) -> Execution:
-        """How the job is run on one of the GPUs: a calibration is that of a single one."""
-        profile = self.execution.profile
-        return self.execution if profile is None else replace(self.execution, profile=profile.of_gpu(gpu.name))
 
     @property
     def batch_sizes(self) -> set[int | None]:
@@ -107,12 +101,6 @@ def _listed(name: str, asked: Any, one: type | UnionType) -> list[Any]:
             hint=f"omit {name} for the usual ones",
         )
     return values
-
-
-def _gpus(asked: str | GPU | Iterable[str | GPU] | None) -> tuple[tuple[GPU, ...], bool]:
-    if asked is None:
-        return tuple(gpus().values()), False
-    return tuple(dict.fromkeys(map(find_gpu, _listed("gpus", asked, str | GPU)))), True
 
 
 def _variants(

@@ -15,7 +15,7 @@ from typing import Any
 from ..checked import in_range
 from ..errors import InputError, named, unknown_name
 from ..hardware import find_gpu
-from ..hardware.clouds import find_machine, machines
+from ..hardware.catalogue import find_machine, machines
 from ..units import number, si
 
 COLUMNS = ("gpu", "price_per_hour", "spot_per_hour", "date", "source")
@@ -76,20 +76,16 @@ def read_prices(path: str | Path, spot_share: float = 0.0) -> dict[str, float]:
             allowed=_COLUMNS,
             hint='required are "gpu" (a name, or a cloud\'s machine) and "price_per_hour"',
         )
-    return {row["gpu"]: _mixed(f"{path}, {row['gpu']}", _prices(path, row), spot_share) for row in rows}
-
-
-def _prices(path: str | Path, row: dict[str, str]) -> tuple[float, ...]:
-    texts = [row["price_per_hour"], row.get("spot_per_hour") or ""]
-    try:
-        return tuple(in_range("price", float(text)) for text in texts if text)
-    except (ValueError, InputError):
-        raise InputError(
-            "a price in the table is no number of 0 or more",
-            given=f"{path}, {row['gpu']}: {texts}",
-            allowed="such as 2.5",
-            hint="correct this line",
-        ) from None
+    mixed: dict[str, float] = {}
+    for row in rows:
+        where, texts = f"{path}, {row['gpu']}", [row["price_per_hour"], row.get("spot_per_hour") or ""]
+        try:
+            prices = tuple(in_range("price", float(text)) for text in texts if text)
+        except ValueError:
+            what, hint = "a price in the table is no number of 0 or more", "correct this line"
+            raise InputError(what, given=f"{where}: {texts}", allowed="such as 2.5", hint=hint) from None
+        mixed[row["gpu"]] = _mixed(where, prices, spot_share)
+    return mixed
 
 
 def _mixed(what: str, prices: tuple[float, ...], spot_share: float) -> float:
@@ -222,16 +218,13 @@ class Tariff:
         """
         if self.carbon_g_per_kwh is None:
             return None
-        return _mean(self.carbon_g_per_kwh, time_s / _S_PER_HOUR) * energy_j / _J_PER_KWH
-
-
-def _mean(intensity: float | tuple[float, ...], hours: float) -> float:
-    if not isinstance(intensity, tuple):
-        return intensity
-    rounds, left = divmod(hours, len(intensity)) if math.isfinite(hours) and hours > 0 else (1, 0.0)
-    whole = int(left)
-    added = math.fsum(intensity[:whole]) + intensity[whole] * (left - whole)
-    return (rounds * math.fsum(intensity) + added) / (rounds * len(intensity) + left)
+        mean = self.carbon_g_per_kwh
+        if isinstance(mean, tuple):
+            hours, each = time_s / _S_PER_HOUR, mean
+            rounds, left = divmod(hours, len(each)) if math.isfinite(hours) and hours > 0 else (1, 0.0)
+            added = math.fsum(each[: int(left)]) + each[int(left)] * (left - int(left))
+            mean = (rounds * math.fsum(each) + added) / (rounds * len(each) + left)
+        return mean * energy_j / _J_PER_KWH
 
 
 @dataclass(frozen=True)

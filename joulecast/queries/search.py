@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..predictors.networks.prepared import NetworkPredictor, over_gpus
 from ..progress import paced
 from ..units import si
 from ..zoo import find_predictor
-from ..zoo.entries.cards import measured_gpus
+from ..zoo.cards import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut, left_out_notes
 from .evaluation import Question, Variant, held_clocks_mhz, prefetch
 from .objectives import Tariff, find_objective
@@ -38,12 +38,6 @@ class Curve:
     variant: Variant  # The job in one precision and batch size
     memory: MemoryNeed
     over: OverClocks  # The predictions, as arrays with one value per clock
-
-    @property
-    def name(self) -> str:
-        """Short name of the GPU, with precision and batch size."""
-        batch = "" if self.variant.batch_size is None else f", batch {self.variant.batch_size}"
-        return f"{self.gpu.aliases[0]} ({self.variant.precision}{batch})"
 
 
 class _Limit(NamedTuple):
@@ -79,15 +73,6 @@ class Constraints:
         )
         return [_Limit(name, broken, most, unit) for name, broken, most, unit in asked if most is not None]
 
-    def satisfied(self, curve: Curve) -> Any:
-        """Whether each clock of a curve satisfies the limits."""
-        return np.all([limit.of(curve) <= limit.most for limit in self.limits], axis=0)
-
-    def violation(self, curve: Curve) -> str:
-        """Why a GPU is excluded that satisfies the limits at none of its clocks."""
-        alone = [limit.broken for limit in self.limits if limit.of(curve).min() > limit.most]
-        return f"{' or '.join(alone or [limit.broken for limit in self.limits])} at every clock"
-
     def none_satisfied(self, curves: Sequence[Curve], left_out: int) -> InputError:
         """The error when no clock of any curve satisfies the limits. It names what binds, and the nearest choice."""
         limits, clocks = self.limits, [(curve, place) for curve in curves for place in range(len(curve.over.time_s))]
@@ -100,11 +85,13 @@ class Constraints:
         binding = " and the ".join(alone or [limit.name for limit in limits]) + ("" if alone else " together")
         least = (f"{limit.name} of {si(need.min(), limit.unit)}" for need, limit in zip(needs, limits, strict=True))
         more = f"; {left_out} more cannot run the job at all, and `joulecast sweep` lists the reasons"
+        batch = "" if curve.variant.batch_size is None else f", batch {curve.variant.batch_size}"
+        name = f"{curve.gpu.aliases[0]} ({curve.variant.precision}{batch})"
         return InputError(
             f"no choice satisfies the {binding}",
             given=", ".join(f"{limit.name} {si(limit.most, limit.unit)}" for limit in limits),
             allowed=f"at least a {', '.join(least)}",
-            hint=f"nearest: {curve.name} at {curve.over.clocks_mhz[place]:g} MHz with {si(time_s, 's')} and "
+            hint=f"nearest: {name} at {curve.over.clocks_mhz[place]:g} MHz with {si(time_s, 's')} and "
             f"{si(energy_j / time_s, 'W')}{more if left_out else ''}",
         )
 
@@ -113,18 +100,21 @@ def best(
     question: Question, objective: str = "energy", tariff: Tariff = _FREE, constraints: Constraints | None = None
 ) -> Choices:
     """Find the best clock of each GPU, precision and batch size; the best choice comes first."""
-    limits = constraints or Constraints()
-    compared = _Compared(question, objective, tariff)
+    asked = constraints or Constraints()
+    compared, limits = _Compared(question, objective, tariff), asked.limits
     points, missed = [], []
     for curve in compared.curves:
-        allowed = np.where(limits.satisfied(curve), compared.values(curve), np.inf)
+        satisfied = np.all([limit.of(curve) <= limit.most for limit in limits], axis=0)
+        allowed = np.where(satisfied, compared.values(curve), np.inf)
         place = int(np.argmin(allowed))
         if np.isfinite(allowed[place]):
             points.append((float(allowed[place]), curve, place))
         else:
-            missed.append(_left_out(curve.gpu, curve.variant, limits.violation(curve)))
+            alone = [limit.broken for limit in limits if limit.of(curve).min() > limit.most]
+            broken = " or ".join(alone or [limit.broken for limit in limits])
+            missed.append(_left_out(curve.gpu, curve.variant, f"{broken} at every clock"))
     if not points:
-        raise limits.none_satisfied(compared.curves, len(compared.left_out))
+        raise asked.none_satisfied(compared.curves, len(compared.left_out))
     points.sort(key=lambda point: point[0])
     ordered = [(curve, place) for _, curve, place in points]
     return Choices(compared.choices(ordered, *ordered[0]), (*compared.left_out, *missed))
@@ -177,7 +167,11 @@ class _Compared:
                     left_out.append(_left_out(gpu, variant, reason))
                     continue
                 if predictor is None:
-                    predictor = find_predictor(gpu, mode, question.predictor).under(question.execution_on(gpu))
+                    # A calibration is that of a single GPU.
+                    profile = question.execution.profile
+                    of_gpu = None if profile is None else profile.of_gpu(gpu.name)
+                    run = replace(question.execution, profile=of_gpu)
+                    predictor = find_predictor(gpu, mode, question.predictor).under(run)
                 jobs.append((predictor, variant, need, clocks))
         for variant in question.variants:
             prefetch([predictor for predictor, of, *_ in jobs if of is variant], variant.network)
@@ -207,20 +201,16 @@ class _Compared:
         high = None if of_best is None else self._end(of_best, 1, best)
         measured = measured_gpus()
 
-        def ties(value: float, curve: Curve, interval: Interval | None) -> bool:
-            # Two clocks of one GPU are never tied: their errors are the same, and cancel when they are compared.
-            if curve is best:
-                return False
-            if high is not None:
-                return value <= high
-            return interval is not None and self._end(interval, 0, curve) <= least
-
-        def choice(curve: Curve, place: int) -> Choice:
+        found = []
+        for curve, place in paced(points):
             over, gpu = curve.over, curve.gpu
             interval, notes = caveats(over, place, LEVEL)
             time_s, energy_j = float(over.time_s[place]), float(over.energy_j[place])
             value = float(self._value(curve, time_s, energy_j))
-            return Choice(
+            tied = (
+                value <= high if high is not None else interval is not None and self._end(interval, 0, curve) <= least
+            )
+            choice = Choice(
                 gpu=gpu.name,
                 alias=gpu.aliases[0],
                 clock_mhz=float(over.clocks_mhz[place]),
@@ -235,7 +225,8 @@ class _Compared:
                 interval=interval,
                 objective=self.objective.name,
                 value=value,
-                tied=ties(value, curve, interval),
+                # Two clocks of one GPU are never tied: their errors are the same, and cancel when they are compared.
+                tied=tied and curve is not best,
                 memory_bytes=curve.memory.total_bytes,
                 predictor=over.knowledge.name,
                 measured=any(each.name in measured for each in same_boards(gpu)),
@@ -245,8 +236,8 @@ class _Compared:
                 uncovered=tuple(map(str, over.coverage.uncovered)),
                 uncovered_share=over.coverage.share,
             )
-
-        return tuple(choice(curve, place) for curve, place in paced(points))
+            found.append(choice)
+        return tuple(found)
 
     def _samples(self, curve: Curve) -> int | None:
         return curve.variant.batch_size if self._per_sample else None
@@ -272,7 +263,7 @@ def _reason_against(
     Raises InputError: the GPU is the only one in the question, and lacks the precision or the power cap.
     """
     try:
-        for precision in variant.real_precisions:
+        for precision in {operation.precision for operation in variant.network.operations}:
             gpu.running_precision(precision)
         gpu.checked_power_limit_w(question.power_limit_w)
     except InputError as error:

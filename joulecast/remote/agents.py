@@ -1,26 +1,53 @@
-"""Predictions as tools for agents, over the Model Context Protocol (MCP), with its official SDK."""
+"""Predictions as tools for agents, over the Model Context Protocol (MCP), with its official SDK.
+
+A tool has arguments of the function that it calls, in its words: all options of a job, and those that are named here.
+An agent reads every word, so that those which few ask for are left out, and answers list few rows.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, Literal, ParamSpec, TypeVar
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Annotated, Any, Literal
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import Field
 
 import joulecast
 
 from ..errors import JoulecastError
+from ..extraction.job import Job
 from ..extraction.models.spelling import known_names
 from ..hardware import gpus
+from ..rendering.answers import documented
+from .wire import NAMES, ONLY_HERE
 
 _MOST = 10
-"""Operations and choices that an answer lists: an agent reads every word."""
+"""Operations and choices that an answer lists."""
 
-Mode = Literal["inference", "training"]
-_Arguments = ParamSpec("_Arguments")
-_Answer = TypeVar("_Answer")
+_TYPES: Mapping[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
+"""Annotation of an argument, without None -> type of the tool's argument."""
+
+_SHAPE = "[32, 3, 224, 224] for images, [batch, tokens] for language models"
+_TAKEN: Mapping[str, tuple[Any, str]] = {
+    "model": (str, 'Name ("resnet50", "Qwen/Qwen3-8B"), or path of a config.json, .onnx, .pt2 or network file.'),
+    "gpu": (str, 'Name of a GPU, such as "A30" or "H100 SXM"; for text and training also "2x H100 SXM".'),
+    "gpus": (list[str], "Names of GPUs to choose from; all of the catalogue without."),
+    "input_shape": (list[int], f"Shape of the input, batch first: {_SHAPE}. Files may have one."),
+    "mode": (Literal["inference", "training"], '"training" is one iteration, forward and backward.'),
+    "precision": (str, '"default", "fp32", "tf32", "fp16" or "bf16"; of weights also "fp8"; of runs "amp".'),
+    "host": (str | float, "Machine that launches operations: its name, or a factor on launch times."),
+    "assume": (dict[str, str | int], "Assumptions about values of the input."),
+    "model_options": (dict[str, Any], "Arguments of a model that is given by name."),
+    "prompt_tokens": (int, "Tokens of a prompt."),
+    "output_tokens": (int, "Tokens of its output."),
+    "images": (list[list[int]], "Height and width in pixels of each image of a prompt, such as [[768, 1024]]."),
+    "price_per_hour": (float, "Price of a GPU for an hour."),
+    "carbon": (str, 'Country whose grid supplies it, such as "DE", or grams of CO2 per kWh.'),
+}
+"""Argument -> its type and words, where an agent cannot give all that the library takes."""
 
 
 def server() -> MCPServer:
@@ -31,131 +58,79 @@ def server() -> MCPServer:
         instructions="Predicts time, power and energy of PyTorch models on GPUs before anything runs. Values are in "
         "seconds, watts, joules, bytes, MHz. Intervals hold 90 of 100 measurements.",
     )
-    for tool in (predict, best, generate, run, models, graphics_cards):
-        tools.tool(name="gpus" if tool is graphics_cards else tool.__name__)(_told(tool))
+    job = " ".join(field.name for field in fields(Job))
+    served = "model gpu batch prompt_tokens output_tokens images precision engine"
+    trained = "model input_shape gpu samples epochs precision lora price_per_hour carbon"
+    tokens = {"batch": 1, "prompt_tokens": 512, "output_tokens": 512}
+    for name, function, arguments, answer, defaults in (
+        ("predict", joulecast.predict, f"gpu clock {job}", _costliest, {}),
+        ("best", joulecast.best, f"objective gpus max_time_s max_power_w {job}", _first, {}),
+        ("generate", joulecast.predict_generation, served, _without_steps, tokens),
+        ("run", joulecast.predict_run, trained, _whole, {"precision": "bf16"}),
+    ):
+        tools.tool(name=name)(_tool(name, function, arguments.split(), answer, defaults))
+    tools.tool()(models)
+    tools.tool(name="gpus")(graphics_cards)
     return tools
 
 
-def _told(tool: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
-    """The tool with errors that its caller can read: what is wrong, what was given, what is allowed, what to do."""
+def _tool(
+    name: str,
+    function: Callable[..., Any],
+    asked: list[str],
+    answer: Callable[[Any], Any],
+    defaults: Mapping[str, Any],
+) -> Callable[..., Any]:
+    """A tool that calls a function of the library, with errors that its caller can read."""
+    words = documented(function)
+    parameters = []
+    for each in inspect.signature(function).parameters.values():
+        if each.name not in asked or each.name in ONLY_HERE:
+            continue
+        default = inspect.Parameter.empty if each.name == "gpu" else defaults.get(each.name, each.default)
+        type_, said = _TAKEN.get(each.name, (_type_of(each), words.get(each.name, "")))
+        annotation: Any = Annotated[type_ | None if default is None else type_, Field(description=said)]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(
+            inspect.Parameter(NAMES.get(each.name, each.name), keyword, default=default, annotation=annotation)
+        )
 
-    @functools.wraps(tool)
-    def told(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
+    def tool(**arguments: Any) -> Any:
+        by_library = {field: argument for argument, field in NAMES.items()}
         try:
-            return tool(*args, **kwargs)
+            return answer(function(**{by_library.get(each, each): value for each, value in arguments.items()}))
         except JoulecastError as error:
             raise ToolError(str(error)) from error
 
-    return told
+    tool.__name__, tool.__doc__ = name, (function.__doc__ or "").partition("\n\n")[0]
+    returns = inspect.signature(answer, eval_str=True).return_annotation
+    tool.__signature__ = inspect.Signature(parameters, return_annotation=returns)  # type: ignore[attr-defined]
+    return tool
 
 
-def predict(
-    model: str,
-    gpu: str,
-    input_shape: list[int] | None = None,
-    clock_mhz: float | None = None,
-    mode: Mode = "inference",
-    precision: str = "default",
-    optimizer: str | None = None,
-) -> dict[str, Any]:
-    """Time, power and energy of one iteration of a model on a GPU, and the operations that cost most.
+def _type_of(parameter: inspect.Parameter) -> Any:
+    return _TYPES.get(str(parameter.annotation).partition(" | ")[0], str)
 
-    Args:
-        model: Name of a model ("resnet50", "Qwen/Qwen3-8B"), or the path of a config.json, .onnx, .pt2 or network file.
-        gpu: Name of a GPU, such as "A30" or "H100 SXM".
-        input_shape: Shape of the input, batch first: [32, 3, 224, 224] for images, [batch, tokens] for language models.
-            Files may have one.
-        clock_mhz: Clock; the GPU's default without.
-        mode: "training" is one iteration, forward and backward.
-        precision: "default" (as PyTorch runs fp32), "fp32", "tf32", "fp16" or "bf16".
-        optimizer: Optimizer whose step ends a training iteration, such as "adamw".
-    """
-    asked = dict(locals())
-    answer = joulecast.predict(clock=asked.pop("clock_mhz"), **asked).to_dict()
+
+def _costliest(prediction: joulecast.Prediction) -> dict[str, Any]:
+    answer = prediction.to_dict()
     # On a CPU seconds are known, but no joules.
     costs = sorted(answer.pop("operations"), key=lambda row: -(row["energy_j"] or row["device_time_s"] or 0.0))
     # The paths of all equal operations may be hundreds.
     return {**answer, "operations": [{k: v for k, v in row.items() if k != "module_paths"} for row in costs[:_MOST]]}
 
 
-def best(
-    model: str,
-    input_shape: list[int],
-    objective: Literal["energy", "time", "edp", "power"] = "energy",
-    gpus: list[str] | None = None,
-    mode: Mode = "inference",
-    precision: str = "default",
-    max_time_s: float | None = None,
-    max_power_w: float | None = None,
-) -> list[dict[str, Any]]:
-    """The best GPUs and clocks for an iteration of a model, best first.
-
-    Args:
-        model: As in `predict`.
-        input_shape: As in `predict`.
-        objective: What is to be least; "edp" is energy times time.
-        gpus: GPUs to choose from; all of the catalogue without.
-        mode: "training" is one iteration, forward and backward.
-        precision: As in `predict`.
-        max_time_s: Longest time of an iteration.
-        max_power_w: Most power.
-    """
-    asked = dict(locals())
-    return [choice.to_dict() for choice in joulecast.best(**asked)[:_MOST]]
+def _first(choices: list[joulecast.Choice]) -> list[dict[str, Any]]:
+    return [choice.to_dict() for choice in choices[:_MOST]]
 
 
-def generate(
-    model: str,
-    gpu: str,
-    batch: int = 1,
-    prompt_tokens: int = 512,
-    output_tokens: int = 512,
-    images: list[list[int]] | None = None,
-    precision: str = "bf16",
-    engine: str = "vllm",
-) -> dict[str, Any]:
-    """Seconds, watts and joules per token of a language model that an engine serves.
-
-    Args:
-        model: Name of a language model, such as "qwen3_8b" or "meta-llama/Llama-3.1-8B-Instruct".
-        gpu: Name of a GPU; "2x H100 SXM" for several.
-        batch: Sequences in flight.
-        prompt_tokens: Tokens of a prompt.
-        output_tokens: Tokens of its output.
-        images: Height and width in pixels of each image of a prompt, such as [[768, 1024]], for a model that sees.
-        precision: Of weights: "bf16", "fp16", "fp8" or others that the GPU has.
-        engine: Engine that serves the model, such as "vllm"; the error for an unknown name lists all.
-    """
-    answer = joulecast.predict_generation(**locals()).to_dict()
-    # The operations of both kinds of steps are thousands of lines.
-    return {name: value for name, value in answer.items() if name not in ("prefill", "decode")}
+def _whole(answer: Any) -> dict[str, Any]:
+    return dict(answer.to_dict())
 
 
-def run(
-    model: str,
-    input_shape: list[int],
-    gpu: str,
-    samples: int,
-    epochs: float = 1,
-    precision: str = "bf16",
-    lora: int | None = None,
-    price_per_hour: float | None = None,
-    carbon: str | None = None,
-) -> dict[str, Any]:
-    """Hours, joules of the boards and at the plug, money and CO2 of a whole training run.
-
-    Args:
-        model: As in `predict`.
-        input_shape: Shape of the batch of one GPU, such as [32, 128] for 32 sequences of 128 tokens.
-        gpu: Name of a GPU; "8x H100 SXM" for several.
-        samples: Samples of an epoch.
-        epochs: How often the samples are seen.
-        precision: As in `predict`; "amp" for autocast in bf16.
-        lora: Rank of adapters if only these are trained.
-        price_per_hour: Price of a GPU for an hour.
-        carbon: Country whose grid supplies it, such as "DE", or grams of CO2 per kWh.
-    """
-    return joulecast.predict_run(**locals()).to_dict()
+def _without_steps(prediction: joulecast.GenerationPrediction) -> dict[str, Any]:
+    """Without the operations of both kinds of steps, which are thousands of lines."""
+    return {name: value for name, value in prediction.to_dict().items() if name not in ("prefill", "decode")}
 
 
 def models(search: str = "") -> list[str]:

@@ -15,7 +15,7 @@ from ..operations.columns import is_table, networks_of, operations_of
 from ..operations.operation_list import checked_operations, mode_of
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.operation_predictions import OperationPredictions
-from .requests import pieces, question_of
+from .wire import MEDIA_TYPE, pieces, question_of, unpack
 
 LOCAL = "http://127.0.0.1:8000"
 _OTHER_PROGRAM = "see that `joulecast serve`, and no other program, answers at this address"
@@ -166,11 +166,9 @@ class Client:
 
         Raises JoulecastError: What the library would raise, or a ServiceError.
         """
-        from . import wire
-
-        answer = self._request(path, question, wire.MEDIA_TYPE)
+        answer = self._request(path, question, MEDIA_TYPE)
         try:
-            value = wire.unpack(answer)
+            value = unpack(answer)
             if type(value).__name__ != kind:
                 raise TypeError(f"{type(value).__name__}, where {kind} was asked for")
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -186,7 +184,7 @@ class Client:
         from http.client import HTTPException
         from urllib.request import Request
 
-        from ..system.fetching import fetch
+        from ..system.limits import fetch
 
         headers = {"Accept": accept}
         if self._token is not None:

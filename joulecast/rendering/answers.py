@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -156,3 +157,12 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_ENTRY = re.compile(r"^ {8}(\w+(?:, \w+)*): (.*(?:\n {12}.*)*)", re.MULTILINE)
+
+
+def documented(value: Any) -> dict[str, str]:
+    """What the docstring of a function or class says of each argument: the words of options, fields and tools."""
+    entries = _ENTRY.findall(value.__doc__ or "")
+    return {each: " ".join(text.split()) for names, text in entries for each in names.split(", ")}

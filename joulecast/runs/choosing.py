@@ -184,10 +184,11 @@ def best_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> RunC
         return RunChoices(search.rows, search.left_out, objective)
     if not seen:
         raise search.refuse("nothing trains this model so", None, "give other GPUs, counts or batches")
+    lacking = [name for name in needed if all(getattr(run, name) is None for run in seen)]
     raise search.refuse(
-        "no way to train keeps these limits" if limits else f"no {OBJECTIVES[objective]} is known of these ways",
+        f"no {lacking[0]} is known of these ways" if lacking else "no way to train keeps these limits",
         f"the quickest is {min(seen, key=attrgetter('time_s')).boards}: {_quickest(seen)}",
-        "give more or other GPUs (gpus, counts), or wider limits" if limits else "give their prices, or an intensity",
+        "give their prices, or an intensity" if lacking else "give more or other GPUs (gpus, counts), or wider limits",
         ", ".join(f"max_{name}={value:g}" for name, value in limits.items()) or None,
     )
 

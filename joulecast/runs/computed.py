@@ -157,11 +157,27 @@ _NF4_BYTES = (4 + 0.127) / 8
 _FP8_STEP = 16  # Sizes of products in fp8 are multiples of it (cuBLASLt; transformer_engine.Linear).
 
 
+def layers_of(network: Network) -> int:
+    """Number of the repeated layers of a model, by the paths of its modules."""
+    paths = {path for entry in network for path in entry.module_paths}
+    return len({path[: found.end(1)] for path in paths if (found := IN_A_LAYER.search(path))})
+
+
 def computed_part(whole: Network, layout: Layout) -> Network:
     """One GPU's part of a micro-batch through all layers.
 
     Raises InputError: layers, experts or the sequence cannot be divided so.
     """
+    layers, pieces = layers_of(whole), layout.pipeline_parallel * layout.virtual_stages
+    # Megatron may count the embedding and the head as layers: 126 of Llama 3.1 405B are divided by 64.
+    if layers and layout.pipeline_parallel > 1 and all((layers + more) % pieces for more in range(3)):
+        raise InputError(
+            "the layers cannot be divided into stages and their parts",
+            given=f"{layers} layers, pipeline_parallel={layout.pipeline_parallel}, "
+            f"virtual_stages={layout.virtual_stages}",
+            allowed=f"pipeline_parallel times virtual_stages that divides {layers}, {layers + 1} or {layers + 2}",
+            hint="give another pipeline_parallel or virtual_stages",
+        )
     network = divided(whole, layout.tensor_parallel)
     if layout.expert_parallel > 1 or (layout.tensor_parallel > 1 and expert_share(network)):
         network = _with_experts(network, layout.expert_gpus, layout.tensor_parallel)

@@ -13,7 +13,7 @@ from ..operations.network import Network, ParameterBytes
 from ..operations.rules import size
 from ..predictors.networks.memory import MemoryNeed, memory_need, moments, parameters_held, saved_bytes
 from ..predictors.networks.prediction import Prediction
-from .computed import WORDS, computed_part, divided, expert_share, results_of_blocks
+from .computed import WORDS, computed_part, divided, expert_share, layers_of, results_of_blocks
 from .layout import IN_A_LAYER, Layout
 from .traffic import Cost, Traffic, total
 
@@ -75,8 +75,7 @@ def memory_of(whole: Network, layout: Layout, *, compiled: bool = False) -> Memo
     )
     outside = tuple(entry for entry in kept if not is_recomputed(entry, layout.recompute))
     if layout.recompute != "none" and outside:
-        numbers = {found[1] for entry in network for path in entry.module_paths if (found := IN_A_LAYER.search(path))}
-        layers, blocks = max(1, len(numbers)), [*results_of_blocks(network)]
+        layers, blocks = max(1, layers_of(network)), [*results_of_blocks(network)]
         # A layer is computed again from its input, attention from queries, keys and values, which others save.
         inputs = 2 * sum(map(size, blocks[::2])) / layout.tensor_parallel if layout.recompute == "full" else 0
         inner = saved_bytes(kept) - saved_bytes(replace(kept, entries=outside))

@@ -7,7 +7,7 @@ from typing import Any
 
 import joulecast
 
-from ..api import prepare
+from ..api.predicting import predicted
 from ..errors import InputError, unknown_name
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.models.spelling import known_as
@@ -15,9 +15,7 @@ from ..generation.choosing import BATCHES, CLOCKS
 from ..generation.engines import ENGINES
 from ..generation.models import find_decoder
 from ..generation.parallel import compared, layouts, split_count
-from ..hardware import gpu_name_notes, gpus
-from ..predictors.board.profile import find_profile
-from ..predictors.networks.composition import Execution
+from ..hardware import gpus
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.operation_predictions import OperationPredictions
 from ..progress import paced
@@ -35,7 +33,7 @@ from ..traffic import rates
 from .networks import FileQuery, Networks, entry_of
 from .problems import too_large
 from .settings import Settings
-from .validation import arguments_of, checked_gpu, checked_host, checked_predictor, plain_clock
+from .validation import arguments_of, checked_gpu, checked_predictor, plain_clock
 
 _MOST_REQUESTS = 1_000_000  # A minute of one core. In a closed loop, each may be longer than a second, and counts more.
 _MOST_WAYS = 200  # Each takes a second or two.
@@ -58,15 +56,10 @@ class Answers:
 
     def predict(self, question: Any) -> joulecast.Prediction:
         """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-        gpu, clock = checked_gpu(question.gpu), plain_clock(question.clock_mhz)
-        gpu.checked_clock_mhz(clock)
-        gpu.checked_power_limit_w(question.power_limit_w)
-        network = self.networks.of(question, question.precision)
-        predictor = checked_predictor(question.predictor, gpu, network.mode)
-        prepared = prepare(network, gpu, question.power_limit_w, predictor, _execution(question))
-        prediction = prepared.at(clock, composition=question.composition, strict=question.strict)
-        warnings = gpu_name_notes(question.gpu)
-        return replace(prediction, notes=(*warnings, *prediction.notes)) if warnings else prediction
+        gpu, job = checked_gpu(question.gpu), self.networks.job(question, question.precision)
+        mode = job.model.mode if isinstance(job.model, joulecast.Network) else job.mode
+        job = replace(job, predictor=checked_predictor(question.predictor, gpu, mode))
+        return predicted(job, question.gpu, plain_clock(question.clock_mhz), self.networks.extract)
 
     def predict_operations(self, question: Any) -> OperationPredictions:
         """Predict single operations, each running alone in a loop."""
@@ -173,35 +166,27 @@ class Answers:
             raise too_large("there are too many choices to compare", count, most)
 
 
-def _execution(question: Any) -> Execution:
-    profile = find_profile(question.calibration)
-    return Execution.of(question.execution, checked_host(question.host), profile)
-
-
 def _named(question: Any, mode: str = "inference") -> dict[str, Any]:
     """What a question asks about several GPUs or a model that is served, with all names checked: none is a path.
 
     Models that are served are those whose parts are known without torch.
     """
     asked = arguments_of(question)
-    for model in (asked["model"], asked.get("draft_model")) if "engine" in asked else ():
-        if model is not None:
-            _refuse_unknown(model, asked["engine"])
+    if "engine" in asked:
+        for model in filter(None, (asked["model"], asked.get("draft_model"))):
+            if known_as(model) not in LANGUAGE_MODELS:
+                hint = "the library takes configurations, too"
+                raise unknown_name("language model", model, LANGUAGE_MODELS, hint=hint)
+        if asked["engine"] in ENGINES and not ENGINES[asked["engine"]].fused:
+            raise InputError(
+                "a service predicts engines with fused kernels",
+                given=asked["engine"],
+                allowed=", ".join(name for name in ENGINES if ENGINES[name].fused),
+                hint="for eager steps ask /v1/predict, with a cache_length",
+            )
     for name in [asked["gpu"]] if "gpu" in asked else asked["gpus"] or ():
         _, single = split_count(name)
         predictor = checked_predictor(asked.get("predictor"), checked_gpu(single), mode)
         if "gpu" in asked:
             asked["predictor"] = predictor
     return asked
-
-
-def _refuse_unknown(model: str, engine: str) -> None:
-    if known_as(model) not in LANGUAGE_MODELS:
-        raise unknown_name("language model", model, LANGUAGE_MODELS, hint="the library takes configurations, too")
-    if engine in ENGINES and not ENGINES[engine].fused:
-        raise InputError(
-            "a service predicts engines with fused kernels",
-            given=engine,
-            allowed=", ".join(name for name in ENGINES if ENGINES[name].fused),
-            hint="for eager steps ask /v1/predict, with a cache_length",
-        )

@@ -1,28 +1,32 @@
-"""The application: routes, page, errors, and background tasks."""
+"""The application: routes, page, errors, and background tasks; and uvicorn, which runs it in one process.
+
+A proxy in front of several divides requests among them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ctypes
+import errno
 import gc
 import logging
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from operator import attrgetter
 from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from uvicorn import Config, Server
 
 from .. import __version__
-from ..errors import JoulecastError, RefusalError
+from ..errors import InputError, JoulecastError, RefusalError, UnknownNameError
 from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..predictors.batches import load_threads
@@ -31,11 +35,10 @@ from ..system.caches import RESULTS
 from ..zoo import find_predictor
 from . import listings, routes
 from .answers import Answers
-from .caches import AnswerCache
-from .logs import Metrics, log, resident_bytes
+from .caches import WARMED, AnswerCache, generation, watch
+from .logs import Metrics, log, log_to_stderr, resident_bytes
 from .middleware import OPEN_PATHS, RequestChecks
-from .problems import invalid, not_found, problem_response
-from .reload import WARMED, generation, watch
+from .problems import invalid, problem_response
 from .schemas import SCHEMAS
 from .settings import Settings
 from .workers import Workers
@@ -78,12 +81,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.ready = False
     state.damage = None
     state.reloads = 0
-    state.metrics = Metrics(_gauges(state), __version__)
+    state.metrics = Metrics(state)
     for router in _ROUTERS:
         app.include_router(router)
-    app.add_exception_handler(JoulecastError, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _no_route)
+    for refusal in (JoulecastError, RequestValidationError, HTTPException):
+        app.add_exception_handler(refusal, _refused)
     app.add_middleware(RequestChecks, settings=settings, observe=state.metrics.observe)
     if settings.cors_origins:
         app.add_middleware(
@@ -95,29 +97,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         )
     _describe(app)
     return app
-
-
-_GAUGES = {
-    "ready": ("ready", "Whether the predictors are loaded"),
-    "waiting_requests": ("workers.waiting", "Requests that wait for a thread or are computed"),
-    "answer_hits_total": ("cache.finished.hits", "Answers taken from the cache"),
-    "answer_misses_total": ("cache.finished.misses", "Answers that were computed"),
-    "answer_bytes": ("cache.finished.size", "Memory of cached answers"),
-    "cached_networks": ("answers.networks.cached.count", "Cached networks"),
-    "network_bytes": ("answers.networks.cached.size", "Memory of cached networks, estimated"),
-    "known_bytes": ("results.size", "Memory of what the library keeps, so that other clocks are answered quickly"),
-    "known_hits_total": ("results.hits", "Results that the library had kept"),
-    "reloads_total": ("reloads", "Changes of predictors that were noticed"),
-}
-"""Name of a gauge -> where the application's state has its value, and its description."""
-
-
-def _gauges(state: State) -> dict[str, tuple[str, Callable[[], float]]]:
-    """Name of each gauge -> its description, and a function that reads its value from the application's state."""
-    read: dict[str, tuple[str, Callable[[], float]]] = {
-        f"joulecast_{name}": (words, partial(attrgetter(place), state)) for name, (place, words) in _GAUGES.items()
-    }
-    return {**read, "joulecast_resident_bytes": ("Resident memory of this process", resident_bytes)}
 
 
 def _describe(app: FastAPI) -> None:
@@ -140,54 +119,51 @@ def _describe(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own documentation says so
 
 
-def _request_id(request: Request) -> str | None:
-    found: str | None = request.scope.get("state", {}).get("request_id")
-    return found
-
-
 async def _refused(request: Request, error: Exception) -> Response:
-    return problem_response(cast(JoulecastError, error), _request_id(request))
+    """The answer to what the library, the schema of a question or the table of routes refuses."""
+    status: dict[str, Any] = {}
+    if isinstance(error, RequestValidationError):
+        error = invalid(error)
+    elif isinstance(error, HTTPException):
+        error = _without_route(request, error)
+    elif isinstance(error, UnknownNameError) and request.method == "GET":  # The name is in the path.
+        status = {"status": 404}
+    request_id = request.scope.get("state", {}).get("request_id")
+    return problem_response(cast(JoulecastError, error), request_id, **status)
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
-    return problem_response(invalid(cast(RequestValidationError, error)), _request_id(request))
-
-
-async def _no_route(request: Request, error: Exception) -> Response:
-    error = cast(HTTPException, error)
-    refused: RefusalError
+def _without_route(request: Request, error: HTTPException) -> RefusalError:
+    path, paths = request.url.path, "/v1/openapi.json lists all paths"
     if error.status_code == 404:
-        refused = not_found(request.url.path)
-    elif error.status_code == 405:
-        allowed = (error.headers or {})["Allow"]
-        refused = RefusalError(
-            405, "method", "this path does not support this method", given=request.method, allowed=allowed
-        )
+        return RefusalError(404, "not-found", "there is nothing at this path", given=path, hint=paths)
+    if error.status_code == 405:
+        what, allowed = "this path does not support this method", (error.headers or {})["Allow"]
+        refused = RefusalError(405, "method", what, given=request.method, allowed=allowed)
         refused.headers["Allow"] = allowed
-    else:
-        refused = RefusalError(
-            error.status_code,
-            "http",
-            str(error.detail),
-            given=request.url.path,
-            hint="/v1/openapi.json lists all paths, and what each takes",
-        )
-    return problem_response(refused, _request_id(request))
+        return refused
+    hint = f"{paths}, and what each takes"
+    return RefusalError(error.status_code, "http", str(error.detail), given=path, hint=hint)
 
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    first = generation()
-    _renew(app, first)
-    running = [_warm(app), _tidy(), watch(settings, first, partial(_reloaded, app))]
+    state = app.state
+    state.cache.generation = generation()
+
+    def reloaded(now: str, damage: str | None) -> None:
+        state.cache.generation = now
+        state.reloads += 1
+        state.damage = damage
+
+    running = [_warm(app), _tidy(), watch(settings.watch_seconds, state.cache.generation, reloaded)]
     tasks = [asyncio.create_task(each) for each in running]
     yield
-    app.state.ready = False
+    state.ready = False
     for task in tasks:
         task.cancel()
-    app.state.workers.close()
-    app.state.answers.networks.tracer.close()
+    state.workers.close()
+    state.answers.networks.tracer.close()
 
 
 async def _tidy() -> None:
@@ -199,16 +175,6 @@ async def _tidy() -> None:
         if resident_bytes() > trimmed_bytes + _TIDY_BYTES:
             await asyncio.to_thread(trim, 0)
             trimmed_bytes = resident_bytes()
-
-
-def _reloaded(app: FastAPI, now: str, damage: str | None) -> None:
-    _renew(app, now)
-    app.state.reloads += 1
-    app.state.damage = damage
-
-
-def _renew(app: FastAPI, now: str) -> None:
-    app.state.cache.generation = now
 
 
 async def _warm(app: FastAPI) -> None:
@@ -230,3 +196,74 @@ async def _warm(app: FastAPI) -> None:
     gc.freeze()
     # By default a large answer is scanned again and again while it grows, 0.8 s at a time in which nothing else runs.
     gc.set_threshold(*_COLLECTING)
+
+
+_BACKLOG = 512  # connections that wait to be accepted
+# Named in full, because asyncio sets TCP_NODELAY only on sockets whose protocol is named. Without it each answer waits
+# 40 ms for the client's delayed acknowledgement (Nagle's algorithm).
+_TCP = (socket.SOCK_STREAM, socket.IPPROTO_TCP)
+_SWITCH_SECONDS = 5e-4  # ten times shorter than Python's own
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Reserve the port, so that a port that is taken is an error before anything is loaded.
+
+    Raises:
+        InputError: The port is taken, or this machine does not have the address.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, *_TCP)
+    try:
+        # A port stays reserved for a minute after its last connection, which must not stop a restart.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((settings.host, settings.port))
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        taken = error.errno == errno.EADDRINUSE
+        raise InputError(
+            "another program listens on this port already" if taken else "the service cannot listen there",
+            given=f"{settings.host}:{settings.port}: {error.strerror or error}",
+            allowed="a free port; 0 for any" if taken else "an address of this machine, and a port that you may open",
+            hint="choose another with --port; or is the service running already?"
+            if taken
+            else "choose others with --host and --port",
+        ) from error
+    return listening
+
+
+def url_of(settings: Settings, listening: socket.socket) -> str:
+    """URL of the page, as it is opened on this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104  (compared, not used)
+    port = listening.getsockname()[1]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def serve(settings: Settings, tell: Callable[[str], object]) -> None:
+    """Run the service until a signal to stop.
+
+    `tell` is called with the URL of the page as soon as connections are accepted. Raises InputError: The port is taken,
+    or this machine does not have the address; or a calibration is damaged.
+    """
+    with listen(settings) as listening:
+        config = Config(
+            create_app(settings),
+            http="h11",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            # uvicorn would trust everybody on this machine, who could then be any number of clients.
+            proxy_headers=bool(settings.proxies),
+            forwarded_allow_ips=list(settings.proxies),
+            limit_concurrency=settings.max_connections,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=int(settings.drain_seconds) or 1,
+        )
+        log_to_stderr(settings.log_level)
+        # The event loop waits this long for a thread that computes, at each of the three system calls of a request.
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        url = url_of(settings, listening)
+        log(logging.INFO, "listening", url=url)
+        tell(url)
+        Server(config).run(sockets=[listening])

@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import platform
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from importlib.util import find_spec
@@ -31,14 +31,12 @@ from ..predictors.networks.composition import EXECUTIONS
 from ..queries.objectives import grids
 from ..system.resources import shipped
 from ..zoo import entries
-from ..zoo.entries.cards import measured_gpus
-from ..zoo.entries.files import StoredEntry
+from ..zoo.cards import measured_gpus
+from ..zoo.files import StoredEntry
 from ..zoo.rendering import markdown
 from . import logs
-from .answering import PROBLEMS, answering, ask, computed, found, naming
-from .caches import CachedRoute
-from .reload import damage
-from .rendering import json_bytes
+from .caches import CachedRoute, damage
+from .routes import PROBLEMS, answering, ask, computed, json_bytes
 from .schemas import SCHEMAS
 from .validation import checked_gpu
 
@@ -60,36 +58,19 @@ def _gpu_summary(gpu: GPU) -> dict[str, Any]:
     }
 
 
+_FAMILIES = {4: "image", 2: "tokens"}
+"""Number of dimensions of a model's first input -> what it takes; others take features."""
+
+
 @cache
 def _models() -> tuple[dict[str, Any], ...]:
-    return tuple(row for row in map(_model, store.names()) if row is not None)
-
-
-def _model(name: str) -> dict[str, Any] | None:
-    model = store.load(name)
-    if model is None:
-        return None
-    title, shape = next(iter(model.inputs.items()))
-    family = "image" if len(shape) == 4 else "tokens" if len(shape) == 2 else "features"
-    return {
-        "name": name,
-        "family": family,
-        "input_shape": list(model.example),
-        "input_names": [title] if title else [],
-    }
-
-
-def all_models(search: str = "", *, others: bool = False) -> dict[str, Any]:
-    """Models with templates, language models and image pipelines whose names contain a text."""
-    wanted = search.lower()
-    rows = [row for row in _models() if wanted in row["name"]]
-    # Names that begin with it come first.
-    return {
-        "models": sorted(rows, key=lambda row: not row["name"].startswith(wanted)),
-        "language_models": [name for name in LANGUAGE_MODELS if wanted in name],
-        "pipelines": [name for name in PIPELINES if wanted in name],
-        "others": others,
-    }
+    rows = []
+    for name, model in ((name, store.load(name)) for name in store.names()):
+        if model is not None:
+            title, shape = next(iter(model.inputs.items()))
+            family, titles = _FAMILIES.get(len(shape), "features"), [title] if title else []
+            rows.append({"name": name, "family": family, "input_shape": list(model.example), "input_names": titles})
+    return tuple(rows)
 
 
 listed = APIRouter(prefix="/v1", route_class=CachedRoute)
@@ -153,22 +134,32 @@ async def models(
     request: Request, search: Annotated[str, Query(max_length=100, description="Part of a name.")] = ""
 ) -> Response:
     """List the models that have a name and need no torch."""
-    others = request.app.state.settings.extraction and find_spec("torch") is not None
-    listed = await computed(request, lambda _: all_models(search, others=others))
-    return Response(json_bytes(listed), media_type="application/json")
+    wanted = search.lower()
+
+    def matching(_: object) -> dict[str, Any]:
+        rows = [row for row in _models() if wanted in row["name"]]
+        return {
+            # Names that begin with it come first.
+            "models": sorted(rows, key=lambda row: not row["name"].startswith(wanted)),
+            "language_models": [name for name in LANGUAGE_MODELS if wanted in name],
+            "pipelines": [name for name in PIPELINES if wanted in name],
+            "others": request.app.state.settings.extraction and find_spec("torch") is not None,
+        }
+
+    return Response(json_bytes(await computed(request, matching)), media_type="application/json")
 
 
-@listed.get("/gpus/{name}", **naming("GpuAnswer"), tags=["catalogue"])
+@listed.get("/gpus/{name}", **answering("GpuAnswer", named=True), tags=["catalogue"])
 async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
     """All figures of a GPU, with their sources."""
 
     def figures(gpu: GPU) -> dict[str, Any]:
         return {**asdict(gpu), **_gpu_summary(gpu), "sources": list(gpu.sources)}
 
-    return await found(ask(request, None, lambda _: checked_gpu(name), figures))
+    return await ask(request, None, lambda _: checked_gpu(name), figures)
 
 
-@listed.get("/zoo/{gpu}/{entry}", **naming("CardAnswer"), tags=["catalogue"])
+@listed.get("/zoo/{gpu}/{entry}", **answering("CardAnswer", named=True), tags=["catalogue"])
 async def card(
     request: Request,
     gpu: Annotated[str, Path(max_length=100, examples=["a30"])],
@@ -182,7 +173,7 @@ async def card(
         card = StoredEntry.of(shipped("zoo") / name).card
         return {**card, "name": name, "markdown": markdown(card)}
 
-    return await found(ask(request, None, lambda _: card_of(f"{gpu}/{entry}"), lambda card: card))
+    return await ask(request, None, lambda _: card_of(f"{gpu}/{entry}"), lambda card: card)
 
 
 @system.get("/health", response_model=SCHEMAS["HealthAnswer"], tags=["system"])
@@ -242,13 +233,6 @@ async def prometheus(request: Request) -> Response:
 _FILES = StaticFiles(directory=pathlib.Path(__file__).with_name("static"))
 
 
-def _page(name: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-    async def page(request: Request) -> Response:
-        return await static(request, name)
-
-    return page
-
-
 @usual.get("/static/{name}")
 async def static(request: Request, name: str) -> Response:
     """Serve a file of the page."""
@@ -257,5 +241,13 @@ async def static(request: Request, name: str) -> Response:
     return response
 
 
-for _path, _name in {"/": "index.html", "/scoreboard": "scoreboard.html", "/docs": "docs.html"}.items():
-    usual.get(_path)(_page(_name))
+_PAGES = {"/": "index.html", "/scoreboard": "scoreboard.html", "/docs": "docs.html"}
+
+
+async def page(request: Request) -> Response:
+    """Serve a page."""
+    return await static(request, _PAGES[request.scope["route"].path])
+
+
+for _path in _PAGES:
+    usual.get(_path)(page)

@@ -6,8 +6,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from starlette.datastructures import State
+
+from .. import __version__
 
 LOGGER = logging.getLogger("joulecast.service")
 
@@ -66,26 +70,31 @@ _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
 
 
+GAUGES = {
+    "ready": ("ready", "Whether the predictors are loaded"),
+    "waiting_requests": ("workers.waiting", "Requests that wait for a thread or are computed"),
+    "answer_hits_total": ("cache.finished.hits", "Answers taken from the cache"),
+    "answer_misses_total": ("cache.finished.misses", "Answers that were computed"),
+    "answer_bytes": ("cache.finished.size", "Memory of cached answers"),
+    "cached_networks": ("answers.networks.cached.count", "Cached networks"),
+    "network_bytes": ("answers.networks.cached.size", "Memory of cached networks, estimated"),
+    "known_bytes": ("results.size", "Memory of what the library keeps, so that other clocks are answered quickly"),
+    "known_hits_total": ("results.hits", "Results that the library had kept"),
+    "reloads_total": ("reloads", "Changes of predictors that were noticed"),
+}
+"""Name of a gauge -> where the application's state has its value, and its description."""
+
+
 class Metrics:
-    """Counters since the start of the service, and gauges of its current state.
+    """Counters since the start of the service, and gauges of the current state of the application."""
 
-    Args:
-        gauges: Name -> description, and a function that reads the value.
-        version: Version of joulecast.
-    """
-
-    def __init__(self, gauges: Mapping[str, tuple[str, Callable[[], float]]], version: str) -> None:
+    def __init__(self, state: State) -> None:
         disable_created_metrics()  # the times at which the service saw each label first, which nobody asks for
-        self._gauges = gauges
-        self._version = version
+        self._state = state
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._requests = Counter(
-            "joulecast_requests",
-            "Number of requests answered",
-            ["route", "method", "status"],
-            registry=self._registry,
-        )
+        labels = ["route", "method", "status"]
+        self._requests = Counter("joulecast_requests", "Number of requests answered", labels, registry=self._registry)
         self._seconds = Histogram(
             "joulecast_request_seconds",
             "Seconds from the head of a request to the answer",
@@ -104,11 +113,12 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """Gauges and counters of other parts of the service as they are now."""
         build = GaugeMetricFamily("joulecast_build_info", "Version of joulecast", labels=["version"])
-        build.add_metric([self._version], 1)
+        build.add_metric([__version__], 1)
         yield build
-        for name, (meaning, read) in self._gauges.items():
+        yield GaugeMetricFamily("joulecast_resident_bytes", "Resident memory of this process", value=resident_bytes())
+        for name, (place, meaning) in GAUGES.items():
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            yield family(name, meaning, value=read())
+            yield family(f"joulecast_{name}", meaning, value=attrgetter(place)(self._state))
 
     def text(self) -> bytes:
         """All counters and gauges in Prometheus' text format."""

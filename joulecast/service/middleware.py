@@ -10,7 +10,6 @@ import re
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from ipaddress import ip_network
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,9 +17,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import RefusalError
-from .bodies import LARGE_BYTES
+from .caches import LARGE_BYTES
 from .logs import LOGGER, log
-from .problems import client_left, problem_response
+from .problems import busy, client_left, problem_response
 from .settings import Settings
 
 OPEN_PATHS = frozenset({"/v1/health", "/v1/ready", "/v1/openapi.json", "/openapi.json"})
@@ -48,7 +47,7 @@ class RequestChecks:
         self._settings = settings
         self._tokens = [token.encode() for token in settings.tokens]
         self._observe = observe
-        self._bodies = _Bodies()
+        self.large_bytes = 0  # of the large bodies that have not been answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the application, or refuse it."""
@@ -63,11 +62,14 @@ class RequestChecks:
         token = self._token(headers)
         state["client"] = _address(scope) if token is None else f"token {token}"
         answer = _Answer(send, request_id, _PAGE_POLICY if _is_page(_path(scope)) else _DATA_POLICY)
-        body = _Body(receive, self._settings, self._bodies)
+        body = _Body(receive, self._settings, self)
         started_s = time.perf_counter()
         try:
-            self._refuse_stranger(_path(scope), headers, token)
-            self._refuse_large(headers)
+            if self._tokens and token is None and not (_path(scope) in OPEN_PATHS or _is_page(_path(scope))):
+                raise _stranger(headers)
+            length = headers.get("content-length", "")
+            if length.isdigit() and int(length) > self._settings.max_body_bytes:
+                raise _too_large(int(length), self._settings)
             await self._app(scope, body.receive, answer.send)
         except RefusalError as error:
             await answer.respond(error, scope, receive)
@@ -81,18 +83,17 @@ class RequestChecks:
         seconds = time.perf_counter() - started_s
         route = getattr(scope.get("route"), "path", "(none)")
         self._observe(route, scope["method"], answer.status, seconds)
-        if LOGGER.isEnabledFor(logging.INFO):
-            log(
-                logging.INFO,
-                "request",
-                request_id=request_id,
-                method=scope["method"],
-                path=scope["path"],
-                status=answer.status,
-                seconds=round(seconds, 6),
-                bytes=answer.size_bytes,
-                client=scope["client"][0] if scope.get("client") else None,
-            )
+        log(
+            logging.INFO,
+            "request",
+            request_id=request_id,
+            method=scope["method"],
+            path=scope["path"],
+            status=answer.status,
+            seconds=round(seconds, 6),
+            bytes=answer.size_bytes,
+            client=scope["client"][0] if scope.get("client") else None,
+        )
 
     def _token(self, headers: Headers) -> int | None:
         """The number of the token that a request has; None where it has none of this service's."""
@@ -102,23 +103,17 @@ class RequestChecks:
         matches = [hmac.compare_digest(token, each) for each in self._tokens]
         return matches.index(True) if kind.lower() == "bearer" and any(matches) else None
 
-    def _refuse_stranger(self, path: str, headers: Headers, token: int | None) -> None:
-        if not self._tokens or token is not None or path in OPEN_PATHS or _is_page(path):
-            return
-        error = RefusalError(
-            401,
-            "token",
-            "this service needs a token",
-            given="an unknown token" if headers.get("authorization") else "none",
-            hint="send the header Authorization: Bearer TOKEN",
-        )
-        error.headers["WWW-Authenticate"] = "Bearer"
-        raise error
 
-    def _refuse_large(self, headers: Headers) -> None:
-        length = headers.get("content-length", "")
-        if length.isdigit() and int(length) > self._settings.max_body_bytes:
-            raise _too_large(int(length), self._settings)
+def _stranger(headers: Headers) -> RefusalError:
+    error = RefusalError(
+        401,
+        "token",
+        "this service needs a token",
+        given="an unknown token" if headers.get("authorization") else "none",
+        hint="send the header Authorization: Bearer TOKEN",
+    )
+    error.headers["WWW-Authenticate"] = "Bearer"
+    return error
 
 
 def _too_large(size_bytes: int, settings: Settings) -> RefusalError:
@@ -132,20 +127,13 @@ def _too_large(size_bytes: int, settings: Settings) -> RefusalError:
     )
 
 
-@dataclass
-class _Bodies:
-    """Bytes of the large bodies that have not been answered."""
-
-    size_bytes: int = 0
-
-
 class _Body:
     """A body that is being received, with limits on its bytes and seconds. A large one counts until it is answered."""
 
-    def __init__(self, receive: Receive, settings: Settings, bodies: _Bodies) -> None:
+    def __init__(self, receive: Receive, settings: Settings, checks: RequestChecks) -> None:
         self._receive = receive
         self._settings = settings
-        self._bodies = bodies
+        self._checks = checks
         self._complete = False
         self._deadline_s: float | None = None
         self._size_bytes = 0
@@ -172,26 +160,20 @@ class _Body:
         if self._size_bytes > self._settings.max_body_bytes:
             raise _too_large(self._size_bytes, self._settings)
         if self._size_bytes > LARGE_BYTES:
-            self._count(self._size_bytes - self._counted_bytes)
+            added_bytes = self._size_bytes - self._counted_bytes
+            if self._checks.large_bytes + added_bytes > self._settings.max_bodies_bytes:
+                raise busy(
+                    "too many large bodies are waiting",
+                    f"{self._checks.large_bytes} bytes",
+                    f"{self._settings.max_bodies_bytes} bytes",
+                )
+            self._checks.large_bytes += added_bytes
+            self._counted_bytes += added_bytes
         return message
 
     def close(self) -> None:
         """Stop counting the body, because it has been answered."""
-        self._bodies.size_bytes -= self._counted_bytes
-
-    def _count(self, added_bytes: int) -> None:
-        if self._bodies.size_bytes + added_bytes > self._settings.max_bodies_bytes:
-            raise RefusalError(
-                429,
-                "busy",
-                "too many large bodies are waiting",
-                given=f"{self._bodies.size_bytes} bytes",
-                allowed=f"{self._settings.max_bodies_bytes} bytes",
-                retry_after_s=1,
-                hint="try again in a second",
-            )
-        self._bodies.size_bytes += added_bytes
-        self._counted_bytes += added_bytes
+        self._checks.large_bytes -= self._counted_bytes
 
 
 _OUR_FAULT = RefusalError(

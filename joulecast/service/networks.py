@@ -23,7 +23,7 @@ from ..progress import paced
 from ..system.caches import BoundedCache
 from .caches import network_bytes
 from .problems import too_large
-from .question_fields import Mode, OperationItem, Precision, Subject
+from .questions import Mode, OperationItem, Precision
 from .settings import Settings
 from .validation import checked_host, checked_model, with_next_step
 
@@ -48,55 +48,6 @@ class FileQuery(BaseModel):
     precision: Precision = "default"
 
 
-def network_of_upload(query: FileQuery, content: bytes, tracer: IsolatedExtraction, seconds: float) -> Network:
-    """List the operations of a model in a file.
-
-    Nothing in it is unpickled, and no code of it is run. Raises InputError: The file is of another kind, or holds no
-    model. Raises MissingDependencyError: It needs a library that is not installed. Raises ExtractionError: The model
-    cannot be looked into, or takes more than `seconds` or too much memory.
-    """
-    suffix = Path(query.name).suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise InputError("this is no file of a model", given=repr(query.name), allowed=", ".join(_SUFFIXES))
-    if suffix == ".json":
-        _refuse_other_json(content)
-    if suffix != ".onnx" and find_spec("torch") is None:
-        raise MissingDependencyError("this file can only be looked into with torch", hint="send its operations instead")
-    stem = re.sub(r"\W+", "-", Path(query.name).stem, flags=re.ASCII).strip("-") or "model"
-    with tempfile.TemporaryDirectory(prefix="joulecast-") as folder:
-        path = Path(folder, f"{stem[:60]}{suffix}")
-        path.write_bytes(content)
-        inputs = None if query.input_shape is None else Inputs.of(parse_shapes(query.input_shape))
-        question = {"file": str(path), **Job.of(vars(query), input_shape=None).to_json(inputs)}
-        try:
-            return tracer.network(question, Limits(_MEMORY_BYTES + _COPIES * len(content), seconds))
-        except JoulecastError as error:
-            raise _as_sent(error, str(path), query.name) from error
-
-
-def _as_sent(error: JoulecastError, path: str, name: str) -> JoulecastError:
-    """The error with the client's name of the file instead of a path of this machine."""
-
-    def renamed(text: object) -> str | None:
-        return None if text is None else str(text).replace(path, name)
-
-    return type(error)(error.what, given=renamed(error.given), allowed=renamed(error.allowed), hint=renamed(error.hint))
-
-
-def _refuse_other_json(content: bytes) -> None:
-    try:
-        configuration = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError("this file is not valid JSON", given=str(error)[:100], allowed="a config.json") from error
-    if not isinstance(configuration, dict) or "model_type" not in configuration:
-        raise InputError(
-            "this file is no configuration of a model",
-            given="no model_type",
-            allowed="a config.json of transformers",
-            hint="a list of operations goes to /v1/predict as it is",
-        )
-
-
 Found = TypeVar("Found", Network, Entry)
 
 _TRACING_BYTES = 4 << 30  # several times what building the largest models of the libraries takes
@@ -118,14 +69,14 @@ class Networks:
         self._names: set[str] = set()  # of all models that can be traced; empty until the first one is
         self.cached: BoundedCache[str, Network] = BoundedCache(settings.cached_networks_bytes)
 
-    def of(self, subject: Subject, precision: str) -> Network:
+    def of(self, subject: Any, precision: str) -> Network:
         """The network that a question is about.
 
         Raises JoulecastError: There is no such model, or its operations are not valid.
         """
         return self.extract(self.job(subject, precision))
 
-    def job(self, subject: Subject, precision: str, **changed: Any) -> Job:
+    def job(self, subject: Any, precision: str, **changed: Any) -> Job:
         """What a question asks, as the library takes it: names are checked, and a list of operations is a Network.
 
         `changed` are fields of the job that were checked already. Raises JoulecastError: There is no such host, or the
@@ -172,25 +123,46 @@ class Networks:
             raise with_next_step(error, _MODELS) from error
 
     def of_file(self, query: FileQuery, content: bytes) -> Network:
-        """The network of a model in a file.
+        """The network of a model in a file. Nothing in it is unpickled, and no code of it is run.
 
-        Raises JoulecastError: See `network_of_upload`.
+        Raises InputError: The file is of another kind, or holds no model. Raises MissingDependencyError: It needs a
+        library that is not installed, or this service reads no files. Raises ExtractionError: The model cannot be
+        looked into, or takes too long or too much memory.
         """
         if not self._settings.extraction:
             raise MissingDependencyError("this service reads no files", hint="send operations instead of the file")
-        tracer, seconds = self.tracer, self._settings.max_seconds
-        network = _refusing_overflow(lambda: network_of_upload(query, content, tracer, seconds))
+        suffix = Path(query.name).suffix.lower()
+        if suffix not in _SUFFIXES:
+            raise InputError("this is no file of a model", given=repr(query.name), allowed=", ".join(_SUFFIXES))
+        if suffix == ".json":
+            _refuse_other_json(content)
+        if suffix != ".onnx" and find_spec("torch") is None:
+            hint = "send its operations instead"
+            raise MissingDependencyError("this file can only be looked into with torch", hint=hint)
+        stem = re.sub(r"\W+", "-", Path(query.name).stem, flags=re.ASCII).strip("-") or "model"
+        with tempfile.TemporaryDirectory(prefix="joulecast-") as folder:
+            path = Path(folder, f"{stem[:60]}{suffix}")
+            path.write_bytes(content)
+            inputs = None if query.input_shape is None else Inputs.of(parse_shapes(query.input_shape))
+            question = {"file": str(path), **Job.of(vars(query), input_shape=None).to_json(inputs)}
+            limits = Limits(_MEMORY_BYTES + _COPIES * len(content), self._settings.max_seconds)
+            try:
+                network = _refusing_overflow(lambda: self.tracer.network(question, limits))
+            except JoulecastError as error:  # The client's name of the file stands for a path of this machine.
+                parts = {name: getattr(error, name) for name in ("given", "allowed", "hint")}
+                sent = {name: text and str(text).replace(str(path), query.name) for name, text in parts.items()}
+                raise type(error)(error.what, **sent) from error
         self.refuse_many(len(network))
         return network
 
-    def listed(self, subject: Subject, items: list[OperationItem]) -> Network:
+    def listed(self, subject: Any, items: list[OperationItem]) -> Network:
         """The network of a list of operations, in their own mode and precision.
 
         Raises:
             JoulecastError: The operations are not valid, or too many.
         """
         for name in ("cache_length", "optimizer", "model_options"):
-            if getattr(subject, name) is not None:
+            if getattr(subject, name, None) is not None:
                 raise InputError(
                     "a list of operations is complete",
                     given=f"{name} together with operations",
@@ -221,17 +193,27 @@ def _refusing_overflow(function: Callable[[], Found]) -> Found:
     try:
         result = function()
         for entry in result if isinstance(result, Network) else (result,):
-            _refuse_impossible(entry)
+            operation = entry.operation
+            if max(operation.flops, operation.bytes_read, operation.bytes_written) * entry.count > _LARGEST_WORK:
+                raise InputError(
+                    "an operation is impossibly large",
+                    given=repr(operation)[:200],
+                    allowed=f"up to {_LARGEST_WORK:.0e} FLOPs and bytes",
+                )
     except (OverflowError, ZeroDivisionError) as error:
         raise InputError("these sizes are impossible together", given=str(error), hint="use smaller sizes") from error
     return result
 
 
-def _refuse_impossible(entry: Entry) -> None:
-    operation = entry.operation
-    if max(operation.flops, operation.bytes_read, operation.bytes_written) * entry.count > _LARGEST_WORK:
+def _refuse_other_json(content: bytes) -> None:
+    try:
+        configuration = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError("this file is not valid JSON", given=str(error)[:100], allowed="a config.json") from error
+    if not isinstance(configuration, dict) or "model_type" not in configuration:
         raise InputError(
-            "an operation is impossibly large",
-            given=repr(operation)[:200],
-            allowed=f"up to {_LARGEST_WORK:.0e} FLOPs and bytes",
+            "this file is no configuration of a model",
+            given="no model_type",
+            allowed="a config.json of transformers",
+            hint="a list of operations goes to /v1/predict as it is",
         )

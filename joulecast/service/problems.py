@@ -49,6 +49,12 @@ def too_large(what: str, given: int, allowed: int) -> RefusalError:
     return RefusalError(413, "too-large", what, given=given, allowed=f"up to {allowed}", hint="split it")
 
 
+def busy(what: str, given: object, allowed: object) -> RefusalError:
+    """The error for a request that finds too many others waiting."""
+    hint = "try again in a second"
+    return RefusalError(429, "busy", what, given=given, allowed=allowed, retry_after_s=1, hint=hint)
+
+
 def client_left() -> RefusalError:
     """The error for a client that disconnected. Nobody receives it; the log and the metrics show its status."""
     return RefusalError(499, "left", "the client disconnected before its answer was ready")
@@ -62,13 +68,6 @@ def too_long(most_seconds: float) -> RefusalError:
         "the answer takes too long",
         allowed=f"{most_seconds:g} s",
         hint="ask for fewer GPUs, clocks or candidates at once",
-    )
-
-
-def not_found(path: str) -> RefusalError:
-    """The error for a path that does not exist."""
-    return RefusalError(
-        404, "not-found", "there is nothing at this path", given=path, hint="/v1/openapi.json lists all paths"
     )
 
 

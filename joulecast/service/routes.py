@@ -1,21 +1,110 @@
-"""The paths under /v1 that answer questions about models, networks, operations, text, images and training."""
+"""The paths under /v1 that answer questions about models, networks, operations, text, images and training.
+
+Every answer is computed in a thread, and encoded as JSON, CSV, or as the exact values for `joulecast.Client`.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Any, get_type_hints
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
+import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ..generation.choices import GenerationChoices
 from ..operations.network import Network
 from ..predictors.networks.prediction import Prediction
+from ..remote import wire
+from ..rendering.answers import finite
 from . import questions
-from .answering import FormatQuery, answering, ask
 from .answers import Answers
-from .caches import CachedRoute
+from .caches import CSV, JSON, CachedRoute, media_type_of
 from .networks import FileQuery
+from .problems import MEDIA_TYPE
+from .schemas import SCHEMAS
+
+_PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+_CODES = {
+    400: "The request is not valid HTTP or JSON",
+    401: "The token is missing or unknown",
+    408: "The body arrives too slowly, or the answer takes too long",
+    413: "The body, the batch or the network is too large",
+    422: "A value is not valid; the problem states what was given and what is allowed",
+    429: "Too many requests are waiting",
+    503: "The zoo is damaged",
+}
+PROBLEMS: dict[int | str, dict[str, Any]] = {code: {"description": text, **_PROBLEM} for code, text in _CODES.items()}
+_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "The client has this answer already (If-None-Match)"}
+}
+_MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such name", **_PROBLEM}}
+
+FormatQuery = Annotated[
+    Literal["json", "csv"] | None, Query(description="json, or csv of what is a table; or ask by the header Accept.")
+]
+Answer = TypeVar("Answer")
+
+
+def answering(schema: str, *, as_csv: bool = False, named: bool = False) -> dict[str, Any]:
+    """Arguments for a route whose answers are cached, and have a schema of answers.toml.
+
+    `named`: Whether its path holds a name, which may not exist.
+    """
+    ok: dict[str, Any] = {"model": SCHEMAS[schema], "description": "The answer"}
+    if as_csv:
+        ok["content"] = {"text/csv": {"schema": {"type": "string"}}}
+    responses = {**PROBLEMS, **_NOT_MODIFIED, **(_MISSING if named else {}), 200: ok}
+    return {"responses": responses, "response_class": Response, "response_model": None}
+
+
+async def ask(
+    request: Request,
+    form: str | None,
+    answer: Callable[[Answers], Any],
+    to_dict: Callable[[Any], Any],
+) -> Response:
+    """Compute and encode an answer in a thread."""
+    accepted = media_type_of(request.headers.get("accept", ""), form)
+
+    def encoded(answers: Answers) -> tuple[bytes, str]:
+        value = answer(answers)
+        if accepted == CSV and hasattr(value, "to_csv"):
+            return bytes(value.to_csv(), "utf-8"), CSV
+        if accepted == wire.MEDIA_TYPE:
+            return json_bytes(wire.pack(value)), accepted
+        return json_bytes(to_dict(value)), JSON
+
+    body, media_type = await computed(request, encoded)
+    return Response(body, media_type=media_type)
+
+
+async def computed(request: Request, compute: Callable[[Answers], Answer]) -> Answer:
+    """Compute in a thread."""
+    state = request.app.state
+    answer: Answer = await state.workers.run(
+        functools.partial(compute, state.answers),
+        seconds=state.settings.max_seconds,
+        client=request.scope["state"]["client"],
+        left=_disconnection(request),
+    )
+    return answer
+
+
+async def _disconnection(request: Request) -> None:
+    """Wait until the client disconnects. Its request has been read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def json_bytes(value: Any) -> bytes:
+    """Encode as strict JSON, in which NaN and infinity become null."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    except orjson.JSONEncodeError:  # for integers of more than 64 bits
+        return json.dumps(finite(value), separators=(",", ":"), allow_nan=False).encode()
 
 
 def _to_dict(answer: Any, question: Any) -> dict[str, Any]:

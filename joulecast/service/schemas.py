@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tomllib
 import types
@@ -19,11 +18,11 @@ from ..hardware.host import Host
 from ..queries.choice import WRITTEN
 from ..queries.objectives import Grid
 from ..remote.wire import CLASSES
+from ..rendering.answers import documented
 from ..runs import RunInterval
 
 _KINDS = {**CLASSES, **{kind.__name__: kind for kind in (GenerationInterval, Grid, Host, ImageInterval, RunInterval)}}
 
-_ENTRY = re.compile(r"^ {8}(\w+(?:, \w+)*): (.*(?:\n {12}.*)*)", re.MULTILINE)
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -31,12 +30,6 @@ class _Open(BaseModel):
     """An object that may have further fields."""
 
     model_config = ConfigDict(extra="allow")
-
-
-def documented(value: Any) -> dict[str, str]:
-    """What the docstring of a function or class says of each argument."""
-    entries = _ENTRY.findall(value.__doc__ or "")
-    return {each: " ".join(text.split()) for names, text in entries for each in names.split(", ")}
 
 
 def _fields_of(kind: type[Any], listed: str, declared: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ..extraction.models.spelling import known_as, known_names
 from ..generation.images.pipelines import refuse_pipeline
 from ..hardware import GPU, find_gpu
 from ..hardware.host import USUAL, Host, find_host, hosts
-from ..remote.requests import NAMES
+from ..remote.wire import NAMES
 from ..zoo import entries
 from ..zoo.store import pulled
 

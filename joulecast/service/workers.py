@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from ..errors import JoulecastError, RefusalError
+from ..errors import JoulecastError
 from ..progress import PACE, StoppedError
-from .problems import client_left, too_long
+from .problems import busy, client_left, too_long
 
 Result = TypeVar("Result")
 
@@ -108,17 +108,7 @@ class Workers:
         longest = max(self._queues.values(), key=len)
         # Of two queues of the same length, the one that grows.
         dropped = mine[-1] if len(mine) == len(longest) else longest[-1]
-        dropped.answer.set_exception(
-            RefusalError(
-                429,
-                "busy",
-                "too many requests are waiting",
-                given=self.waiting,
-                allowed=self._most_waiting,
-                retry_after_s=1,
-                hint="try again in a second",
-            )
-        )
+        dropped.answer.set_exception(busy("too many requests are waiting", self.waiting, self._most_waiting))
         self._remove(dropped)
 
     def _remove(self, job: _Job) -> None:
@@ -146,15 +136,14 @@ class Workers:
     def _done(self, job: _Job, future: asyncio.Future[Any]) -> None:
         self._running -= Counter((job.client,))  # Clients without any are forgotten.
         self.waiting -= 1
-        error = None if future.cancelled() else future.exception()
-        if job.answer.done() or future.cancelled():
+        if future.cancelled():
             job.answer.cancel()
-        elif error is not None:
-            job.answer.set_exception(error)
-        else:
+            return
+        if (error := future.exception()) is None and not job.answer.done():
             job.answer.set_result(future.result())
-        if not future.cancelled():
-            self._start()
+        elif error is not None and not job.answer.done():
+            job.answer.set_exception(error)
+        self._start()
 
     def _abandon(self, job: _Job) -> None:
         """Drop a question whose client has gone."""

@@ -59,8 +59,26 @@ def on_cluster(address: str | None) -> Iterator[None]:
     if address is None:
         yield
         return
+    from .. import __version__
+
     with connect(address) as client:
-        _check_workers(client, address)
+        try:
+            client.wait_for_workers(1, timeout=_CONNECT_S)
+        except TimeoutError as error:
+            raise InputError(
+                "this cluster has no workers",
+                given=address,
+                allowed="at least one worker",
+                hint="start some by `dask worker` on its machines",
+            ) from error
+        # Workers of another version would give other results.
+        if others := {version for version in client.run(_version).values() if version != __version__}:
+            raise InputError(
+                "workers of this cluster have another version of joulecast",
+                given=", ".join(sorted(others)),
+                allowed=__version__,
+                hint="install the same version on all machines of the cluster",
+            )
         used = _USED.set(client)
         try:
             yield
@@ -97,29 +115,6 @@ def _alone(function: Callable[..., Result], *arguments: Any) -> Result:
         return function(*arguments)
 
 
-def _check_workers(client: Client, address: str) -> None:
-    """Refuse a cluster that cannot compute, or whose workers would give other results."""
-    from .. import __version__
-
-    try:
-        client.wait_for_workers(1, timeout=_CONNECT_S)
-    except TimeoutError as error:
-        raise InputError(
-            "this cluster has no workers",
-            given=address,
-            allowed="at least one worker",
-            hint="start some by `dask worker` on its machines",
-        ) from error
-    others = {version for version in client.run(_version).values() if version != __version__}
-    if others:
-        raise InputError(
-            "workers of this cluster have another version of joulecast",
-            given=", ".join(sorted(others)),
-            allowed=__version__,
-            hint="install the same version on all machines of the cluster",
-        )
-
-
 def _version() -> str:
     """The version of joulecast on a worker; "none" where it is not installed."""
     try:
@@ -138,18 +133,13 @@ def in_parallel(
     on this machine are worth their start and a copy of the arguments; workers of a cluster are used in any case. `what`
     is done by each call, for the bar on the terminal.
     """
-    yield from tracked(_results(function, calls, worthwhile), what, total=len(calls))
-
-
-def _results(function: Callable[..., Result], calls: Sequence[tuple[Any, ...]], worthwhile: bool) -> Iterator[Result]:
+    results: Iterable[Result] = (function(*arguments) for arguments in calls)
     if len(calls) > 1 and is_used():
-        yield from call_on_workers(function, calls)
+        results = call_on_workers(function, calls)
     elif len(calls) > 1 and worthwhile:
         # Imported here, because predicting does not need it.
         from joblib import Parallel, delayed
 
         parallel = Parallel(n_jobs=-1, inner_max_num_threads=1, return_as="generator")
-        yield from parallel(delayed(function)(*arguments) for arguments in calls)
-    else:
-        for arguments in calls:
-            yield function(*arguments)
+        results = parallel(delayed(function)(*arguments) for arguments in calls)
+    yield from tracked(results, what, total=len(calls))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
@@ -14,15 +14,16 @@ from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped
-from .entries.entry import Background, Loaded, load_any, load_background
-from .entries.files import MANIFEST, NAME
-from .store import pulled, pulled_folder
+from .entry import Background, Loaded, load_any, load_background
+from .files import MANIFEST
+from .places import FolderPlace
+from .store import pulled, pulled_folder, ships
 
 if TYPE_CHECKING:
     from ..predictors.contract import Shared
     from ..predictors.model.learned import OneModel
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
-    from .entries.any_gpu_entry import AnyGpuEntry
+    from .other_entries import AnyGpuEntry
 
 DEFAULT_PREDICTOR = "forest"
 """The recipe of what a measured chip adds, unless the caller names another."""
@@ -46,17 +47,16 @@ def entry_name(device: Device, predictor: str, mode: str) -> str:
 
 def entries(zoo: Path | None = None) -> list[str]:
     """Names of all entries of the shipped zoo, or of another."""
-    zoo = zoo or shipped("zoo")
-    return sorted(f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in zoo.glob(f"*/*/{MANIFEST}"))
+    return FolderPlace(zoo or shipped("zoo")).names()
 
 
-def _own(device: Device, mode: str, predictors: Sequence[str] = (DEFAULT_PREDICTOR,)) -> tuple[str, ...]:
+def _own(device: Device, mode: str, predictor: str = DEFAULT_PREDICTOR) -> list[str]:
     """Names of the entries that were trained on measurements of a device itself, the preferred one first.
 
     A board that a user describes in a file has the entries of the board of the catalogue that has its figures.
     """
     boards = same_boards(device) if isinstance(device, GPU) else (device,)
-    return tuple(entry_name(each, name, mode) for each in boards for name in predictors)
+    return [entry_name(each, predictor, mode) for each in boards]
 
 
 def _folder(device: Device, mode: str, predictor: str | Path | None) -> Path:
@@ -70,7 +70,7 @@ def _folder(device: Device, mode: str, predictor: str | Path | None) -> Path:
         )
     if predictor is not None:
         name = str(predictor)
-        return _named(name) or entry_folder(name if "/" in name else next(iter(_own(device, mode, (name,))), name))
+        return _named(name) or entry_folder(name if "/" in name else next(iter(_own(device, mode, name)), name))
     defaults = (*_own(device, mode), *([ANY_GPU] if isinstance(device, GPU) else []))
     for name in defaults:
         if folder := _stored(name):
@@ -89,7 +89,7 @@ def _folder(device: Device, mode: str, predictor: str | Path | None) -> Path:
 def _named(predictor: str) -> Path | None:
     """Folder of an entry that is named by its folder, or by a registry; None for other names."""
     if predictor.startswith("models:"):
-        from .mlflow.registry import registry_folder
+        from .registry import registry_folder
 
         return registry_folder(predictor)
     return Path(predictor).resolve() if is_file(Path(predictor) / MANIFEST) else None
@@ -97,8 +97,7 @@ def _named(predictor: str) -> Path | None:
 
 def _stored(name: str) -> Path | None:
     """Folder of an entry that was pulled or ships; None without one. Listing the zoo would take longer."""
-    shipping = shipped("zoo") / name
-    return pulled_folder(name) or (shipping if NAME.fullmatch(name) and (shipping / MANIFEST).is_file() else None)
+    return pulled_folder(name) or (shipped("zoo") / name if ships(name) else None)
 
 
 def entry_folder(name: str) -> Path:
@@ -120,12 +119,13 @@ def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = No
 
 def _load(folder: Path) -> Loaded:
     """Load an entry; the last eight stay in memory until they change."""
-    return _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
+    entry: Loaded = _loaded(load_any, folder, (folder / MANIFEST).stat().st_mtime_ns)
+    return entry
 
 
 @lru_cache(maxsize=8)
-def _loaded(folder: Path, stamp: int) -> Loaded:
-    return load_any(folder)
+def _loaded(load: Callable[[Path], Any], folder: Path, stamp: int) -> Any:
+    return load(folder)
 
 
 def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = None) -> NetworkPredictor:
@@ -149,7 +149,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
         return _of_chip(entry, gpu)
     # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
-    from .entries.any_gpu_entry import AnyGpuEntry
+    from .other_entries import AnyGpuEntry
 
     if isinstance(entry, AnyGpuEntry):
         return _on_gpu(entry, find_kernels(), gpu, mode)
@@ -208,16 +208,13 @@ def find_kernels() -> OneModel | None:
 
     A pulled entry takes precedence over the shipped one. Raises ZooError: the entry is damaged.
     """
-    folder = pulled_folder(KERNELS_ENTRY) or shipped("zoo") / KERNELS_ENTRY
-    path = folder / MANIFEST
-    return _loaded_kernels(folder, path.stat().st_mtime_ns) if path.is_file() else None
+    from .kernels_entry import load_kernels
 
-
-@lru_cache(maxsize=2)
-def _loaded_kernels(folder: Path, stamp: int) -> OneModel:
-    from .entries.kernels_entry import load_kernels
-
-    return load_kernels(folder).kernels
+    folder = _stored(KERNELS_ENTRY)
+    if folder is None:
+        return None
+    kernels: OneModel = _loaded(load_kernels, folder, (folder / MANIFEST).stat().st_mtime_ns).kernels
+    return kernels
 
 
 # The same object each time, as in `_on_gpu`.
@@ -229,7 +226,10 @@ def _of_chip(entry: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
     if mode == "training":
         # Forwards limit what training takes, and are parts of it where a backward computes them again.
         folder = next(filter(None, map(_stored, _own(gpu, "inference"))), None)
-        parts |= {} if folder is None else {"inference": _own_entry(folder)}
+        forward = entry if folder is None else _load(folder)
+        if not isinstance(forward, NetworkPredictor):
+            raise ZooError("the entry of a GPU is of another form", given=str(folder), hint="train it anew")
+        parts |= {} if folder is None else {"inference": forward}
     measured = {of_mode: part.operations.chips[of_mode] for of_mode, part in parts.items()}
     chips = {of_mode: replace(chip, gpu=gpu) for of_mode, chip in measured.items()}
     return replace(
@@ -239,17 +239,10 @@ def _of_chip(entry: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
     )
 
 
-def _own_entry(folder: Path) -> NetworkPredictor:
-    entry = _load(folder)
-    if not isinstance(entry, NetworkPredictor):
-        raise ZooError("the entry of a GPU is of another form", given=str(folder), hint="train it anew")
-    return entry
-
-
 def _shared_by_all() -> Shared:
     """What all GPUs share, for what was not measured on one; physics alone where the zoo has no such entry."""
     from ..predictors.model.shared import nothing_shared
-    from .entries.any_gpu_entry import AnyGpuEntry
+    from .other_entries import AnyGpuEntry
 
     folder = _stored(ANY_GPU)
     entry = None if folder is None else _load(folder)

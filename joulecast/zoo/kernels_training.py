@@ -21,7 +21,6 @@ from ..arrays import FloatArray
 from ..datasets import Dataset
 from ..errors import DatasetError
 from ..operations.attributes import HALF_PRECISIONS
-from ..operations.operation_list import OperationList
 from ..predictors.contract import Networks
 from ..predictors.evaluation.kernels import (
     SPLITS,
@@ -36,18 +35,17 @@ from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ..predictors.measured import power_rows
 from ..predictors.model.basis import generation_of
 from ..predictors.model.features import first_kernels
-from ..predictors.model.fit import LEAST_ROWS, Measured, fit_one_model, measured_tables
+from ..predictors.model.fit import LEAST_ROWS, fit_one_model, measured_tables
 from ..predictors.model.fit_power import fit_power, readings
 from ..predictors.model.in_networks import NetworkFactors, cached_products, loaded_elements
 from ..predictors.model.learned import Key, NetworkBasis, OneModel
 from ..predictors.model.work import GROUPS, Work
 from ..predictors.physics.norms import overlapped
 from ..predictors.recipes import KernelRecipe
+from .cards import ModelCard, golden_sample, made_now
 from .catalogue import KERNELS_ENTRY
-from .entries.any_gpu_entry import AnyGpuEntry
-from .entries.cards import ModelCard, made_now
-from .entries.kernels_entry import Golden, KernelsEntry, save_kernels
-from .entries.stored import GOLDEN_OPERATIONS, golden_sample
+from .kernels_entry import KernelsEntry, save_kernels
+from .other_entries import AnyGpuEntry
 from .training import Trained, described
 
 _PRODUCTS = (0.7, 2.5)  # No network shows more.
@@ -186,16 +184,12 @@ LIMITS = (
 )
 
 
-TrainedKernels = Trained[OneModel, Validation]
-"""The trained model of kernels with its validation and card, ready to be stored."""
-
-
 def train_kernels(
     datasets: Sequence[tuple[Path, Dataset]],
     recipe: KernelRecipe,
     networks: Networks = (),
     base: AnyGpuEntry | None = None,
-) -> TrainedKernels:
+) -> Trained[OneModel, Validation]:
     """Find the errors of a recipe on what is left out, then fit it on everything.
 
     Raises DatasetError: too few device times. Raises MissingDependencyError: scipy or xgboost is not installed.
@@ -223,10 +217,12 @@ def train_kernels(
     powered = readings(timed, power_rows(data), recipe)
     powers = validate_power(timed, powered, recipe)
     power = fit_power(powered, recipe, {generation_of(table.gpu) for table in powered})
-    of_power = {part: (stored_errors(powers, part), stored_errors(powers, part, "energy")) for part in power.measured}
     stored = {
-        part: {basis: {"power": watts[basis], "energy": joules[basis]} for basis in watts}
-        for part, (watts, joules) in of_power.items()
+        part: {
+            basis: {"power": watts, "energy": stored_errors(powers, part, "energy")[basis]}
+            for basis, watts in stored_errors(powers, part).items()
+        }
+        for part in power.measured
     }
     model = replace(timed, power=replace(power, errors=stored))
     if networks and base is not None:
@@ -244,12 +240,19 @@ def train_kernels(
         **made_now(),
         **_of_networks(model),
     )
-    return TrainedKernels(model, validation, card, _golden(tables), save_kernels)
+    golden: dict[Key, Any] = {}
+    for table in tables:
+        work = Work.of(table.kernels)
+        groups = work.group[first_kernels(work, len(table.device_s))]
+        for group in np.unique(groups).tolist():
+            mine = {table.kernels[place] for place in np.flatnonzero(groups == group).tolist()}
+            golden.setdefault((table.generation, GROUPS[group]), (table.gpu.name, golden_sample(mine)))
+    return Trained(model, validation, card, golden, save_kernels)
 
 
 def learn_networks(
     datasets: Sequence[tuple[Path, Dataset]], kept: KernelsEntry, networks: Networks, base: AnyGpuEntry
-) -> TrainedKernels:
+) -> Trained[OneModel, Validation]:
     """Learn factors and errors of networks again, after `base` was trained again or more networks were measured.
 
     Args:
@@ -262,7 +265,7 @@ def learn_networks(
     new = [described(folder, dataset) for folder, dataset in shown]
     data = (*(each for each in old if each not in new), *new)
     card = ModelCard(**{**kept.card, "data": data, "limits": LIMITS, **_of_networks(model)})
-    return TrainedKernels(model, Validation((), {}), card, kept.golden, save_kernels)
+    return Trained(model, Validation((), {}), card, kept.golden, save_kernels)
 
 
 def _of_networks(model: OneModel) -> dict[str, Any]:
@@ -275,15 +278,3 @@ def _of_networks(model: OneModel) -> dict[str, Any]:
 def _with_networks(model: OneModel, networks: Networks, base: AnyGpuEntry) -> OneModel:
     factors, errors = network_factors(base, model, networks), network_errors(base, model, networks)
     return replace(model, network_factors=factors, network_errors=errors)
-
-
-def _golden(tables: Sequence[Measured]) -> Golden:
-    golden: dict[Key, Any] = {}
-    for table in tables:
-        work = Work.of(table.kernels)
-        groups = work.group[first_kernels(work, len(table.device_s))]
-        for group in np.unique(groups).tolist():
-            mine = OperationList(table.kernels[place] for place in np.flatnonzero(groups == group).tolist())
-            key = table.generation, GROUPS[group]
-            golden.setdefault(key, (table.gpu.name, golden_sample(set(mine))[:GOLDEN_OPERATIONS]))
-    return golden

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,14 @@ if TYPE_CHECKING:
     from ..predictors.evaluation.one_gpu import Validation
 
 _QUANTITIES = ("time", "energy", "power")
-_NO_NETWORK = "No network was measured on this device."
+
+Table = Mapping[str, Mapping[str, float]]
+"""Name of a row -> quantity -> error."""
 
 
 def markdown(card: Mapping[str, Any]) -> str:
     """Render any card, given as a dictionary, as Markdown. Rows are sorted by name, as they are in card.json."""
-    card = _sorted(card)
+    card = json.loads(json.dumps(card, sort_keys=True))
     render = _kernels if "kernels" in card else _own if "gpu" in card else _any_gpu
     promise, data, errors = render(card)
     recipe = ", ".join(f"{name} = {value}" for name, value in card["recipe"].items())
@@ -31,13 +34,6 @@ def markdown(card: Mapping[str, Any]) -> str:
     ]
     lines += [*data, "", *errors, "## Limits", "", *(f"- {limit}" for limit in card["limits"]), "", "## Recipe", ""]
     return "\n".join([*lines, predictor + recipe, ""])
-
-
-def _sorted(value: Any) -> Any:
-    """A value with the keys of all its dictionaries in alphabetical order."""
-    if isinstance(value, Mapping):
-        return {name: _sorted(value[name]) for name in sorted(value)}
-    return [_sorted(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _own(card: Mapping[str, Any]) -> tuple[str, list[str], list[str]]:
@@ -56,10 +52,42 @@ def _own(card: Mapping[str, Any]) -> tuple[str, list[str], list[str]]:
         f"- sha256 of the dataset's card: `{data['sha256']}`",
         *(f"- Remark: {limit}" for limit in data["limits"]),
     ]
-    errors = ["## Errors", "", card["splits"], ""]
-    errors += _operation_table(operations) if operations else ["Too few operations for errors."]
-    errors += ["", *_network_table(card["network_errors"]), "", *_kind_tables(card.get("kind_errors", {}))]
-    return promise, described, errors
+    tables = _own_errors(operations, card["network_errors"], card.get("kind_errors", {}))
+    return promise, described, ["## Errors", "", card["splits"], "", *tables]
+
+
+def _own_errors(operations: Table, networks: Table, kinds: Mapping[str, Table]) -> list[str]:
+    """Tables of errors on one GPU or CPU: of operations by campaign, of networks, and of kinds by campaign."""
+    rows = []
+    for campaign, e in operations.items():
+        row = [campaign, f"{e['unique_operations']:.0f}"]
+        for quantity in ("time", "power"):
+            tested = f"{quantity}_r2" in e
+            row.append(f"{e[f'{quantity}_r2']:.3f}" if tested else "-")
+            row += [_percent(e[f"{quantity}_{name}"]) if tested else "-" for name in ("median", "mean")]
+        rows.append(row)
+    columns = "campaign | operations | time R2 | time median | time mean | power R2 | power median | power mean"
+    lines = [*(_table(columns, rows) if operations else ["Too few operations for errors."]), ""]
+    rows = [
+        [name, _percent(e["time"]), _percent(e["energy"]) if "energy" in e else "-"] for name, e in networks.items()
+    ]
+    no_network = ["No network was measured on this device."]
+    lines += [*(_table("network | time error | energy error", rows) if rows else no_network), ""]
+    for campaign, by_kind in kinds.items():
+        rows = []
+        for kind, e in by_kind.items():
+            power = f"{_percent(e['power_median'])}, {_percent(e['power_mean'])}" if "power_mean" in e else "-"
+            rows.append([kind, f"{e['count']:.0f}", f"{_percent(e['time_median'])}, {_percent(e['time_mean'])}", power])
+        lines += [f"### By kind: {campaign}", "", "Median and mean absolute error.", ""]
+        lines += [*_table("kind | measurements | time | power", rows), ""]
+    return lines
+
+
+def cpu_errors(validation: Validation) -> list[str]:
+    """Tables of errors on a CPU, as lines of Markdown."""
+    (errors,), split = validation.operations, "operations in folds"
+    networks = {each.label: each.errors for each in validation.networks}
+    return _own_errors({split: errors.summary()}, networks, {split: errors.by_kind()})
 
 
 def _any_gpu(card: Mapping[str, Any]) -> tuple[str, list[str], list[str]]:
@@ -115,28 +143,29 @@ def _kernels(card: Mapping[str, Any]) -> tuple[str, list[str], list[str]]:
     )
 
 
-def cpu_errors(validation: Validation) -> list[str]:
-    """Tables of errors on a CPU, as lines of Markdown."""
-    (errors,) = validation.operations
-    return [
-        *_operation_table({"operations in folds": errors.summary()}),
-        "",
-        *_network_table({each.label: each.errors for each in validation.networks}),
-        "",
-        *_kind_tables({"operations in folds": errors.by_kind()}),
-    ]
-
-
 def any_gpu_errors(
-    networks: Mapping[str, Mapping[str, Mapping[str, float]]],
+    networks: Mapping[str, Table],
     operations: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]],
 ) -> list[str]:
     """Tables of errors from the card of a predictor for any GPU, as lines of Markdown."""
     lines = []
     for what, errors in networks.items():
         if errors:
-            lines += [f"### Networks, {what} known of their chip", "", *_gpus_left_out(errors), ""]
-            lines += [*_networks_of_any_gpu(errors), ""]
+            lines += [f"### Networks, {what} known of their chip", ""]
+            lines += _by_group(
+                errors,
+                "GPU and mode | measured | time: mean, median | energy | power",
+                (0, 4),
+                lambda values: f"{_percent(mean(map(abs, values)))}, {_percent(median(map(abs, values)))}",
+            )
+            lines.append("")
+            lines += _by_group(
+                errors,
+                "GPU | network | measured | time: mean, bias | energy | power",
+                (0, 1, 3, 4),
+                lambda values: f"{_percent(mean(map(abs, values)))}, {100 * mean(values):+.1f} %",
+            )
+            lines.append("")
     for split, gpus in operations.items():
         if gpus:
             lines += ["", f"### Device time of operations: {split}", "", "Median and mean absolute error.", ""]
@@ -160,38 +189,6 @@ def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def _operation_table(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
-    rows = []
-    for campaign, e in errors.items():
-        row = [campaign, f"{e['unique_operations']:.0f}"]
-        for quantity in ("time", "power"):
-            tested = f"{quantity}_r2" in e
-            row.append(f"{e[f'{quantity}_r2']:.3f}" if tested else "-")
-            row += [_percent(e[f"{quantity}_{name}"]) if tested else "-" for name in ("median", "mean")]
-        rows.append(row)
-    columns = "campaign | operations | time R2 | time median | time mean | power R2 | power median | power mean"
-    return _table(columns, rows)
-
-
-def _kind_tables(campaigns: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
-    lines = []
-    for campaign, kinds in campaigns.items():
-        rows = []
-        for kind, e in kinds.items():
-            power = f"{_percent(e['power_median'])}, {_percent(e['power_mean'])}" if "power_mean" in e else "-"
-            rows.append([kind, f"{e['count']:.0f}", f"{_percent(e['time_median'])}, {_percent(e['time_mean'])}", power])
-        lines += [f"### By kind: {campaign}", "", "Median and mean absolute error.", ""]
-        lines += [*_table("kind | measurements | time | power", rows), ""]
-    return lines
-
-
-def _network_table(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
-    rows = [
-        [network, _percent(e["time"]), _percent(e["energy"]) if "energy" in e else "-"] for network, e in errors.items()
-    ]
-    return _table("network | time error | energy error", rows) if rows else [_NO_NETWORK]
-
-
 def _kernel_errors(errors: Mapping[str, Mapping[str, tuple[int, float, float]]]) -> list[str]:
     return _table(
         "kernels | left out | operations | median | mean",
@@ -203,37 +200,18 @@ def _kernel_errors(errors: Mapping[str, Mapping[str, tuple[int, float, float]]])
     )
 
 
-def _networks_of_any_gpu(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """A table of errors by GPU, network, precision and mode, over all shapes and clocks."""
-    rows = []
-    for (gpu, name, precision, mode), group in _grouped(errors, (0, 1, 3, 4)).items():
-        row: list[object] = [gpu, f"{name} {precision} {mode}", len(group)]
-        for quantity in _QUANTITIES:
-            values = [e[quantity] for e in group]
-            row.append(f"{_percent(mean(map(abs, values)))}, {100 * mean(values):+.1f} %")
-        rows.append(row)
-    return _table("GPU | network | measured | time: mean, bias | energy | power", rows)
+def _by_group(errors: Table, named: str, parts: Sequence[int], cell: Callable[[list[float]], str]) -> list[str]:
+    """A table of errors by some parts of their labels, which are "GPU: network shape precision mode at clock".
 
-
-def _gpus_left_out(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """A table of errors by GPU and mode, over all networks."""
-    rows = []
-    for named, group in _grouped(errors, (0, 4)).items():
-        row: list[object] = [", ".join(named), len(group)]
-        for quantity in _QUANTITIES:
-            values = [abs(e[quantity]) for e in group]
-            row.append(f"{_percent(mean(values))}, {_percent(median(values))}")
-        rows.append(row)
-    return _table("GPU and mode | measured | time: mean, median | energy | power", rows)
-
-
-def _grouped(
-    errors: Mapping[str, Mapping[str, float]], parts: Sequence[int]
-) -> dict[tuple[str, ...], list[Mapping[str, float]]]:
-    """Errors by some parts of their labels, which are "GPU: network shape precision mode at clock"."""
+    `named` are the titles of the columns, and `cell` is what the table says of the errors of a group.
+    """
     groups: dict[tuple[str, ...], list[Mapping[str, float]]] = {}
     for label, e in errors.items():
         gpu, rest = label.split(": ", 1)
-        named = (gpu, *rest.split(" at ")[0].split(" "))
-        groups.setdefault(tuple(named[part] for part in parts), []).append(e)
-    return groups
+        words = (gpu, *rest.split(" at ")[0].split(" "))
+        groups.setdefault(tuple(words[part] for part in parts), []).append(e)
+    rows = []
+    for group, mine in groups.items():
+        first = [", ".join(group)] if len(group) == 2 else [group[0], " ".join(group[1:])]
+        rows.append([*first, len(mine), *(cell([e[quantity] for e in mine]) for quantity in _QUANTITIES)])
+    return _table(named, rows)

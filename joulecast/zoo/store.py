@@ -1,4 +1,4 @@
-"""The cache of pulled zoo entries: a place like all others (places/sources.py), which only checked entries get into."""
+"""The cache of pulled zoo entries: a place like all others (places.py), which only checked entries get into."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from ..errors import ZooError
 from ..operations.operation import MODES
 from ..system.limits import limited_memory
 from ..system.resources import cache_folder, shipped
-from .entries.cards import name_of
-from .entries.entry import load_any
-from .entries.files import MANIFEST, NAME, StoredEntry, put_in_place, read_plain, sha256_of
-from .places.places import INDEX, FolderPlace
-from .places.sources import Row, fetch, index_of, open_source, put, remove
+from .cards import name_of
+from .entry import load_any
+from .files import MANIFEST, NAME, StoredEntry, put_in_place, read_plain, sha256_of
+from .places import INDEX, FolderPlace, Row, fetch, index_of, open_source, put, remove
 
 REGISTERED = "models/"
 """Beginning of the names of models of a registry in the cache."""
@@ -84,32 +83,27 @@ def admit(entry: StoredEntry, name: str, source: str, *, replace: bool = False) 
             hint="with --replace this one takes the name, until `joulecast zoo remove`",
         )
     if not name.startswith(REGISTERED):
-        _refuse_other_name(name, name_of(entry.card.get("name")))
+        # Predictors are found by name. A GPU's own may take each other's names, so that the best becomes the default.
+        own = name_of(entry.card.get("name"))
+        (room, mode), (own_room, own_mode) = _meaning(name), _meaning(own)
+        if room != own_room or mode not in ("", own_mode):
+            raise ZooError(
+                "the name of this zoo entry does not agree with its GPU, mode or predictor",
+                given=name,
+                allowed=f"such as {own}",
+                hint="it was pushed under a wrong name; ask its owner",
+            )
     if entry.sha256 not in {row.manifest_sha256 for row in there.values()}:
         with cache.writing(), tempfile.TemporaryDirectory() as scratch, limited_memory(_MOST_MEMORY_BYTES):
             load_any(put_in_place(Path(scratch) / "entry", entry.files))
     return cache.folder / put(cache, name, entry, source)
 
 
-def _refuse_other_name(name: str, own: str) -> None:
-    """Refuse a name with another GPU or mode than that of the entry's card, because predictors are found by name.
-
-    A GPU's own predictors may take each other's names, so that the best one can become the default.
-    """
-
-    def meaning(name: str) -> tuple[str, str]:
-        room, _, rest = name.partition("/")
-        mode = rest.rpartition("-")[2]
-        return room, mode if mode in MODES else rest if ships(name) else ""
-
-    (room, mode), (own_room, own_mode) = meaning(name), meaning(own)
-    if room != own_room or mode not in ("", own_mode):
-        raise ZooError(
-            "the name of this zoo entry does not agree with its GPU, mode or predictor",
-            given=name,
-            allowed=f"such as {own}",
-            hint="it was pushed under a wrong name; ask its owner",
-        )
+def _meaning(name: str) -> tuple[str, str]:
+    """The device and the mode that a name says, or the predictor of all modes; empty where it says neither."""
+    room, _, rest = name.partition("/")
+    mode = rest.rpartition("-")[2]
+    return room, mode if mode in MODES else rest if ships(name) else ""
 
 
 def forget(name: str) -> None:

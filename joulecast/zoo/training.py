@@ -5,9 +5,10 @@ Kernels have a file of their own (kernels_training.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -22,19 +23,17 @@ from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_netwo
 from ..predictors.fitting.fit import fit_chip, fit_cpu, fit_on_all, fit_serial, predictor_of, quickest_networks
 from ..predictors.intervals.calibration import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.measured import DeviceRow, device_rows
+from ..predictors.measured import device_rows
 from ..predictors.model.shared import SharedByAll
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.on_cpu import COMPOSITION, CpuNetworkPredictor
 from ..predictors.recipes import Recipe
+from .cards import ModelCard, card_files, golden_sample, made_now
 from .catalogue import entry_name, find_kernels
-from .entries.any_gpu_entry import AnyGpuEntry, save_any_gpu
-from .entries.cards import ModelCard, change_card, made_now
-from .entries.comparing import operations_left_out
-from .entries.cpu_entry import save_cpu_entry
-from .entries.entry import load_entry, save_entry
-from .entries.files import StoredEntry
-from .entries.stored import golden_sample
+from .entry import load_entry, save_entry
+from .files import StoredEntry
+from .other_entries import AnyGpuEntry, save_any_gpu, save_cpu_entry
+from .promotion import operations_left_out
 
 ANY_GPU_LIMITS = (
     "It knows GPUs by their data sheets. A GPU that runs hotter, has a lower power cap, or has a less tuned library "
@@ -99,47 +98,41 @@ def train(
         chip, host = learn_from_networks(chip, measured, mode)
     else:
         host = HostModel.prior(mode)
+    measured_in = {m.operation.precision for m in dataset.usable(mode)}
+    # Every kind that was measured at all is covered in these. Where there is no TF32, the default is fp32.
+    default = "fp32" in measured_in and ("tf32" in measured_in or "tf32" not in chip.gpu.peak_flops)
+    card = ModelCard(
+        **_of_one_device(dataset, dataset_folder, recipe, mode, len(chip.measured), validation),
+        name=entry_name(chip.gpu, recipe.entry or predictor_of(recipe), mode),
+        precisions=(*(["default"] if default else []), *(p for p in ("fp32", "fp16", "bf16") if p in measured_in)),
+        splits=one_gpu.SPLITS,
+        network_errors={e.label: {name: e.error(name) for name in ("time", "energy")} for e in validation.networks},
+        host=host.to_dict(),
+        composition="overlap",
+        coverage=tuple(asdict(row) for row in validation.coverage() if row.group == "all"),
+        limits=limits_of(chip, host),
+    )
     save = partial(
         save_entry,
         left_out=operations_left_out(validation),
         network_errors=network_errors,
         trained_on=sorted(operations, key=lambda operation: operation.digest),
     )
-    card = _own_card(dataset, dataset_folder, recipe, chip, host, validation)
     return Trained(chip, validation, card, golden_sample(operations), save, network_errors)
 
 
-def _own_card(
-    dataset: Dataset,
-    folder: Path,
-    recipe: Recipe,
-    chip: ChipPart,
-    host: HostModel,
-    validation: one_gpu.Validation,
-) -> ModelCard:
-    return ModelCard(
-        **_of_one_device(dataset, folder, recipe, len(chip.measured)),
-        name=entry_name(chip.gpu, recipe.entry or predictor_of(recipe), chip.mode),
-        mode=chip.mode,
-        precisions=tuple(_precisions(dataset, chip)),
-        splits=one_gpu.SPLITS,
-        operation_errors={errors.campaign: errors.summary() for errors in validation.operations},
-        network_errors={e.label: {name: e.error(name) for name in ("time", "energy")} for e in validation.networks},
-        host=host.to_dict(),
-        composition="overlap",
-        coverage=tuple(asdict(row) for row in validation.coverage() if row.group == "all"),
-        limits=limits_of(chip, host),
-        kind_errors={errors.campaign: errors.by_kind() for errors in validation.operations},
-    )
-
-
-def _of_one_device(dataset: Dataset, folder: Path, recipe: Recipe, operations: int) -> dict[str, Any]:
-    """What the cards of GPUs and CPUs have in common: the device, the recipe, the data, and when it was made."""
+def _of_one_device(
+    dataset: Dataset, folder: Path, recipe: Recipe, mode: str, operations: int, validation: one_gpu.Validation
+) -> dict[str, Any]:
+    """What the cards of GPUs and CPUs have in common."""
     card = dataset.card
     return {
         "gpu": card.gpu,
+        "mode": mode,
         "predictor": predictor_of(recipe),
         "recipe": recipe.to_dict(),
+        "operation_errors": {errors.campaign: errors.summary() for errors in validation.operations},
+        "kind_errors": {errors.campaign: errors.by_kind() for errors in validation.operations},
         "data": {
             "source": card.source,
             "licence": card.licence,
@@ -151,15 +144,6 @@ def _of_one_device(dataset: Dataset, folder: Path, recipe: Recipe, operations: i
         },
         **made_now(),
     }
-
-
-def _precisions(dataset: Dataset, chip: ChipPart) -> Iterator[str]:
-    """Precisions that users may ask for: those in which every kind that was measured at all is covered."""
-    measured = {m.operation.precision for m in dataset.usable(chip.mode)}
-    # Where there is no TF32, the default is fp32.
-    if "fp32" in measured and ("tf32" in measured or "tf32" not in chip.gpu.peak_flops):
-        yield "default"
-    yield from (precision for precision in ("fp32", "fp16", "bf16") if precision in measured)
 
 
 def limits_of(chip: ChipPart, host: HostModel) -> tuple[str, ...]:
@@ -212,8 +196,12 @@ def train_any_gpu(
         limits=ANY_GPU_LIMITS,
         **made_now(),
     )
-    golden = _golden_of_gpus(row for dataset in data for row in device_rows(dataset))
-    return Trained(learned, validation, card, golden, save_any_gpu)
+    golden: dict[str, set[Operation]] = {}
+    for row in chain.from_iterable(map(device_rows, data)):
+        if row.operation.mode == "inference":
+            golden.setdefault(row.gpu.name, set()).add(row.operation)
+    shown = {gpu: golden_sample(measured) for gpu, measured in golden.items()}
+    return Trained(learned, validation, card, shown, save_any_gpu)
 
 
 def renew_hosts(folder: Path, networks: Networks) -> None:
@@ -228,7 +216,8 @@ def renew_hosts(folder: Path, networks: Networks) -> None:
     measured = {measurement.mode for _, measurement, _ in networks}
     learned = any_gpu.fit_hosts(entry.shared, networks)
     hosts = {**entry.hosts, **{mode: host for mode, host in learned.items() if mode in measured}}
-    change_card(StoredEntry.of(folder), {"host": {mode: host.to_dict() for mode, host in hosts.items()}})
+    stored = StoredEntry.of(folder)
+    stored.replace(card_files({**stored.card, "host": {mode: host.to_dict() for mode, host in hosts.items()}}))
 
 
 def described(folder: Path, dataset: Dataset) -> dict[str, Any]:
@@ -246,14 +235,6 @@ def described(folder: Path, dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _golden_of_gpus(rows: Iterable[DeviceRow]) -> dict[str, list[Operation]]:
-    operations: dict[str, set[Operation]] = {}
-    for row in rows:
-        if row.operation.mode == "inference":
-            operations.setdefault(row.gpu.name, set()).add(row.operation)
-    return {gpu: golden_sample(measured) for gpu, measured in operations.items()}
-
-
 def train_cpu(
     dataset: Dataset, dataset_folder: Path, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]
 ) -> Trained[CpuNetworkPredictor, one_gpu.Validation]:
@@ -268,17 +249,14 @@ def train_cpu(
         network_errors=network_log_errors(validation.networks),
     )
     card = ModelCard(
-        **_of_one_device(dataset, dataset_folder, recipe, len(operations.measured)),
+        **_of_one_device(dataset, dataset_folder, recipe, mode, len(operations.measured), validation),
         name=predictor.name,
-        mode=mode,
         precisions=tuple(dict.fromkeys(["default", *(group.split()[1] for group in operations.coverage)])),
         splits=one_gpu.CPU_SPLITS,
-        operation_errors={e.campaign: e.summary() for e in validation.operations},
         network_errors={each.label: each.errors for each in validation.networks},
         host=predictor.serial.to_dict(),
         composition=COMPOSITION,
         limits=tuple(_cpu_limits(dataset, predictor)),
-        kind_errors={e.campaign: e.by_kind() for e in validation.operations},
     )
     golden = golden_sample({m.operation for m in dataset.usable(mode)})
     return Trained(predictor, validation, card, golden, save_cpu_entry)

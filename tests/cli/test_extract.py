@@ -7,7 +7,7 @@ import json
 import pytest
 
 from joulecast import Network, Operation
-from joulecast.cli.extract import tree_text
+from joulecast.cli.describe import tree_text
 from joulecast.errors import InputError
 from joulecast.operations.entry import Entry
 from joulecast.operations.inputs import parse_shapes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joulecast.zoo.places.sources import push
+from joulecast.zoo.places import push
 
 resource = pytest.importorskip("resource", reason="limits of POSIX")
 PREDICT = ("predict", "resnet18", "1,3,64,64", "--gpu", "A30")

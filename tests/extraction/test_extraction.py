@@ -1,11 +1,16 @@
 """Extraction: complete against torch's own count, explicit about what it drops, and without side effects."""
 
+import os
+import resource
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import joulecast
+from conftest import full_disk
 from joulecast.errors import ExtractionError, InputError, UnknownNameError
 from joulecast.extraction import cache
 from joulecast.extraction.models.torchvision_models import build, model_names
@@ -74,22 +79,14 @@ def test_resnet18_by_hand():
     assert add.module_paths == ("layer1.0", "layer1.1")
 
 
-def test_training_mode():
-    network = trace(build("efficientnet_b0"), (2, 3, 64, 64), mode="training")
-    kinds = {entry.operation.kind for entry in network}
-    assert {"stochastic_depth", "dropout"} <= kinds
-    assert {entry.operation.mode for entry in network} == {"training"}
-    # One for each of the 9 residuals, although training runs the model twice.
-    assert sum(entry.count for entry in network if entry.operation.kind == "stochastic_depth") == 9
-    assert not {"stochastic_depth", "dropout"} & {
-        e.operation.kind for e in trace(build("efficientnet_b0"), (2, 3, 64, 64))
-    }
-
-
 @pytest.mark.parametrize("name", ["efficientnet_b0", "swin_t", "vit_b_32", "mobilenet_v3_small"])
 def test_training_is_inference_and_what_only_training_does(name):
     only_training = {"gradient_accumulation", "save_input", "dropout", "stochastic_depth"}
     inference, training = (trace(build(name), (2, 3, 224, 224), mode=mode) for mode in ("inference", "training"))
+    if name == "efficientnet_b0":
+        # One for each of the 9 residuals, although training runs the model twice.
+        assert sum(entry.count for entry in training if entry.operation.kind == "stochastic_depth") == 9
+        assert not only_training & {entry.operation.kind for entry in inference}
     forward = {entry.operation.replace(mode="training"): entry.count for entry in inference}
     kept = {entry.operation: entry.count for entry in training if entry.operation.kind not in only_training}
     assert kept == forward
@@ -137,8 +134,6 @@ def test_the_module_is_left_as_it_was():
 
 
 def test_a_large_model_needs_no_memory():
-    import resource
-
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     trace(build("vit_h_14"), (64, 3, 224, 224))
     # Its weights alone are 2.5 GB, its activations tens of GB.
@@ -213,14 +208,7 @@ def test_bad_input(arguments, error, says):
 
 
 @pytest.mark.usefixtures("without_templates")
-def test_named_models_are_cached(monkeypatch):
-    first = joulecast.extract("resnet18", (3, 3, 65, 65))
-    monkeypatch.setattr("joulecast.extraction.tracing.trace", lambda *a, **k: pytest.fail("extracted again"))
-    assert joulecast.extract("resnet18", (3, 3, 65, 65)) == first
-
-
-@pytest.mark.usefixtures("without_templates")
-def test_a_cached_network_is_outdated_by_an_operator_that_it_runs(monkeypatch):
+def test_named_models_are_cached_until_an_operator_that_they_run_changes(monkeypatch):
     first = joulecast.extract("resnet18", (3, 3, 67, 67))
     monkeypatch.setattr("joulecast.extraction.tracing.trace", lambda *a, **k: pytest.fail("extracted again"))
     monkeypatch.setitem(cache.REVISIONS, "layer_norm", 7)
@@ -232,9 +220,6 @@ def test_a_cached_network_is_outdated_by_an_operator_that_it_runs(monkeypatch):
 
 @pytest.mark.usefixtures("without_templates")
 def test_a_damaged_cache_entry_is_made_again():
-    import os
-    from pathlib import Path
-
     first = joulecast.extract("resnet18", (3, 3, 66, 66))
     (path,) = (
         p
@@ -243,6 +228,38 @@ def test_a_damaged_cache_entry_is_made_again():
     )
     path.write_text(path.read_text()[:100])
     assert joulecast.extract("resnet18", (3, 3, 66, 66)) == first
+
+
+SMALL = joulecast.Network.of([(joulecast.Operation("relu", [(2, 8)]), 1)])
+
+
+def remember(name):
+    cache.remember(SMALL, name, [], ("aten.relu",))
+
+
+def stored(folder):
+    return sorted(path.name.split("-")[0] for path in (folder / "networks").iterdir())
+
+
+def test_what_was_not_asked_for_longest_makes_room(fresh_cache, monkeypatch):
+    remember("a")
+    (entry,) = (fresh_cache / "networks").iterdir()
+    monkeypatch.setattr(cache, "MOST_BYTES", 3 * entry.stat().st_size + 10)
+    remember("b")
+    remember("c")
+    for age_s, path in enumerate(sorted((fresh_cache / "networks").iterdir(), reverse=True)):
+        os.utime(path, (1e9 - age_s, 1e9 - age_s))  # The first is the oldest.
+    assert cache.recall("a", []) is not None
+    remember("d")
+    assert stored(fresh_cache) == ["a", "c", "d"]
+    assert cache.recall("b", []) is None
+
+
+def test_a_full_disk_leaves_nothing(fresh_cache):
+    with full_disk():
+        remember("a")
+    assert stored(fresh_cache) == []
+    assert cache.recall("a", []) is None
 
 
 def test_given_operations_keep_what_they_say():

@@ -6,7 +6,7 @@ import pytest
 
 import joulecast
 from joulecast.errors import ExtractionError, MissingDependencyError, UnknownNameError
-from joulecast.extraction.models import timm_models
+from joulecast.extraction.models.named_models import build_timm
 from joulecast.extraction.models.torchvision_models import all_names, build, model_names
 from joulecast.extraction.tracing import trace
 
@@ -91,4 +91,4 @@ def test_missing_timm_is_named(monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None if name == "timm" else real(name, *a))
     with pytest.raises(MissingDependencyError, match=r"\.\[timm\]"):
-        timm_models.build("timm/resnet26d")
+        build_timm("timm/resnet26d")

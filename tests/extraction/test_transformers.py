@@ -66,6 +66,31 @@ def test_eager_attention_is_what_it_runs():
     assert (count(network, "attention"), count(network, "softmax"), count(network, "matmul")) == (0, 2, 4)
 
 
+# A layer has 12 x hidden^2 weights, 2 FLOPs each and token; scores and their product with the values are 2 x 2 x
+# sequence x hidden per token. GPT-2 small: 12 layers of 768. BERT-large: 24 of 1024, and a pooler. ViT-L/16: 24 of 1024
+# over 197 tokens, a pooler, and a convolution of 768 x 1024 at 196 places.
+@pytest.mark.parametrize(
+    ("name", "shape", "layers", "flops"),
+    [
+        ("gpt2_eager", (2, 256), 12, 12 * (2 * 12 * 768**2 + 4 * 256 * 768) * 512),
+        ("bert_large_eager", (2, 128), 24, 24 * (2 * 12 * 1024**2 + 4 * 128 * 1024) * 256 + 2 * 2 * 1024**2),
+        (
+            *("vit_large_eager", (2, 3, 224, 224), 24),
+            2 * (24 * (2 * 12 * 1024**2 + 4 * 197 * 1024) * 197 + 2 * 196 * 768 * 1024 + 2 * 1024 * 768),
+        ),
+    ],
+)
+def test_eager_attention_is_its_kernels_with_products_by_hand(name, shape, layers, flops):
+    network = joulecast.extract(name, shape, precision="bf16")
+    products = [e for e in network if e.operation.kind in ("linear", "matmul", "conv2d")]
+    assert sum(e.count * e.operation.flops for e in products) == flops
+    assert [count(network, kind) for kind in ("attention", "softmax", "matmul")] == [0, layers, 2 * layers]
+    if len(shape) == 2:  # The scores of texts are masked in each layer.
+        scores = (shape[1], shape[1])
+        adds = [e for e in network if e.operation.kind == "add" and e.operation.output_shape[-2:] == scores]
+        assert [e.count for e in adds] == [layers]
+
+
 def test_decoding_reads_the_cache():
     prefill = joulecast.extract("llama3_8b", (8, 512))
     decode = joulecast.extract("llama3_8b", (8, 1), cache_length=511)

@@ -9,7 +9,7 @@ import joulecast
 from joulecast.errors import UnknownNameError
 from joulecast.generation.parallel import find_gpus
 from joulecast.hardware import find_gpu
-from joulecast.hardware.clouds import find_machine
+from joulecast.hardware.catalogue import find_machine
 
 ROWS = tomllib.loads(files("joulecast.hardware").joinpath("clouds.toml").read_text())["machine"]
 

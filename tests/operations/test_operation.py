@@ -67,15 +67,11 @@ IDS = [f"{kind}-{i}" for i, (kind, *_) in enumerate(CASES)]
 
 
 @pytest.mark.parametrize(("kind", "shapes", "attributes", "module"), CASES, ids=IDS)
-def test_shape_and_parameters_are_those_of_torch(kind, shapes, attributes, module):
+def test_shape_and_parameters_are_those_of_torch_and_survive_json(kind, shapes, attributes, module):
     operation = Operation(kind, shapes, attributes)
     assert operation.output_shape == tuple(module(*map(torch.randn, shapes)).shape)
     expected = sum(p.numel() for p in module.parameters()) if isinstance(module, nn.Module) else 0
     assert operation.parameters == expected
-
-
-@pytest.mark.parametrize(("kind", "shapes", "attributes", "module"), CASES, ids=IDS)
-def test_json_round_trip(kind, shapes, attributes, module):
     operation = Operation(kind, shapes, attributes, precision="bf16", mode="training")
     again = Operation.from_dict(json.loads(json.dumps(operation.to_dict())))
     assert again == operation

@@ -1,4 +1,4 @@
-"""Quantized operations, windows and caches: bytes by hand, what is refused, and what JSON leaves out."""
+"""Quantized operations, attention with windows and caches: work by hand, what is refused, and what JSON leaves out."""
 
 import pytest
 
@@ -53,6 +53,15 @@ def test_a_window_that_moves_over_all_keys_reads_them_all():
     # 1 to 1024 keys are seen; with the window 1 to 128, and 128 by the other 896 queries.
     assert whole.flops == 4 * 32 * 4 * 128 * (1024 * 1025 // 2)
     assert windowed.flops == 4 * 32 * 4 * 128 * (128 * 129 // 2 + 896 * 128)
+
+
+def test_attention_computes_its_scores_again_in_the_backward():
+    """Two products forward (scores, values), four backward (the gradients of v, scores, q and k), and scores again."""
+    product = 2 * 2 * 8 * 100 * 100 * 64
+    forward = Operation("attention", [(2, 8, 100, 64)] * 3)
+    assert forward.flops == forward.executed_flops == 2 * product
+    training = forward.replace(mode="training")
+    assert (training.flops, training.executed_flops) == (6 * product, 7 * product)
 
 
 @pytest.mark.parametrize("window", [0, -1, 1025, 1.5, True, "all"])

@@ -63,12 +63,14 @@ def test_what_does_not_fit_is_refused_with_all_parts(name):
         ("cat", [(1, 2), (3, 2)], {"dim": -2}, (4, 2)),
         ("add", [(1, 1, 4), (3, 1)], {}, (1, 3, 4)),
         ("group_norm", [(2, 6, 4)], {"num_groups": 3}, (2, 6, 4)),
+        ("group_norm", [(8, 16)], {"num_groups": 4}, (8, 16)),  # without positions
     ],
 )
 def test_what_just_fits_has_its_output(kind, shapes, attributes, output):
     assert Operation(kind, shapes, attributes).output_shape == output
 
 
-@pytest.mark.parametrize(("affine", "parameters"), [(True, 2 * 6), (False, 0)])
-def test_batch_norm_has_two_parameters_for_each_channel_if_any(affine, parameters):
-    assert Operation("batch_norm", [(2, 6, 8, 5)], {"affine": affine}).parameters == parameters
+@pytest.mark.parametrize("shape", [(2, 6, 8, 5), (2, 6)])
+def test_batch_norm_has_two_parameters_for_each_channel_if_any(shape):
+    parameters = [Operation("batch_norm", [shape], {"affine": affine}).parameters for affine in (True, False)]
+    assert parameters == [2 * 6, 0]

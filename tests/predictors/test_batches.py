@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from joulecast.operations.operation import Operation
 from joulecast.predictors import batches
 from joulecast.predictors.batches import asked_together, in_batches, over_cores
-from joulecast.zoo import find_predictor
 
 
 @pytest.mark.parametrize("count", [0, 1, 511, 512, 5000])
@@ -38,20 +36,6 @@ def test_numpy_starts_no_threads_in_ours_and_has_its_own_again(monkeypatch: pyte
         before = threads()
         assert over_cores(lambda _: threads(), [1, 2]) == [{1}, {1}]
         assert threads() == before == {2}
-
-
-def test_a_batch_predicts_what_its_parts_do() -> None:
-    operations = [
-        operation
-        for size in range(1, 1201)
-        for operation in (Operation("relu", [(8, 64, size)]), Operation("linear", [(8, size)], {"out_features": 64}))
-    ]
-    predictor = find_predictor("A30", "inference").operations
-    together = predictor.predict(operations)
-    for start in (0, 777, 2300):
-        few = predictor.predict(operations[start : start + 100])
-        assert together.time_s[start : start + 100] == pytest.approx(few.time_s, rel=1e-5)
-        assert together.power_w[start : start + 100] == pytest.approx(few.power_w, rel=1e-5)
 
 
 def test_regressors_are_asked_once_for_all_of_their_tables() -> None:

@@ -18,10 +18,10 @@ from joulecast.predictors.networks.on_cpu import CpuNetworkPredictor
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_cpu_predictor
+from joulecast.zoo.cards import measured_gpus
 from joulecast.zoo.catalogue import CPU_FOLDERS
-from joulecast.zoo.entries.cards import measured_gpus
-from joulecast.zoo.entries.comparing import left_out_of
-from joulecast.zoo.entries.files import StoredEntry
+from joulecast.zoo.files import StoredEntry
+from joulecast.zoo.promotion import left_out_of
 from joulecast.zoo.training import train_cpu
 
 CALL_S, FLOPS_PER_S, BYTES_PER_S, POWER_W = 2e-6, 1e11, 1e10, {"linear": 30.0, "relu": 20.0}
@@ -219,7 +219,7 @@ def test_a_cpu_has_many_names_and_one_folder():
     cpu = find_device("CPU Intel(R) Xeon(R) Platinum 8480C")
     assert isinstance(cpu, CPU)
     assert cpu.slug == find_device("intel xeon platinum 8480c").slug == "cpu-intel-xeon-platinum-8480c"
-    assert find_device("cpu") == find_device(joulecast.hardware.cpu.cpu_name())
+    assert find_device("cpu") == find_device(joulecast.hardware.host.cpu_name())
     assert find_device("A30").name == "NVIDIA A30"
     assert find_device(cpu) is cpu
     with pytest.raises(UnknownNameError):

@@ -19,8 +19,8 @@ from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
-from joulecast.zoo.entries.cards import ModelCard
-from joulecast.zoo.entries.entry import load_background, load_entry, save_entry
+from joulecast.zoo.cards import ModelCard
+from joulecast.zoo.entry import load_background, load_entry, save_entry
 
 A30 = find_gpu("A30")
 CONV = {"out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}

@@ -12,7 +12,7 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.left_out import cross_validate
 from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
-from joulecast.predictors.measured import MeasuredLoop, measured_loops, transferred_loops
+from joulecast.predictors.measured import measured_loops, transferred_loops
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
@@ -74,19 +74,6 @@ def test_measured_modelled_missing(predictor):
     assert predictions.device_time_s[2] == pytest.approx(1.5 * relu.device_time_s[0], rel=0.05)
 
 
-def test_accumulated_gradients_are_taken_off():
-    training = simulated_dataset("training")
-    card = replace(training.card, accumulates_gradients=("forward",))
-    plain = chip_alone(fit_chip(training, "training", RECIPE))
-    corrected = chip_alone(fit_chip(replace(training, card=card), "training", RECIPE))
-    # relu in training: five passes of its own, three of accumulation. What is left takes no less than five passes need.
-    relu = [Operation("relu", [(32, 256, 56, 56)], mode="training")]
-    plain_s, corrected_s = (each.predict(relu).device_time_s[0] for each in (plain, corrected))
-    five_passes_s = 5 * 4 * 32 * 256 * 56 * 56 / 933e9
-    assert corrected_s == pytest.approx(max(5 / 8 * plain_s, five_passes_s), rel=0.08)
-    assert corrected_s < 0.85 * plain_s
-
-
 def test_large_operations_are_transferred_from_inference():
     inference, training = simulated_dataset("inference"), simulated_dataset("training")
     tiny = tuple(m for m in training.measurements if m.operation.kind != "conv2d" or m.time_s < 70e-6)
@@ -106,55 +93,12 @@ def test_large_operations_are_transferred_from_inference():
     assert not {loop.operation for loop in made} & set(left_out)
 
 
-def test_depthwise_convolutions_are_transferred_by_what_is_counted():
-    inference, training = simulated_dataset("inference"), simulated_dataset("training")
-    tiny = tuple(m for m in training.measurements if m.operation.kind != "conv2d" or m.time_s < 70e-6)
-    both = replace(inference, measurements=inference.measurements + tiny, networks=())
-    loops = [
-        MeasuredLoop(
-            Operation(
-                "conv2d",
-                [(32, 256, 56, 56)],
-                {"out_channels": 256, "groups": 256, "kernel_size": 7, "padding": 3, "stride": stride},
-            ),
-            "forward",
-            1e-3,
-            150.0,
-        )
-        for stride in (1, 2)
-    ]
-    made = transferred_loops(measured_loops(both, "training"), [*measured_loops(both, "inference"), *loops], A30, ())
-    # Each output takes 21.6 x 49 cycles in the forward. Gradients take 290 + 41 x 49 for each input, of which
-    # there are four for each output with a stride of two, 39 x 49 for each output, and 256 x 49 blocks for the weight.
-    blocks = 256 * 49 * 1150 * 128 / (32 * 256 * 56 * 56)
-    longer = [(21.6 * 49 + n * (290 + 41 * 49) + 39 * 49 + n * blocks) / (21.6 * 49) for n in (1, 4)]
-    times_s = [loop.time_s for loop in made if loop.operation.is_depthwise]
-    assert times_s == pytest.approx([each * 1e-3 for each in longer], rel=0.02)
-
-
 def test_too_few_operations_are_refused(dataset):
     few = replace(dataset, measurements=dataset.measurements[:10])
     with pytest.raises(DatasetError, match="too few"):
         chip_alone(fit_chip(few, "inference", RECIPE))
     with pytest.raises(DatasetError, match="too few"):
         chip_alone(fit_chip(dataset, "training", RECIPE))
-
-
-def test_lower_clocks_take_longer_and_less_power(predictor):
-    conv = [op for op in simulated_operations() if op.kind == "conv2d"][-1:]
-    relu = [op for op in simulated_operations() if op.kind == "relu"][-1:]
-    for operations, stretched in ((conv, True), (relu, False)):
-        full, half = predictor.predict(operations), predictor.predict(operations, 720)
-        assert (half.device_time_s[0] > 1.5 * full.device_time_s[0]) == stretched
-        assert half.dynamic_energy_j[0] < full.dynamic_energy_j[0]
-        assert half.power_w[0] < full.power_w[0]
-
-
-def test_host_bound_loops_do_not_depend_on_the_clock(predictor):
-    tiny = [op for op in simulated_operations() if op.kind == "relu"][:1]
-    full, half = predictor.predict(tiny), predictor.predict(tiny, 720)
-    assert half.time_s == pytest.approx(full.time_s, rel=0.05)
-    assert half.power_w <= full.power_w
 
 
 # Composition
@@ -164,19 +108,6 @@ def networks():
     large = [op for op in simulated_operations() if op.input_shapes[0][-1] == 56]
     small = [op for op in simulated_operations() if op.input_shapes[0][-1] == 4]
     return {"device": Network.of([(op, 3) for op in large]), "host": Network.of([(op, 3) for op in small])}
-
-
-@pytest.mark.parametrize("name", ["device", "host"])
-def test_laws_of_composition(network_predictor, name):
-    prediction = network_predictor.predict(networks()[name])
-    assert prediction.time_s >= max(prediction.device_time_s, prediction.host_time_s)
-    assert prediction.time_s <= prediction.device_time_s + prediction.host_time_s
-    assert prediction.energy_j == pytest.approx(prediction.power_w * prediction.time_s)
-    assert prediction.edp_js == pytest.approx(prediction.energy_j * prediction.time_s)
-    assert sum(cost.energy_j for cost in prediction.operations) == pytest.approx(prediction.energy_j)
-    assert sum(cost.device_time_s for cost in prediction.operations) == pytest.approx(prediction.device_time_s)
-    assert STATIC_W <= prediction.power_w <= A30.power_limit_w
-    assert (prediction.host_time_s > prediction.device_time_s) == (name == "host")
 
 
 def test_twice_the_network_costs_twice_as_much(network_predictor):

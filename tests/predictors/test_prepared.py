@@ -87,19 +87,6 @@ def test_refuses_as_predict_does():
         find_predictor("A30", "inference").prepared(network, 1.0)
 
 
-def test_counts_of_modules_are_calls():
-    """The first block of layer2 halves the image between its two ReLUs, the other three call both on the small one."""
-    prediction = joulecast.predict("resnet50", (32, 3, 224, 224), "A30")
-    (relu,) = [
-        row
-        for row in prediction.to_dict()["operations"]
-        if row["kind"] == "relu" and row["input_shapes"] == [[32, 128, 28, 28]]
-    ]
-    assert relu["module_paths"] == [f"layer2.{block}.relu" for block in range(4)]
-    assert relu["module_counts"] == [1, 2, 2, 2]
-    assert relu["count"] == 7
-
-
 def test_products_of_a_network_pay_for_the_cap_once():
     """In a loop, the cap makes an fp32 product slower. In a network the common clock falls instead."""
     predictor = find_predictor("T4", "inference").operations

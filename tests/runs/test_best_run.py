@@ -65,6 +65,7 @@ def test_cost_needs_prices_of_each_gpu():
     [
         ({"objective": "fame"}, UnknownNameError, "objective"),
         ({"objective": "cost"}, InputError, "prices"),
+        ({"max_cost": 5}, InputError, "no cost is known of these ways"),
         ({"samples": None}, InputError, "size of its data"),
         ({"samples": 0}, InputError, "samples is out of range"),
         ({"counts": (3,)}, InputError, "cannot be divided"),

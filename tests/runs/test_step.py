@@ -97,21 +97,6 @@ def test_the_memory_of_each_gpu_is_checked():
     assert not any("not fit" in note for note in stages.notes)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"gpus": 8, "tensor_parallel": 8}, "cannot be divided"),  # 12 heads
-        ({"gpus": 3, "tensor_parallel": 3}, "groups"),
-        ({"gpus": 2, "shape": (3, 128)}, "cannot be divided into replicas"),
-        ({"pipeline_parallel": 0}, "positive integer"),
-        ({"accumulation": 0}, "positive integer"),
-    ],
-)
-def test_what_does_not_divide_is_refused(options, message):
-    with pytest.raises(InputError, match=message):
-        train(**options)
-
-
 @pytest.mark.parametrize("shape", [(1, 128), (16, 512)], ids=["the host decides", "the device decides"])
 def test_one_gpu_takes_as_long_as_an_iteration(shape):
     one = joulecast.predict("gpt2", shape, "H100 SXM", mode="training", precision="bf16", optimizer="adamw")

@@ -16,7 +16,7 @@ from waiting import until
 from joulecast.hardware import find_gpu
 from joulecast.predictors.board.profile import BoardProfile
 from joulecast.zoo.catalogue import DEFAULT_PREDICTOR, entry_name
-from joulecast.zoo.places.sources import push
+from joulecast.zoo.places import push
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105  # which is no secret
 NARROW = ["--max-body-bytes", "20000", "--max-batch", "3", "--max-operations", "40", "--body-seconds", "1"]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import joulecast
-from joulecast.remote.requests import question_of
+from joulecast.remote.wire import question_of
 
 LENGTHS = {"prompt_tokens": 200, "output_tokens": 100}
 WAYS = {**LENGTHS, "gpus": ["H100 SXM", "2x L40S"], "batches": [1, 32]}
@@ -39,7 +39,11 @@ QUESTIONS = [
     ("predict_image", ("sd3_5_medium", "2x H100 SXM"), {"steps": 4, "host": 0.5}),
     ("predict_image", ("wan_2_1_1_3b", "H100 SXM"), {"frames": 17, "execution": "graph"}),
     ("predict_run", ("bert_base", (64, 128), "8x H100 SXM"), {**RUN, "sharding": "zero3"}),
-    ("predict_run", ("gpt2", (16, 128), "4x H100 SXM"), {**RUN, "pipeline_parallel": 2, "optimizer": None}),
+    (
+        "predict_run",
+        ("gpt2", (16, 128), "4x H100 SXM"),
+        {**RUN, "pipeline_parallel": 2, "carbon": [100.0, 300.0], "price_per_hour": "AWS"},
+    ),
     ("best_run", ("bert_base", (32, 128)), RUNS),
 ]
 

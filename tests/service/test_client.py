@@ -218,7 +218,7 @@ def test_many_networks_are_equal(client, monkeypatch):
     uncovered = joulecast.Operation("dropout", [(8, 8)], {"p": 0.5})
     listed = [joulecast.extract("bert_base", (2, 16)), [(RELU, 3), (ODD, 1)], [(uncovered, 1)], [(RELU, 1)] * 2]
     table = listed[0].to_frame().assign(network="first")
-    monkeypatch.setattr("joulecast.remote.requests._MOST_NETWORKS", 3)  # four are sent in two requests
+    monkeypatch.setattr("joulecast.remote.wire._MOST_NETWORKS", 3)  # four are sent in two requests
     for arguments, options in (
         ((named, "A30", 900), {**images, "mode": "training", "precision": "fp16"}),
         ((named, ["A30", "T4"]), {**images, "clock": [900, 1200], "level": 0.9}),

@@ -18,7 +18,7 @@ from joulecast.operations.network import Network
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from joulecast.service import Settings
-from joulecast.service.server import listen, url_of
+from joulecast.service.app import listen, url_of
 
 RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}
 QUESTION = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"}

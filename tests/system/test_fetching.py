@@ -11,9 +11,8 @@ import pytest
 
 import joulecast
 from joulecast.errors import ServiceError, TrackingError, ZooError
-from joulecast.system.fetching import fetch
-from joulecast.system.limits import within
-from joulecast.zoo.places.places import TOKEN, HttpPlace
+from joulecast.system.limits import fetch, within
+from joulecast.zoo.places import TOKEN, HttpPlace
 
 SECRET = "a-token-that-is-nobody-elses"  # noqa: S105  # made up
 
@@ -162,7 +161,7 @@ def test_a_deadline_for_what_others_do():
 
 def test_a_dripping_registry_has_a_deadline(served, monkeypatch):
     pytest.importorskip("mlflow")
-    from joulecast.zoo.mlflow import registry
+    from joulecast.zoo import registry
 
     server = served(after(OK + b"\r\nContent-Length: 900\r\n\r\n", endless(b"x", 0.1)))
     monkeypatch.setattr(registry, "_SECONDS", 0.5)

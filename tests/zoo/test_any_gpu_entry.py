@@ -15,7 +15,7 @@ from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import BoostingRecipe, RooflineRecipe
 from joulecast.zoo import entries, find_predictor
-from joulecast.zoo.entries.entry import load_any
+from joulecast.zoo.entry import load_any
 from joulecast.zoo.training import renew_hosts, train_any_gpu
 
 A30 = find_gpu("A30")

@@ -19,7 +19,7 @@ from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.catalogue import CPU_FOLDERS, load_any
-from joulecast.zoo.entries.files import StoredEntry, parsed_json
+from joulecast.zoo.files import StoredEntry, parsed_json
 from joulecast.zoo.training import train
 
 RECIPE = ForestRecipe(trees=8, folds=3)

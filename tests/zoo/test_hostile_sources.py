@@ -10,8 +10,8 @@ from zoo_places import answering, serving
 from conftest import ENTRY_NAME as NAME
 from joulecast.errors import InputError, ZooError
 from joulecast.zoo import find_predictor
-from joulecast.zoo.entries.files import MANIFEST
-from joulecast.zoo.places.sources import index_of, open_source, push
+from joulecast.zoo.files import MANIFEST
+from joulecast.zoo.places import index_of, open_source, push
 from joulecast.zoo.store import pull, pulled
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")

@@ -22,11 +22,11 @@ from joulecast.predictors.model.roofline import NoResidual
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.recipes import KernelRecipe, TreeSettings
 from joulecast.zoo import find_predictor, kernels_training
-from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
-from joulecast.zoo.entries.entry import load_any
-from joulecast.zoo.entries.files import MANIFEST
-from joulecast.zoo.entries.kernels_entry import load_kernels
+from joulecast.zoo.entry import load_any
+from joulecast.zoo.files import MANIFEST
+from joulecast.zoo.kernels_entry import load_kernels
 from joulecast.zoo.kernels_training import network_errors, network_factors, train_kernels
+from joulecast.zoo.other_entries import AnyGpuEntry
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")

@@ -14,7 +14,7 @@ from joulecast.predictors.model.roofline import NoResidual
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.physics.power_cap import Jobs
 from joulecast.predictors.recipes import KernelRecipe, TreeSettings
-from joulecast.zoo.entries.kernels_entry import load_kernels
+from joulecast.zoo.kernels_entry import load_kernels
 from joulecast.zoo.kernels_training import train_kernels
 
 pytest.importorskip("xgboost", reason="fits boosted trees")

@@ -1,6 +1,6 @@
 """What was measured on each GPU, according to the cards of predictors."""
 
-from joulecast.zoo.entries.cards import Measured, measured_gpus
+from joulecast.zoo.cards import Measured, measured_gpus
 
 
 def test_the_zoo_knows_what_it_learned_from():

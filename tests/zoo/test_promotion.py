@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joulecast.errors import ZooError
-from joulecast.zoo.entries.comparing import compare, decide, left_out_of
+from joulecast.zoo.promotion import compare, decide, left_out_of
 
 
 def errors(spread, seed, *, networks=30, bias=0.0):

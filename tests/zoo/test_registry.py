@@ -12,9 +12,9 @@ from joulecast.datasets import save
 from joulecast.errors import InputError, TrackingError, ZooError
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.zoo import find_predictor
-from joulecast.zoo.entries.files import StoredEntry
-from joulecast.zoo.mlflow.mlflow_client import connected
-from joulecast.zoo.mlflow.registry import OUTPUTS, promote, register, registry_folder
+from joulecast.zoo.files import StoredEntry
+from joulecast.zoo.promotion import promote
+from joulecast.zoo.registry import OUTPUTS, connected, register, registry_folder
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]
@@ -152,7 +152,7 @@ def test_missing_models_and_versions_are_reported(client):
 def test_a_version_in_the_cache_needs_no_server(client, small_entry, monkeypatch):
     version = register(small_entry).version
     folder = registry_folder(f"models:/{MODEL}/{version}")
-    monkeypatch.setattr("joulecast.zoo.mlflow.registry.connected", None)
+    monkeypatch.setattr("joulecast.zoo.registry.connected", None)
     assert registry_folder(f"models:/{MODEL}/{version}") == folder
 
 

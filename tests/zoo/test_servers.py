@@ -19,7 +19,8 @@ from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.errors import TrackingError
 from joulecast.predictors.model.shared import chip_alone
-from joulecast.zoo.mlflow.registry import ENTRY_SHA256, promote, register
+from joulecast.zoo.promotion import promote
+from joulecast.zoo.registry import ENTRY_SHA256, register
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]

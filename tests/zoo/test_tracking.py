@@ -4,7 +4,7 @@ import pytest
 
 from conftest import SMALL_RECIPE
 from joulecast.errors import TrackingError
-from joulecast.zoo.mlflow.tracking import track, track_evaluation, tuning
+from joulecast.zoo.tracking import track, track_evaluation, tuning
 
 pytest.importorskip("mlflow")
 # MLflow and its dependencies raise warnings about themselves.

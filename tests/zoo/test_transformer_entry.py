@@ -16,7 +16,7 @@ from joulecast.operations.network import Network
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.zoo import entries, find_predictor
-from joulecast.zoo.entries.entry import load_any
+from joulecast.zoo.entry import load_any
 from joulecast.zoo.training import train_any_gpu
 
 pytest.importorskip("torch")

@@ -19,10 +19,11 @@ from typing import Any
 import torch
 
 from ...errors import ExtractionError, InputError
-from ...operations.inputs import Input, Inputs, shape_text
+from ...operations.inputs import Input, Inputs
 from ...system.damage import refusing_damage
 from ...system.regular_files import open_regular
 from ..known_values import NeedsValuesError
+from . import fitted
 
 # ScalarType and MemoryFormat of the same file.
 DTYPES: Mapping[int, torch.dtype] = {
@@ -181,22 +182,14 @@ class ExportedProgram(torch.nn.Module):
         Raises InputError: another number of inputs, or a size that was fixed when the model was exported.
         """
         exported = self._exported
-        wanted = Inputs.of(given) if given is not None else Inputs(named=tuple(exported.items()))
-        if len(wanted.all) != len(exported) or not {name for name, _ in wanted.named} <= exported.keys():
-            allowed = ", ".join(f"{name} {shape_text(item.shape)}" for name, item in exported.items())
-            raise InputError(f"{self.name} has other inputs", given=shape_text(wanted.shape), allowed=allowed)
-        named = dict(zip([n for n in exported if n not in dict(wanted.named)], wanted.positional, strict=True))
-        named.update(wanted.named)
-        for name, item in named.items():
-            fixed = self._sizes[name]
-            if len(fixed) != len(item.shape) or any(n not in (None, m) for n, m in zip(fixed, item.shape, strict=True)):
-                raise InputError(
-                    f"{self.name} was exported with other sizes of {name}",
-                    given=shape_text(item.shape),
-                    allowed=" x ".join("any" if n is None else str(n) for n in fixed),
-                    hint="export it with dynamic_shapes, or give the torch.nn.Module itself",
-                )
-        return Inputs(named=tuple((n, Input(named[n].shape, named[n].dtype or exported[n].dtype)) for n in exported))
+        named = fitted(
+            self.name,
+            self._sizes,
+            Inputs(named=tuple(exported.items())) if given is None else given,
+            verb="was exported with",
+            hint="export it with dynamic_shapes, or give the torch.nn.Module itself",
+        )
+        return Inputs(named=tuple((n, Input(one.shape, one.dtype or exported[n].dtype)) for n, one in named.items()))
 
     def forward(self, **inputs: torch.Tensor) -> Any:
         """Run the graph with inputs by name."""

@@ -5,22 +5,25 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import itertools
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...errors import ExtractionError, InputError, MissingDependencyError, named, with_extra
 from ...operations.entry import DroppedTally, DroppedWork, Entry
-from ...operations.inputs import Inputs, shape_text
+from ...operations.inputs import Inputs
 from ...operations.kinds import KINDS
 from ...operations.network import Network
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import Shape, size
 from ...system.damage import refusing_damage
 from ...system.regular_files import read_regular
-from .onnx_operators import FREE, OPERATORS
-from .onnx_tensors import Call, Shapes
+from . import fitted
+from .onnx_operators import FREE, OPERATORS, Call
 
 # TensorProto.DataType of onnx.proto.
 _NAMED = {10: "fp16", 11: "fp64", 16: "bf16"}
@@ -45,15 +48,16 @@ def load(path: Path, input_shape: Any, *, mode: str, precision: str, whitelist: 
     model = _read(path)
     inputs = _fixed(model, path.stem, input_shape)
     with refusing_damage("the shapes of this ONNX file do not fit", path):
-        shapes = Shapes(model)
-    network = _Reader(model, shapes, precision, whitelist).network(path.stem, inputs)
-    if not network:
+        shapes = _Shapes(model)
+    reader = _Reader(model, shapes, precision, whitelist)
+    if not reader.operations:
         raise ExtractionError(
             "no operator of this ONNX file is known",
             given=str(path),
             hint="describe its operations as a list of (Operation, count)",
         )
-    return network
+    entries = tuple(Entry.at(operation, paths) for operation, paths in reader.operations.items())
+    return Network(entries, name=path.stem, input_shape=inputs.shape, dropped=reader.dropped.listed())
 
 
 def _read(path: Path) -> Any:
@@ -101,50 +105,133 @@ def _fixed(model: Any, name: str, given: Any) -> Inputs:
         key: [dim.dim_value if dim.HasField("dim_value") else None for dim in value.shape.dim]
         for key, value in values.items()
     }
-    allowed = ", ".join(
-        f"{key} {' x '.join('any' if n is None else str(n) for n in shape)}" for key, shape in sizes.items()
-    )
     if given is None and any(None in shape for shape in sizes.values()):
+        allowed = ", ".join(f"{key} {' x '.join(str(n or 'any') for n in shape)}" for key, shape in sizes.items())
         raise InputError(f"{name} needs the shape of its input", given="none", allowed=allowed)
-    wanted = Inputs.of(sizes if given is None else given)
-    by_name = dict(wanted.named)
-    if len(wanted.all) != len(sizes) or not by_name.keys() <= sizes.keys():
-        raise InputError(f"{name} has other inputs", given=shape_text(wanted.shape), allowed=allowed)
-    by_name.update(zip([key for key in sizes if key not in by_name], wanted.positional, strict=True))
+    by_name = fitted(name, sizes, sizes if given is None else given)
     for key, item in by_name.items():
-        if len(item.shape) != len(sizes[key]) or any(
-            n not in (None, m) for n, m in zip(sizes[key], item.shape, strict=True)
-        ):
-            raise InputError(f"{name} has other sizes of {key}", given=shape_text(item.shape), allowed=allowed)
         for dim, n in zip(values[key].shape.dim, item.shape, strict=True):
             dim.dim_value = n
-    return wanted if len(wanted.positional) == 1 else Inputs(named=tuple((key, by_name[key]) for key in sizes))
+    alone = given is not None and len(Inputs.of(given).positional) == 1
+    return Inputs(tuple(by_name.values())) if alone else Inputs(named=tuple(by_name.items()))
+
+
+_SMALL = 64
+# The operators of shape arithmetic. All others are not computed.
+_ARITHMETIC = frozenset(
+    """
+    Add And Cast Concat Constant ConstantOfShape Div Equal Expand Floor Gather Greater Identity Less Max Min Mod Mul Neg
+    Not Or Range ReduceProd Reshape ScatterND Shape Size Slice Squeeze Sub Transpose Unsqueeze Where
+    """.split()  # noqa: SIM905 (one name per line would hide what they have in common)
+)
+
+
+class _Shapes:
+    """What is known about the tensors of a graph before it runs.
+
+    Raises ValueError or RuntimeError with a message of onnx: a node does not fit its inputs.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._onnx = importlib.import_module("onnx")
+        self._arrays = importlib.import_module("onnx.numpy_helper")
+        self._infer = importlib.import_module("onnx.shape_inference").infer_node_outputs
+        self._evaluator = importlib.import_module("onnx.reference").ReferenceEvaluator
+        self._opsets = {entry.domain: entry.version for entry in model.opset_import}
+        self._ir_version = model.ir_version
+        self.types: dict[str, Any] = {value.name: value.type for value in model.graph.input}
+        self.values: dict[str, Any] = {}
+        """Values of small tensors that do not depend on the inputs: settings and shape arithmetic."""
+        self.constants: set[str] = set()
+        """Names of tensors of any size that do not depend on the values of the inputs."""
+        for tensor in model.graph.initializer:
+            self._constant(tensor.name, tensor)
+        for node in model.graph.node:
+            self._visit(node)
+
+    def shape(self, name: str) -> Shape | None:
+        """Shape of a tensor; None if it is not known."""
+        kind = self.types.get(name)
+        if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+            return None
+        dims = kind.tensor_type.shape.dim
+        return tuple(d.dim_value for d in dims) if all(d.HasField("dim_value") for d in dims) else None
+
+    def element(self, name: str) -> int:
+        """Type of the elements of a tensor, as a TensorProto.DataType; 0 if it is not known."""
+        kind = self.types.get(name)
+        return 0 if kind is None else int(kind.tensor_type.elem_type)
+
+    def _constant(self, name: str, tensor: Any) -> None:
+        self.constants.add(name)
+        self.types[name] = self._onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
+        if not tensor.external_data and size(tuple(tensor.dims)) <= _SMALL:
+            self.values[name] = self._arrays.to_array(tensor)
+
+    def _visit(self, node: Any) -> None:
+        given = [name for name in node.input if name]
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            self._constant(node.output[0], node.attribute[0].t)
+            return
+        if all(name in self.constants for name in given) or node.op_type in ("Shape", "Size"):
+            self.constants.update(node.output)
+        if node.op_type in ("Shape", "Size") and self.shape(node.input[0]) is not None:
+            self._evaluate(node, {node.input[0]: None})
+        elif node.op_type in _ARITHMETIC and all(name in self.values for name in given):
+            self._evaluate(node, {name: self.values[name] for name in given})
+        else:
+            self._types_of(node, given)
+
+    def _evaluate(self, node: Any, feeds: dict[str, Any]) -> None:
+        if _elements(node, feeds) > _SMALL:
+            self._types_of(node, list(feeds))
+            return
+        if node.op_type in ("Shape", "Size"):
+            # The shape is known, the values are not and do not matter.
+            feeds = {node.input[0]: np.broadcast_to(np.float32(0), self.shape(node.input[0]) or ())}
+        results = self._evaluator(node, opsets=self._opsets).run(None, feeds)
+        for name, value in zip(node.output, results, strict=True):
+            self._constant(name, self._arrays.from_array(np.asarray(value)))
+
+    def _types_of(self, node: Any, given: list[str]) -> None:
+        domain = node.domain if node.domain != "ai.onnx" else ""
+        if domain not in self._opsets or not all(name in self.types for name in given):
+            return
+        defs = self._onnx.defs
+        if not defs.has(node.op_type, domain=domain, max_inclusive_version=self._opsets[domain]):
+            return
+        schema = defs.get_schema(node.op_type, self._opsets[domain], domain)
+        types = {name: self.types[name] for name in given}
+        data = {name: self._arrays.from_array(self.values[name], name) for name in given if name in self.values}
+        opsets = [self._onnx.helper.make_opsetid(d, v) for d, v in self._opsets.items()]
+        self.types.update(self._infer(schema, node, types, data, None, opsets, self._ir_version))
+
+
+def _elements(node: Any, feeds: dict[str, Any]) -> float:
+    """Elements of the result, for an operator whose result may be much larger than its inputs; 0 for all others."""
+    if node.op_type == "Range":
+        start, limit, delta = (float(feeds[name].reshape(())) for name in node.input)
+        return math.inf if delta == 0 else max(0.0, (limit - start) / delta)
+    if node.op_type in ("ConstantOfShape", "Expand"):
+        asked = feeds[node.input[-1]].reshape(-1)
+        given = feeds[node.input[0]].size if node.op_type == "Expand" else 1
+        return size(tuple(map(int, asked))) * given
+    return 0
 
 
 class _Reader:
-    """Converts the nodes of a graph with shapes to operations."""
+    """Converts the nodes of a graph with shapes to operations, and sums up what is dropped."""
 
-    def __init__(self, model: Any, shapes: Shapes, precision: str, whitelist: Collection[str]) -> None:
+    def __init__(self, model: Any, shapes: _Shapes, precision: str, whitelist: Collection[str]) -> None:
         self._helper = importlib.import_module("onnx.helper")
         self._nodes = list(model.graph.node)
         self._shapes, self._precision, self._whitelist = shapes, precision, whitelist
         self._uses = Counter(itertools.chain.from_iterable(node.input for node in self._nodes))
         self._uses.update(value.name for value in model.graph.output)
         self.operations: dict[Operation, list[str]] = {}
-        self._dropped = DroppedTally()
-
-    def network(self, name: str, inputs: Inputs) -> Network | None:
-        """The network of all nodes; None if it has no operation."""
+        self.dropped = DroppedTally()
         for node, added in self._with_biases():
             self._read(node, added)
-        if not self.operations:
-            return None
-        return Network(
-            tuple(Entry.at(operation, paths) for operation, paths in self.operations.items()),
-            name=name,
-            input_shape=inputs.shape,
-            dropped=self._dropped.listed(),
-        )
 
     def _with_biases(self) -> Iterator[tuple[Any, str | None]]:
         """The nodes. A product with a weight includes the addition of its bias, as a linear layer does."""
@@ -181,12 +268,12 @@ class _Reader:
         unknown = [name for name in (*given, *node.output) if name and self._shapes.shape(name) is None]
         if convert is None or unknown:
             reason = "no operation kind" if convert is None else "its shape cannot be inferred"
-            self._dropped.add(name, reason, path, self._work(node))
+            self.dropped.add(name, reason, path, self._work(node))
             return
         try:
             converted = convert(self._call(node, given))
         except (IndexError, KeyError, ValueError):
-            self._dropped.add(name, "no operation kind in this form", path, self._work(node))
+            self.dropped.add(name, "no operation kind in this form", path, self._work(node))
             return
         if converted is not None and not any(0 in shape for shape in converted[1]):
             self._record(converted, self._shapes.element(node.output[0]), path)
@@ -196,7 +283,7 @@ class _Reader:
         precision = _NAMED.get(element) or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision)
         if kind not in self._whitelist:
-            self._dropped.add(
+            self.dropped.add(
                 kind, "not on the whitelist", path, DroppedWork.of(operation, self._element_bytes(element))
             )
             return
@@ -218,18 +305,15 @@ class _Reader:
         return int(self._helper.tensor_dtype_to_np_dtype(element).itemsize) if element else 4
 
     def _call(self, node: Any, given: list[str]) -> Call:
+        attributes = {item.name: self._helper.get_attribute_value(item) for item in node.attribute}
         values = {i: self._shapes.values[name] for i, name in enumerate(given) if name in self._shapes.values}
         return Call(
             inputs=tuple(self._shapes.shape(name) or () for name in given),
             outputs=tuple(self._shapes.shape(name) or () for name in node.output),
-            attributes=self._attributes(node),
+            attributes={n: v.decode() if isinstance(v, bytes) else v for n, v in attributes.items()},
             weights=tuple(name in self._shapes.constants for name in given),
             numbers={i: tuple(float(n) for n in value.reshape(-1)) for i, value in values.items()},
         )
-
-    def _attributes(self, node: Any) -> dict[str, Any]:
-        values = {item.name: self._helper.get_attribute_value(item) for item in node.attribute}
-        return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
 
 
 def _path(name: str) -> str:

@@ -2,25 +2,58 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Mapping
-from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
 
-from ...errors import InputError, JoulecastError, unknown_name
-from ..exclusive import exclusive
-from . import plain_transformers, timm_models, torchvision_models, transformers_models
+from ...errors import InputError, JoulecastError, MissingDependencyError, unknown_name, with_extra
+from . import exclusive, plain_transformers, torchvision_models, transformers_models
 from .language_models import BY_NAME, EAGER_TRANSFORMERS
 from .plain_transformers import PLAIN_TRANSFORMERS
 
 _WEIGHTS = ("weights", "pretrained", "checkpoint")  # Prefixes of the names of options that would load weights.
 
 
+_TIMM = "timm/"
+
+
+def has_timm() -> bool:
+    """Whether timm can be imported."""
+    return importlib.util.find_spec("timm") is not None
+
+
+def import_timm() -> ModuleType:
+    """Import timm, even if torchvision's native operators cannot be loaded."""
+    if not has_timm():
+        raise MissingDependencyError("this model needs timm", hint=with_extra("timm"))
+    torchvision_models.import_torchvision()
+    return importlib.import_module("timm")
+
+
+def build_timm(name: str, **options: Any) -> torch.nn.Module:
+    """Build a model of `timm.list_models` on the meta device, with or without "timm/" before its name.
+
+    Raises UnknownNameError: timm has no such model. MissingDependencyError: timm is not installed.
+    """
+    bare = name.removeprefix(_TIMM)
+    if not import_timm().is_model(bare):
+        raise unknown_name("model of timm", bare, import_timm().list_models())
+    try:
+        with torchvision_models.WithoutMemory(), torch.random.fork_rng(devices=[]):
+            model: torch.nn.Module = import_timm().create_model(bare, pretrained=False, **options)
+    except RuntimeError as error:  # the tag after the dot is not one of its weights
+        raise unknown_name("model of timm", bare, import_timm().list_models(pretrained=True)) from error
+    return model
+
+
 def all_names() -> list[str]:
     """All names of models that can be built, without "timm/" and without tags of weights."""
     names = [*torchvision_models.all_names(), *BY_NAME, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS]
-    return names + (list(timm_models.import_timm().list_models()) if timm_models.installed() else [])
+    return names + (list(import_timm().list_models()) if has_timm() else [])
 
 
 @exclusive
@@ -59,15 +92,12 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
         return transformers_models.build(name, **options)
     if name in EAGER_TRANSFORMERS:
         return plain_transformers.build(name, **options)
-    if name.startswith(timm_models.PREFIX):
-        return timm_models.build(name, **options)
-    if find_spec("torchvision") is None and timm_models.installed():
-        return timm_models.build(name, **options)
-    names = torchvision_models.all_names()
+    only_timm = importlib.util.find_spec("torchvision") is None and has_timm()
+    names = [] if only_timm or name.startswith(_TIMM) else torchvision_models.all_names()
     if name in names:
         return torchvision_models.build(name, **options)
-    if timm_models.installed() and timm_models.is_known(name):
-        return timm_models.build(name, **options)
+    if not names or (has_timm() and import_timm().is_model(name)):
+        return build_timm(name, **options)
     hint = (
         "`joulecast models` searches, also image pipelines; or give a name of timm (joulecast[timm]), a "
         "torch.nn.Module, or a file: network, config.json, .pt2, .onnx"

@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ...errors import MissingDependencyError, unknown_name, with_extra
-from ..exclusive import exclusive
+from . import exclusive
 
 # Schemas of the operators that torchvision refers to while it is imported, and of one that detectors run
 # (torchvision/csrc/ops/nms.cpp, quantized/cpu/qnms_kernel.cpp and roi_align.cpp).

@@ -16,9 +16,9 @@ import torch
 from ...errors import ExtractionError, InputError, MissingDependencyError, named, unknown_name, with_extra
 from ...operations.inputs import Input, Inputs
 from ...system.damage import first_line
-from ..exclusive import exclusive
 from ..known_values import know
 from ..recorder import Recorder
+from . import exclusive
 from .language_models import BY_NAME, Architecture
 from .torchvision_models import import_torchvision
 
@@ -217,8 +217,7 @@ def offline() -> Iterator[None]:
 
 def build(name: str, **options: Any) -> torch.nn.Module:
     """Build a model of the table on the meta device, with sizes that differ from the table's."""
-    named("transformer", name, BY_NAME)
-    return without_weights(BY_NAME[name], **options)
+    return without_weights(named("transformer", name, BY_NAME), **options)
 
 
 def build_to_run(name: str, **options: Any) -> torch.nn.Module:
@@ -316,7 +315,11 @@ def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
             know(tensor, torch.tensor(token, dtype=tensor.dtype).expand(tensor.shape), is_assumed=True)
     ids = forward.kwargs.get("input_ids")
     if ids is not None and ids.ndim == 2:
-        _refuse_long(module, ids.shape[1] + (cache_length or 0))
+        length, most = ids.shape[1] + (cache_length or 0), getattr(module.config, "max_position_embeddings", None)
+        # The meta device does not check indices. Rotary positions have no table, and therefore no limit.
+        tables = {part.num_embeddings for part in module.modules() if isinstance(part, torch.nn.Embedding)}
+        if most in tables and length > most:
+            raise InputError("more tokens than the model has positions", given=length, allowed=f"up to {most}")
     if mode == "training" and getattr(module.config, "use_cache", False):
         forward.kwargs.setdefault("use_cache", False)  # as transformers.Trainer does
     if cache_length is not None:
@@ -330,23 +333,15 @@ def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
         forward.kwargs["past_key_values"] = _cache(forward, cache_length)
 
 
-def _refuse_long(module: Any, length: int) -> None:
-    most = getattr(module.config, "max_position_embeddings", None)
-    # The meta device does not check indices. Rotary positions have no table, and therefore no limit.
-    tables = {part.num_embeddings for part in module.modules() if isinstance(part, torch.nn.Embedding)}
-    if most in tables and length > most:
-        raise InputError("more tokens than the model has positions", given=length, allowed=f"up to {most}")
-
-
 def _cache(forward: Forward, length: int) -> Any:
     """The cache of keys and values after a prefill with this number of tokens."""
     module: Any = forward.module
     ids = forward.kwargs.get("input_ids")
     result = None
     if ids is not None and not getattr(module.config, "is_encoder_decoder", False):
-        prefill = forward.with_inputs(
-            Inputs(named=(("input_ids", Input((ids.shape[0], length), "int64")),)), {"use_cache": True}
-        )
+        tokens = Inputs(named=(("input_ids", Input((ids.shape[0], length), "int64")),))
+        prefill = type(forward)(module, tokens, forward.precision)
+        prefill.kwargs["use_cache"] = True
         result = prefill.record(Recorder(module, "inference", "default", ()))
     cache = getattr(result, "past_key_values", None)
     if cache is None:

@@ -1,32 +1,138 @@
-"""The templates of a model: the file that holds them, and the networks that are made from it.
+"""The templates of a model: what they consist of, and the file that holds them.
 
-The file is compressed JSON, with the digest and the versions that it was made from.
+A template has the calls of a model in one setting, with dimensions that follow from the sizes of its input. A dimension
+is a constant or a symbol, and a symbol is one of the sizes, the output dimension of an earlier operation (by its own
+shape rule), or a product or sum of other symbols. The file is compressed JSON, with the digest and the versions that
+it was made from.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import lzma
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
-from ...errors import InputError, JoulecastError, MissingDependencyError, with_extra
+from ...errors import InputError
 from ...operations.attributes import HALF_PRECISIONS
-from ...operations.inputs import Input, Inputs, shape_text
-from ...operations.network import Network
-from ...operations.operation import Operation
+from ...operations.entry import Dropped
+from ...operations.operation import Operation, real_precision
+from ...operations.rules import size
 from ...system.caches import OPERATION_BYTES, remembered
 from ...system.regular_files import is_file
 from ..cache import digest, library_version
-from .template import Template
 
-FORMAT_VERSION = 4
-FOLDER = Path(__file__).with_name("data")
-_SUFFIX = ".json.xz"
+Dimension = int
+"""A dimension: a positive number is a constant, and -1 - i stands for symbol i."""
+
+
+def symbol(index: int) -> Dimension:
+    """The number that stands for symbol i."""
+    return -1 - index
+
+
+class Symbol(NamedTuple):
+    """How a dimension follows from others.
+
+    "output": dimension `numbers[1]` of what step `numbers[0]` returns. "product" and "sum" of the dimensions in
+    `numbers`, constants among them: heads x batch, or cached and new tokens.
+    """
+
+    how: str
+    numbers: tuple[int, ...]
+
+
+class Step(NamedTuple):
+    """An operation whose shapes depend on the sizes of the input; `shapes` are in dimensions.
+
+    `is_half` says whether it runs in half precision if the model is requested in half precision.
+    """
+
+    kind: str
+    shapes: tuple[tuple[Dimension, ...], ...]
+    attributes: tuple[tuple[str, Any], ...]
+    is_half: bool
+
+
+class Template(NamedTuple):
+    """The calls of a model at all sizes of one regime.
+
+    The first `sizes` symbols are the sizes of the input, and `symbols` are all further ones. `steps` are the distinct
+    operations in order of first use; every call is one of these, `calls`, in a module, `paths`.
+    """
+
+    sizes: int
+    symbols: tuple[Symbol, ...]
+    steps: tuple[Step, ...]
+    calls: tuple[int, ...]
+    paths: tuple[str, ...]
+    dropped: tuple[Dropped, ...]
+
+    @classmethod
+    def read(cls, row: Sequence[Any]) -> Self:
+        """The template that was written as JSON, in which tuples are lists."""
+        sizes, symbols, steps, calls, paths, dropped = row
+        return cls(
+            sizes,
+            tuple(Symbol(how, tuple(numbers)) for how, numbers in symbols),
+            tuple(
+                Step(
+                    kind,
+                    tuple(map(tuple, shapes)),
+                    tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in attributes),
+                    half,
+                )
+                for kind, shapes, attributes, half in steps
+            ),
+            tuple(calls),
+            tuple(paths),
+            tuple(Dropped(name, count, tuple(where), reason) for name, count, where, reason, _ in dropped),
+        )
+
+    def operations(self, sizes: Sequence[int], mode: str, precision: str) -> list[tuple[Operation, str]]:
+        """Every call with its module path, in order, at sizes in the order of the template.
+
+        Raises InputError: the model does not run at these sizes.
+        """
+        values: dict[Dimension, int] = {symbol(i): n for i, n in enumerate(sizes)}
+        done: list[Operation] = []
+
+        def value(dimension: Dimension) -> int:
+            if dimension >= 0:
+                return dimension
+            if dimension not in values:
+                how, numbers = self.symbols[-1 - dimension - self.sizes]
+                if how == "output":
+                    values[dimension] = done[numbers[0]].output_shape[numbers[1]]
+                else:
+                    values[dimension] = (math.prod if how == "product" else sum)(map(value, numbers))
+            return values[dimension]
+
+        # All other operations of a model in half precision stay in the default precision, such as those in fp32.
+        full = "default" if precision in HALF_PRECISIONS else precision
+        for step in self.steps:
+            real = precision if precision in HALF_PRECISIONS and step.is_half else real_precision(step.kind, full)
+            shapes = tuple(tuple(map(value, shape)) for shape in step.shapes)
+            # PyTorch refuses the variance of a single value, which no shape rule checks.
+            if step.kind == "batch_norm" and mode == "training" and size(shapes[0]) == shapes[0][1]:
+                raise InputError(
+                    "batch norm needs more than one value per channel in training",
+                    given=shapes[0],
+                    allowed="2 or more",
+                    hint="use a larger batch, or ask about inference",
+                )
+            done.append(_operation(step, shapes, real, mode))
+        return [(done[position], path) for position, path in zip(self.calls, self.paths, strict=True)]
+
+
+# Networks at two sizes share many operations. Making one takes longer than predicting it, because it is checked.
+@remembered(lambda made: OPERATION_BYTES)
+def _operation(step: Step, shapes: tuple[tuple[int, ...], ...], precision: str, mode: str) -> Operation:
+    return Operation(step.kind, shapes, dict(step.attributes), precision=precision, mode=mode)
+
 
 Range = tuple[int, int]
 """Smallest and largest value, both included."""
@@ -60,6 +166,15 @@ class Regime(NamedTuple):
     def holds(self, sizes: tuple[int, ...]) -> bool:
         """Whether it contains these sizes."""
         return all(low <= n <= high for (low, high), n in zip(self.ranges, sizes, strict=True))
+
+
+def spans(regimes: Iterable[Regime], names: Sequence[str]) -> dict[str, Range]:
+    """Name of each size -> its smallest and its largest value in any of the regimes."""
+    columns = zip(*(regime.ranges for regime in regimes), strict=True)
+    return {
+        name: (min(low for low, _ in column), max(high for _, high in column))
+        for name, column in zip(names, columns, strict=False)
+    }
 
 
 class Setting(NamedTuple):
@@ -103,12 +218,7 @@ class ModelTemplates(NamedTuple):
     def example(self) -> tuple[int, ...]:
         """A usual shape of the main input, at which the model runs."""
         regimes = (self.settings.get("inference") or next(iter(self.settings.values()))).regimes
-        columns = zip(*(regime.ranges for regime in regimes), strict=True)
-        limits = {
-            size: (min(low for low, _ in column), max(high for _, high in column))
-            for size, column in zip(self.size_names, columns, strict=False)
-        }
-        return usual_shape(next(iter(self.inputs.values())), limits)
+        return usual_shape(next(iter(self.inputs.values())), spans(regimes, self.size_names))
 
     def setting(self, mode: str, precision: str, *, cached: bool) -> Setting | None:
         """The setting of a mode and precision; None if there is none."""
@@ -138,6 +248,11 @@ def usual_shape(shape: Sequence[int | str], limits: Mapping[str, Range]) -> tupl
         return min(max(usual[name], low), high)
 
     return tuple(n if isinstance(n, int) else within(n) for n in shape)
+
+
+FORMAT_VERSION = 4
+FOLDER = Path(__file__).with_name("data")
+_SUFFIX = ".json.xz"
 
 
 def names() -> list[str]:
@@ -175,143 +290,3 @@ def load(name: str) -> ModelTemplates | None:
 OPTIMIZER_PATH = "(optimizer)"
 ANY_OPTIMIZER = "sgd"
 """Templates of training end with the step of this optimizer, which is removed or replaced by that of another one."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request for a network of a named model. The inputs are a single shape; templates have no further inputs."""
-
-    inputs: Inputs
-    mode: str = "inference"
-    precision: str = "default"
-    cache_length: int | None = None
-    optimizer: str | None = None
-
-
-def answer(name: str, request: Request) -> Network | None:
-    """The network of a named model as extraction would list it; None if no template covers the request."""
-    try:
-        return _network(name, request)
-    except InputError:
-        return None
-
-
-def refusal(name: str, request: Request, known: Collection[str] = ()) -> JoulecastError:
-    """The error if no template covers a request and torch is not installed. It says what templates cover.
-
-    `known` are the names of all models that are known, with or without templates.
-    """
-    model = load(name)
-    if model is None:
-        if name in known:
-            return MissingDependencyError(
-                f"what {name} runs in one forward can only be listed with torch",
-                given=name,
-                hint=f"{with_extra('transformers')}; `joulecast generate` predicts models that write text without it",
-            )
-        close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.7)
-        meant = f"did you mean {' or '.join(close)}? Or " if close else ""
-        return MissingDependencyError(
-            "this is no model that is known without torch",
-            given=name,
-            allowed="the names of `joulecast models`, and with torch those of torchvision, transformers and timm",
-            hint=f"{meant}{with_extra('torch')}; or give its config.json, or a network saved as JSON",
-        )
-    extra = "transformers" if "transformers" in model.libraries else "torch"
-    hint = f"{with_extra(extra)}; or give a network saved as JSON"
-    if model.outdated:
-        return MissingDependencyError(
-            f"the template of {name} is outdated: it was made with {model.outdated}", given=name, hint=hint
-        )
-    given = shape_text(request.inputs.shape)
-    try:
-        _network(name, request)
-    except InputError as error:
-        return InputError(
-            f"{name} does not run on this input: {error.what}",
-            given=f"{given}: {error.given}",
-            allowed=error.allowed,
-            hint=error.hint,
-        )
-    return MissingDependencyError(
-        f"the template of {name} does not hold for this {request.mode}; it needs torch",
-        given=given if request.cache_length is None else f"{given} after {request.cache_length} tokens",
-        allowed="; ".join(_coverage(model, request)),
-        hint=hint,
-    )
-
-
-def _network(name: str, request: Request) -> Network | None:
-    """The network. Raises InputError if a template covers the request and the model does not run at this size."""
-    model = load(name)
-    return None if model is None or model.outdated else _templated(name, request)
-
-
-# Equal requests get the same object, because results are cached with a network's list of operations.
-@remembered(lambda network: OPERATION_BYTES * (1 + len(network or ())))
-def _templated(name: str, request: Request) -> Network | None:
-    """The answer, whether or not the templates are up to date; see `_network`."""
-    model = load(name)
-    if model is None:
-        return None
-    sizes, length = _sizes(model, request.inputs), request.cache_length
-    setting = model.setting(request.mode, request.precision, cached=length is not None)
-    if sizes is None or setting is None:
-        return None
-    regime_sizes = sizes if length is None else (*sizes, length)
-    regime = next((regime for regime in setting.regimes if regime.holds(regime_sizes)), None)
-    if regime is None or not model.limits.allow(regime_sizes):
-        return None
-    template = model.templates[regime.template]
-    calls = template.operations(regime_sizes, request.mode, request.precision)
-    values = dict(zip(model.size_names, sizes, strict=True))
-    named = {
-        title: tuple(n if isinstance(n, int) else values[n] for n in shape) for title, shape in model.inputs.items()
-    }
-    return Network.of_calls(
-        _with_step(calls, request.optimizer),
-        name=name if length is None else f"{name} after {length} tokens",
-        input_shape=named.get("", named),
-        mode=request.mode,
-        dropped=template.dropped,
-    )
-
-
-def _sizes(model: ModelTemplates, inputs: Inputs) -> tuple[int, ...] | None:
-    """Sizes of the input; None if templates do not cover it: it has another rank, a mask, or a type of its own."""
-    main, shape = next(iter(model.inputs.items()))
-    if len(inputs.all) != 1 or (inputs.named and inputs.named[0][0] != main):
-        return None
-    item: Input = inputs.all[0]
-    if item.dtype is not None or len(item.shape) != len(shape):
-        return None
-    if any(isinstance(n, int) and n != given for n, given in zip(shape, item.shape, strict=True)):
-        return None
-    return tuple(given for n, given in zip(shape, item.shape, strict=True) if isinstance(n, str))
-
-
-def _with_step(calls: list[tuple[Operation, str]], optimizer: str | None) -> Iterator[tuple[Operation, str]]:
-    for operation, path in calls:
-        if path != OPTIMIZER_PATH:
-            yield operation, path
-        elif optimizer is not None:
-            kind = f"{optimizer}_step"
-            shapes, precision, mode = operation.input_shapes, operation.precision, operation.mode
-            yield Operation(kind, shapes, precision=precision, mode=mode), path
-
-
-def _coverage(model: ModelTemplates, request: Request) -> Iterator[str]:
-    """The sizes that the templates of a model cover, as a text."""
-    setting = model.setting(request.mode, request.precision, cached=request.cache_length is not None)
-    if setting is None:
-        yield ", ".join(model.settings)
-        return
-    yield " x ".join(map(str, next(iter(model.inputs.values()))))
-    columns = zip(*(regime.ranges for regime in setting.regimes), strict=True)
-    for title, column in zip((*model.size_names, "cache_length"), columns, strict=False):
-        low, high = min(low for low, _ in column), max(high for _, high in column)
-        yield f"{title} {low}" + (f" to {high}" if high > low else "")
-    if model.limits.tokens is not None:
-        yield f"up to {model.limits.tokens} tokens, with those of a cache"
-    if model.limits.elements is not None:
-        yield f"batch x tokens up to {model.limits.elements}"

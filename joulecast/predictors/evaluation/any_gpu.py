@@ -119,7 +119,7 @@ def _by_gpu(rows: Sequence[DeviceRow]) -> list[tuple[GPU, str, list[int]]]:
     groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         groups[row.gpu, row.operation.mode].append(i)
-    return [(gpu, mode, places) for (gpu, mode), places in groups.items()]
+    return [(*key, places) for key, places in groups.items()]
 
 
 def _by_kind(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> KindErrors:

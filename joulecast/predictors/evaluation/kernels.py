@@ -72,7 +72,13 @@ def validate_kernels(tables: Sequence[Measured], recipe: KernelRecipe) -> Valida
     generations = [table.generation for table in tables]
     judged = each_left_out(generations, _generation_left_out, few, recipe, what="generations left out")
     errors = [*sizes_left_out(tables, constants, recipe), *(each for _, errors in gpus for each in errors)]
-    return validation_of(errors, [each for _, errors in judged for each in errors])
+    elsewhere = [each for _, errors in judged for each in errors]
+    trusts: dict[str, list[FloatArray]] = defaultdict(list)
+    for one, by_trust in elsewhere:
+        trusts[one.part].append(np.abs(np.expm1(by_trust)).mean(axis=1))
+    best = {part: int(np.mean(each, axis=0).argmin()) for part, each in trusts.items()}
+    chosen = (one._replace(log_errors=by_trust[best[one.part]]) for one, by_trust in elsewhere)
+    return Validation((*errors, *chosen), {part: float(_TRUSTS[place]) for part, place in best.items()})
 
 
 def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> list[PartErrors]:
@@ -99,16 +105,6 @@ def _gpu_left_out(
         return []
     trees = fit_trees(siblings, constants, recipe, {mine.generation}, shared=False)
     return _errors(model_of(siblings, constants, trees), [mine], recipe)
-
-
-def validation_of(errors: Sequence[PartErrors], elsewhere: Sequence[tuple[PartErrors, FloatArray]]) -> Validation:
-    """The validation from errors, and from what `_generation_left_out` gives for all generations."""
-    trusts: dict[str, list[FloatArray]] = defaultdict(list)
-    for one, by_trust in elsewhere:
-        trusts[one.part].append(np.abs(np.expm1(by_trust)).mean(axis=1))
-    best = {part: int(np.mean(each, axis=0).argmin()) for part, each in trusts.items()}
-    chosen = (one._replace(log_errors=by_trust[best[one.part]]) for one, by_trust in elsewhere)
-    return Validation((*errors, *chosen), {part: float(_TRUSTS[place]) for part, place in best.items()})
 
 
 def _generation_left_out(

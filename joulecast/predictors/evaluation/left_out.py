@@ -155,13 +155,11 @@ def errors_on_repeats(dataset: Dataset, chip: ChipPart) -> OperationErrors | Non
     errors = errors_on(within, chip, {m.operation for m in rows}, "measured before")
     moved = np.ones((2, len(rows)))
     for i, m in enumerate(rows):
-        for row, values in (
-            (0, [(other.time_s, other is m) for other in repeats[m.operation]]),
-            (1, [(other.power_w, other is m) for other in repeats[m.operation] if other.power_w is not None]),
-        ):
-            others = [value for value, is_mine in values if not is_mine]
-            if others:
-                moved[row, i] = median(others) / median([value for value, _ in values])
+        for row, name in enumerate(("time_s", "power_w")):
+            values = [(getattr(each, name), each is m) for each in repeats[m.operation]]
+            known = [(value, is_mine) for value, is_mine in values if value is not None]
+            if others := [value for value, is_mine in known if not is_mine]:
+                moved[row, i] = median(others) / median(value for value, _ in known)
     return replace(
         errors,
         predicted_time_s=errors.predicted_time_s * moved[0],

@@ -6,7 +6,6 @@ network is left out together with every operation that no other network has.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
@@ -74,12 +73,10 @@ class Validation:
     def campaign_titles(self) -> dict[str, str]:
         """Name of each campaign -> its title in tables: without its file's digest, numbered if several share it."""
         plain = {errors.campaign: errors.campaign.partition("/")[0] for errors in self.operations}
-        alike = Counter(plain.values())
-        seen: Counter[str] = Counter()
         titles = {}
         for name, title in plain.items():
-            seen[title] += 1
-            titles[name] = title if alike[title] == 1 else f"{title} ({seen[title]} of {alike[title]})"
+            alike = [other for other, its in plain.items() if its == title]
+            titles[name] = title if len(alike) == 1 else f"{title} ({alike.index(name) + 1} of {len(alike)})"
         return titles
 
     def calibrated(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from ...operations.operation import MODES
 from ..recipes import Recipe
 from .any_gpu import ALL, AnyGpuValidation
 from .calibrating import LEVEL, Coverage, chance_range
@@ -45,11 +46,8 @@ def _operations_section(validation: Validation) -> list[str]:
     rows = []
     for errors in validation.operations:
         s = errors.summary()
-        cells = [
-            validation.campaign_titles[errors.campaign],
-            f"{s['measurements']:.0f}",
-            f"{s['unique_operations']:.0f}",
-        ]
+        counts = [f"{s[name]:.0f}" for name in ("measurements", "unique_operations")]
+        cells = [validation.campaign_titles[errors.campaign], *counts]
         for quantity in ("time", "power"):
             cells += [f"{s[f'{quantity}_r2']:.3f}", f"{s[f'{quantity}_r2_log']:.3f}", _three(s, f"{quantity}_")]
         rows.append(cells)
@@ -67,49 +65,43 @@ def _networks_section(validation: Validation) -> list[str]:
         ("family", validation.families),
         ("nothing: operations seen", validation.networks_seen),
     ):
-        rows.append(_network_row(left_out, "host/device overlap", errors, ""))
-        for bound, mine in (
-            ("host-bound", [e for e in errors if e.host_bound]),
-            ("GPU-bound", [e for e in errors if not e.host_bound]),
+        for composition, mine, prefix in (
+            ("host/device overlap", errors, ""),
+            ("host/device overlap, host-bound", [e for e in errors if e.host_bound], ""),
+            ("host/device overlap, GPU-bound", [e for e in errors if not e.host_bound], ""),
+            ("plain sum of loops", errors, "sum_"),
         ):
             if mine:
-                rows.append(_network_row(left_out, f"host/device overlap, {bound}", mine, ""))
-        rows.append(_network_row(left_out, "plain sum of loops", errors, "sum_"))
+                s = network_summary(mine)
+                cells = [_three(s, f"{prefix}{quantity}_error_") for quantity in ("time", "energy", "power")]
+                rows.append([left_out, composition, str(len(mine)), *cells])
     lines = _table(header, rows)
     for left_out, errors in (("name", validation.networks), ("family", validation.families)):
         lines += [f"Left out by {left_out}:", "", *_each_network(errors)]
     return lines
 
 
-def _network_row(left_out: str, composition: str, errors: Sequence[NetworkError], prefix: str) -> list[str]:
-    s = network_summary(errors)
-    cells = [_three(s, f"{prefix}{quantity}_error_") for quantity in ("time", "energy", "power")]
-    return [left_out, composition, str(len(errors)), *cells]
-
-
 def _each_network(errors: Sequence[NetworkError]) -> list[str]:
     header = ["network", "input", "precision", "measured ms", "predicted ms", "time error %", "measured J"]
     header += ["predicted J", "energy error %", "device / host ms", "time in kinds never measured %"]
     header += ["operations left out"]
-    rows = []
-    for e in errors:
-        m = e.measurement
-        rows.append(
-            [
-                m.network,
-                "x".join(map(str, m.input_shape)),
-                m.precision,
-                f"{1e3 * m.time_s:.2f}",
-                f"{1e3 * e.time_s:.2f}",
-                f"{100 * e.error('time'):+.1f}",
-                f"{m.energy_j:.3f}",
-                f"{e.energy_j:.3f}",
-                f"{100 * e.error('energy'):+.1f}",
-                f"{1e3 * e.device_time_s:.2f} / {1e3 * e.host_time_s:.2f}",
-                _percent(e.unmeasured_share),
-                str(e.left_out),
-            ]
-        )
+    rows = [
+        [
+            e.measurement.network,
+            "x".join(map(str, e.measurement.input_shape)),
+            e.measurement.precision,
+            f"{1e3 * e.measurement.time_s:.2f}",
+            f"{1e3 * e.time_s:.2f}",
+            f"{100 * e.error('time'):+.1f}",
+            f"{e.measurement.energy_j:.3f}",
+            f"{e.energy_j:.3f}",
+            f"{100 * e.error('energy'):+.1f}",
+            f"{1e3 * e.device_time_s:.2f} / {1e3 * e.host_time_s:.2f}",
+            _percent(e.unmeasured_share),
+            str(e.left_out),
+        ]
+        for e in errors
+    ]
     return _table(header, rows)
 
 
@@ -211,11 +203,9 @@ def any_gpu_scores(validation: AnyGpuValidation) -> Iterator[list[str]]:
     for split, errors in (("operations in folds", validation.folds), ("operations by chip", validation.left_out)):
         if errors:
             yield _score(ALL, split, *errors[ALL]["all all"])
-    for known, split in (
-        ("nothing", "networks by chip and name"),
-        ("networks", "networks by name, operations by chip"),
-    ):
-        for mode in ("inference", "training"):
+    splits = {"nothing": "networks by chip and name", "networks": "networks by name, operations by chip"}
+    for known, split in splits.items():
+        for mode in MODES:
             mine = [e for e in validation.networks if (e.known, e.measurement.mode) == (known, mode)]
             if mine:
                 yield _of_networks(f"{ALL}, {mode}", split, mine, with_power=True)
@@ -223,6 +213,5 @@ def any_gpu_scores(validation: AnyGpuValidation) -> Iterator[list[str]]:
 
 def _of_networks(where: str, split: str, errors: Sequence[NetworkError], *, with_power: bool = False) -> list[str]:
     s = network_summary(errors)
-    power_mean = s.get("power_error_mean") if with_power else None
-    times = s["time_error_median"], s["time_error_mean"]
-    return _score(where, split, len(errors), *times, s.get("energy_error_mean"), power_mean)
+    names = "time_error_median", "time_error_mean", "energy_error_mean", *(["power_error_mean"] * with_power)
+    return _score(where, split, len(errors), *map(s.get, names))

@@ -20,7 +20,7 @@ import numpy as np
 from ...datasets import Dataset, Measurement, NetworkMeasurement
 from ...errors import DatasetError, unknown_name
 from ...hardware import find_gpu
-from ...hardware.cpu import find_cpu
+from ...hardware.host import find_cpu
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ..chip import ChipPart
@@ -81,9 +81,8 @@ def fit_on_all(
 ) -> ResidualModel:
     """Fit a recipe for any GPU on all data, beside a model of kernels where there is one.
 
-    Raises:
-        DatasetError: There are too few device times.
-        MissingDependencyError: A library that this recipe trains with is not installed.
+    Raises DatasetError: there are too few device times. Raises MissingDependencyError: a library that this recipe
+    trains with is not installed.
     """
     rows = [row for dataset in datasets for row in with_hidden(dataset)]
     return network_learner(fit_operations(datasets, rows, recipe), rows, recipe, kernels)(networks)

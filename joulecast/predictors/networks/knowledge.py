@@ -22,7 +22,7 @@ from ..physics.energy import static_power_w
 from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
 from .composition import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S, HostModel, counts_of
-from .costs import Bound, Coverage, OperationCost
+from .costs import Coverage, OperationCost
 from .parts import unconfirmed_share
 from .prediction import Composition, Prediction
 
@@ -155,9 +155,8 @@ def build_prediction(
 ) -> Prediction:
     """Put a prediction together.
 
-    Raises:
-        InputError: No operation is covered.
-        UncoveredError: Too much is not covered for a total; or strict mode, and anything is not.
+    Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or strict
+    mode, and anything is not.
     """
     refuse_uncovered(found, strict)
     knowledge, network, gpu = found.knowledge, found.network, found.knowledge.operations.gpu
@@ -208,10 +207,15 @@ def _spread(found: OverClocks, place: int, predictions: OperationPredictions) ->
     errors = knowledge.errors_on(counts, predictions)
     if errors is None or found.composition not in errors.scores:
         return None
-    if knowledge.host.execution != EAGER and not _device_decides(knowledge, counts, predictions):
-        return None  # The known errors come from eager runs on the hosts on which networks were measured.
     if knowledge.host.execution.name == "compiled":
         return None
+    if knowledge.host.execution != EAGER:
+        # The known errors come from eager runs on the hosts on which networks were measured. They hold where the device
+        # needs twice as long as such a run would make it wait.
+        eager = replace(knowledge.host, execution=EAGER, host=REFERENCE)
+        host_s = eager.total_s(counts, predictions) * max(1.0, knowledge.host.launcher.factor)
+        if eager.device_s(counts, predictions) <= 2 * host_s:
+            return None
     # Some errors come from GPUs and clocks that were not measured.
     unmeasured = knowledge.any_gpu or bool(knowledge.operations.not_of_chip(found.network.operations))
     as_measured = unmeasured or knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w)
@@ -255,18 +259,15 @@ def _notes(found: OverClocks, place: int, spread: NetworkSpread | None) -> Itera
     if coverage.share is None:
         yield "no interval: it is not known how much work is not covered; extract the network again"
     elif spread is None:
-        yield f"no interval: {_why_no_errors(knowledge)}"
+        why = "errors are known of eager runs on the hosts of the measurements alone"
+        if knowledge.host.execution.name == "compiled":
+            why = "no compiled network was measured, so its error is not known"
+        elif knowledge.host.execution == EAGER:
+            why = "no errors on networks are known"
+        yield f"no interval: {why}"
     elif spread.far_outside:
         yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
     yield from _execution_notes(knowledge, float(found.device_time_s[place]), found.host_time_s)
-
-
-def _why_no_errors(knowledge: NetworkKnowledge) -> str:
-    if knowledge.host.execution.name == "compiled":
-        return "no compiled network was measured, so its error is not known"
-    if knowledge.host.execution == EAGER:
-        return "no errors on networks are known"
-    return "errors are known of eager runs on the hosts of the measurements alone"
 
 
 def _first(kinds: Sequence[str]) -> str:
@@ -294,19 +295,11 @@ def _execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float
         )
 
 
-def _device_decides(knowledge: NetworkKnowledge, counts: FloatArray, predictions: OperationPredictions) -> bool:
-    """Whether the device needs twice as long as an eager run on the reference host would make it wait."""
-    eager = replace(knowledge.host, execution=EAGER, host=REFERENCE)
-    device_s, host_s = eager.device_s(counts, predictions), eager.total_s(counts, predictions)
-    return device_s > 2 * max(host_s, host_s * knowledge.host.launcher.factor)
-
-
 def refuse_uncovered(found: OverClocks, strict: bool = False) -> None:
     """Refuse a network if too much of it is not covered; in strict mode, if anything is not.
 
-    Raises:
-        InputError: No operation is covered.
-        UncoveredError: Too much is not covered for a total; or strict mode, and anything is not.
+    Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or strict
+    mode, and anything is not.
     """
     knowledge = found.knowledge
     if found.missing == len(found.network):
@@ -338,22 +331,17 @@ def _costs(found: OverClocks, place: int, predictions: OperationPredictions) -> 
     shared_j = total_j - scale * dynamic_sum_j
     energy_j = scale * dynamic_j + shared_j * device_s / max(float(total(device_s)), _LEAST)
     columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist(), (scale * dynamic_j).tolist())
-    bounds = _bounds(found.knowledge, predictions, float(found.clocks_mhz[place]))
-    for entry, *values, source, bound in zip(found.network, *columns, predictions.source, bounds, strict=True):
-        time, power, energy, dynamic = (None, None, None, None) if source == "missing" else values
-        yield OperationCost(entry, time, power, energy, source, bound, dynamic)
-
-
-def _bounds(knowledge: NetworkKnowledge, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
-    """The limit on the time of each operation; see `OperationCost.bound_by`."""
     known = [source != "missing" for source in predictions.source]
     some = predictions.operations if all(known) else [*compress(predictions.operations, known)]
-    by_line = iter(roofline(some, knowledge.operations.gpu, clock_mhz).bounds)
-    # A missing operation has no device time, so its bound is not known; "launch" is a placeholder.
-    on_device = predictions.device_time_s >= knowledge.host.calls_s(predictions)
-    for is_known, longer in zip(known, on_device.tolist(), strict=True):
-        bound = next(by_line) if is_known else "launch"
-        yield bound if longer else "launch"
+    by_line = iter(roofline(some, found.knowledge.operations.gpu, float(found.clocks_mhz[place])).bounds)
+    on_device = (predictions.device_time_s >= found.knowledge.host.calls_s(predictions)).tolist()
+    for entry, *values, source, longer in zip(found.network, *columns, predictions.source, on_device, strict=True):
+        if source == "missing":  # It has no device time, so its bound is not known; "launch" is a placeholder.
+            yield OperationCost(entry, None, None, None, source, "launch")
+        else:
+            time, power, energy, dynamic = values
+            bound = next(by_line)
+            yield OperationCost(entry, time, power, energy, source, bound if longer else "launch", dynamic)
 
 
 def _beyond_the_cap(found: OverClocks, place: int) -> Iterator[str]:

@@ -172,6 +172,9 @@ def predict_networks(
 ) -> NetworkPredictions:
     """Predict the totals of many networks, equal to those of `NetworkPredictor.predict` to the last bit.
 
+    Raises InputError: another mode, a clock or a cap that a GPU cannot hold, an unknown composition, or a level that is
+    not between 0 and 1.
+
     Args:
         predictors: A predictor for each GPU, all of one mode.
         pieces: Networks in that mode, some at a time.
@@ -179,10 +182,6 @@ def predict_networks(
         power_limit_w: Power cap; None for each board's default.
         composition: "overlap" or "sum"; None for overlap.
         level: Level of intervals; None for none. Each network is predicted apart then, in milliseconds.
-
-    Raises:
-        InputError: Another mode, a clock or a cap that a GPU cannot hold, an unknown composition, or a level that is
-            not between 0 and 1.
     """
     if level is not None:
         conformal_rank(level, 1)

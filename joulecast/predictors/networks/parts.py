@@ -29,9 +29,7 @@ from ...hardware import GPU
 from ...operations.attributes import HALF_BYTES
 from ...operations.fusion import fusion_of
 from ...operations.network import Network
-from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.rules import Shape
 from ..operation_predictions import OperationPredictions
 from ..physics.bandwidth import reached_bandwidth
 from ..physics.bounds import kernel_floor_s
@@ -122,7 +120,8 @@ def unconfirmed_factors(network: Network, gpu: GPU) -> FloatArray:
         factors[(n.kind == KIND_PLACES["batch_norm"]) & (n.element_bytes == HALF_BYTES)] = SLOWER_NORMS
     depthwise = np.flatnonzero((n.is_convolution > 0) & (n.groups > 1)).tolist()
     if depthwise:
-        images = {_channels_first(entry.operation) for entry in network if entry.operation.kind in _LAST_DIMENSION}
+        seen = (each.input_shapes[0] for each in network.operations if each.kind in _LAST_DIMENSION)
+        images = {(shape[0], shape[3], *shape[1:3]) for shape in seen if len(shape) == 4}
         for place in depthwise:
             operation = network.operations[place]
             if operation.is_depthwise and operation.output_shape in images:
@@ -156,12 +155,3 @@ def _without_transposes(operations: OperationList, gpu: GPU) -> FloatArray:
     found = np.where(counted, without / least.time_s, least.time_s / (least.time_s + 2 * images_s))
     factors: FloatArray = np.where(transposed, found, 1.0)
     return factors
-
-
-def _channels_first(operation: Operation) -> Shape | None:
-    """Shape of an image that an operation sees with its channels last; None if it sees no image."""
-    shape = operation.input_shapes[0]
-    if len(shape) != 4:
-        return None
-    batch, height, width, channels = shape
-    return batch, channels, height, width

@@ -139,8 +139,7 @@ class Prediction(Answer):
     def known_energy_j(self) -> float:
         """Joules per iteration.
 
-        Raises:
-            InputError: The device's power was not measured.
+        Raises InputError: the device's power was not measured.
         """
         if self.energy_j is None:
             raise energy_not_measured(self.gpu)
@@ -150,8 +149,7 @@ class Prediction(Answer):
     def known_power_w(self) -> float:
         """Mean power over an iteration.
 
-        Raises:
-            InputError: The device's power was not measured.
+        Raises InputError: the device's power was not measured.
         """
         return self.known_energy_j / self.time_s
 
@@ -205,12 +203,11 @@ class Prediction(Answer):
     def by_memory_level(self, gpu: GPU | str | Path | None = None) -> MemoryLevels:
         """Where the joules go below the operation: static, shared memory, L1, L2, DRAM, compute and the rest.
 
+        Raises UnknownNameError: the catalogue has no such GPU. Raises InputError: it is another GPU than the one that
+        was predicted, or a CPU.
+
         Args:
             gpu: The GPU of the prediction, if a file describes it; None for a GPU of the catalogue.
-
-        Raises:
-            UnknownNameError: The catalogue has no such GPU.
-            InputError: It is another GPU than the one that was predicted, or a CPU.
         """
         # Imported here, because most programs ask for totals alone.
         from .memory_levels import MemoryLevels
@@ -230,11 +227,10 @@ class Prediction(Answer):
         is wider at clocks and power caps that were not measured, and its upper end is higher if operations are missing;
         `interval_basis` says by how much.
 
+        Raises InputError: the level is not between 0 and 1, or too high for the number of networks.
+
         Args:
             level: Share of such networks that should lie within, above 0 and below 1.
-
-        Raises:
-            InputError: The level is not between 0 and 1, or too high for the number of networks.
         """
         require_level(level)
         if self.spread is None:

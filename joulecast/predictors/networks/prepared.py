@@ -103,12 +103,11 @@ def over_gpus(
 ) -> list[OverClocks]:
     """Predict prepared networks, each at clocks of its own GPU.
 
+    Raises InputError: another mode, an unknown composition, or a clock or a cap that a GPU cannot hold.
+
     Args:
         asked: Networks and clocks in MHz. All of them are computed together.
         composition: "overlap" or "sum"; None for overlap.
-
-    Raises:
-        InputError: Another mode, an unknown composition, or a clock or a cap that a GPU cannot hold.
     """
     way, together = checked_composition(composition or "overlap"), dict[bool, list[int]]()
     found: list[OverClocks | None] = []
@@ -213,10 +212,8 @@ class NetworkPredictor(NetworkKnowledge):
     ) -> Prediction:
         """Predict one iteration of a network in this predictor's mode; see `joulecast.predict` for the arguments.
 
-        Raises:
-            InputError: Another mode, a clock or a cap that the GPU cannot hold, an unknown composition, or a network
-                of which nothing is covered.
-            UncoveredError: Strict, and some operations are not covered.
+        Raises InputError: another mode, a clock or a cap that the GPU cannot hold, an unknown composition, or a network
+        of which nothing is covered. Raises UncoveredError: strict, and some operations are not covered.
         """
         return self.prepared(network, power_limit_w).at(clock_mhz, composition=composition, strict=strict)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...operations.attributes import ELEMENT_BYTES, PRECISIONS
-from ...operations.counted import Counted
+from ...operations.kind import Counted
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import AlikeOperations, Group, OperationList, alike_groups

@@ -6,9 +6,9 @@ The table of recipes that fit one GPU on its own measurements is at the end: set
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,34 +70,27 @@ class FittedTrees:
         return found
 
 
-class _Nodes(NamedTuple):
-    """The nodes of one tree in preorder; a leaf has a value, any other node an input and a threshold."""
+Nodes = tuple[Sequence[int], Sequence[int], NDArray[Any], NDArray[np.float32], NDArray[np.float32]]
+"""The nodes of a tree: where to go if a condition holds, negative for leaves; where otherwise; and the input, threshold
+and value of each."""
 
-    is_leaf: NDArray[np.bool_]
-    inputs: NDArray[Any]
-    thresholds: NDArray[np.float32]
-    values: NDArray[np.float32]
 
-    @classmethod
-    def of(cls, left: Sequence[int], right: Sequence[int], *columns: NDArray[Any]) -> _Nodes:
-        """Sort nodes into preorder: left is where to go if a condition holds, negative for leaves; right otherwise.
-
-        The columns are input, threshold and value of each node.
-        """
+def _sum_of(trees: Iterable[Nodes], columns: int, below: bool, base: float) -> Trees:
+    """Trees as arrays, with the nodes of each in preorder."""
+    sorted_nodes = []
+    for left, right, *values in trees:
         order, waiting = [], [0]
         while waiting:
             node = waiting.pop()
             order.append(node)
             if left[node] >= 0:
                 waiting += (right[node], left[node])
-        is_leaf = np.array([left[node] < 0 for node in order])
-        inputs, thresholds, values = (column[order] for column in columns)
-        return cls(is_leaf, inputs[~is_leaf], thresholds[~is_leaf], values[is_leaf])
-
-
-def _sum_of(trees: Sequence[_Nodes], columns: int, below: bool, base: float) -> Trees:
-    is_leaf, inputs, thresholds, values = map(np.concatenate, zip(*trees, strict=True))
-    return Trees(columns, below, base, is_leaf, inputs.astype(np.uint16), thresholds, values)
+        leaf = np.array([left[node] < 0 for node in order])
+        sorted_nodes.append(
+            (leaf, *(column[order][mine] for column, mine in zip(values, (~leaf, ~leaf, leaf), strict=True)))
+        )
+    is_leaf, inputs, thresholds, leaves = map(np.concatenate, zip(*sorted_nodes, strict=True))
+    return Trees(columns, below, base, is_leaf, inputs.astype(np.uint16), thresholds, leaves)
 
 
 def _forest(model: Any) -> Trees:
@@ -109,9 +102,7 @@ def _forest(model: Any) -> Trees:
         above = thresholds > tree.threshold
         thresholds[above] = np.nextafter(thresholds[above], np.float32(-np.inf))
         values = (tree.value[:, 0, 0] / len(trees)).astype(np.float32)
-        nodes.append(
-            _Nodes.of(tree.children_left.tolist(), tree.children_right.tolist(), tree.feature, thresholds, values)
-        )
+        nodes.append((tree.children_left.tolist(), tree.children_right.tolist(), tree.feature, thresholds, values))
     return _sum_of(nodes, model.n_features_in_, below=False, base=0.0)
 
 
@@ -123,7 +114,7 @@ def _boosting(model: Any) -> Trees:
         # The value of a leaf stands where other nodes have their threshold.
         numbers = np.array(tree["split_conditions"], np.float32)
         inputs = np.array(tree["split_indices"])
-        nodes.append(_Nodes.of(tree["left_children"], tree["right_children"], inputs, numbers, numbers))
+        nodes.append((tree["left_children"], tree["right_children"], inputs, numbers, numbers))
     return _sum_of(nodes, model.n_features_in_, below=True, base=float(base))
 
 
@@ -211,12 +202,7 @@ def unfitted_trees(recipe: TreeSettings, trees: int, depth: int | None = None, *
     )
 
 
-class _HasSettings(Protocol):
-    @property
-    def settings(self) -> type[Any]: ...
-
-
-Form = TypeVar("Form", bound=_HasSettings)
+Form = TypeVar("Form", bound=Any)
 
 
 class OneGpuForm(NamedTuple):

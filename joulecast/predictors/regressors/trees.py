@@ -43,15 +43,14 @@ _MOST_LEVELS = 256
 class Trees:
     """A sum of decision trees.
 
+    Raises ZooError: they do not make trees, or trees deeper or larger than allowed.
+
     Args:
         below: Whether a condition is input < threshold; otherwise input <= threshold.
         base: Constant that is added to the sum.
         is_leaf: Whether each node is a leaf, in preorder, tree after tree.
         inputs: Index of the input that each inner node looks at.
         thresholds: Threshold that each inner node compares it with.
-
-    Raises:
-        ZooError: They do not make trees, or trees deeper or larger than allowed.
     """
 
     columns: int
@@ -213,12 +212,11 @@ class StoredTrees:
 
     Starting ONNX Runtime takes longer than a whole command that predicts a single network with numpy.
 
+    Raises ZooError: the trees have another number of inputs.
+
     Args:
         trees: The stored trees; explanations read them, whatever evaluates them.
         columns: Expected number of inputs per operation.
-
-    Raises:
-        ZooError: The trees have another number of inputs.
     """
 
     def __init__(self, trees: Trees, columns: int = len(INPUT_NAMES)) -> None:

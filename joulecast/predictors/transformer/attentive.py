@@ -31,6 +31,7 @@ _WEIGHTS = "transformer.safetensors"
 _LAYOUT = [*ROLES, *PHYSICS_NAMES]
 _AT_ONCE = 256  # Operations that one thread reads at once; more do not fit into the processor's caches.
 
+_ANY = (-np.inf, np.inf)
 Range = tuple[float, float]
 """Lowest and highest log ratio that was seen."""
 
@@ -56,14 +57,11 @@ class Attentive:
     def factors(self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True) -> FloatArray:
         """See `ResidualModel.factors`."""
         listed = OperationList.of(operations)
-        known = {kind: self.range_of(kind) for kind in {operation.kind for operation in listed}}
+        kinds = {operation.kind for operation in listed}
+        known = {kind: self.ranges.get(kind) or self.ranges.get(KINDS[kind].family, _ANY) for kind in kinds}
         lowest, highest = np.array([known[operation.kind] for operation in listed]).T
         learned: FloatArray = np.exp(np.clip(_log_ratios(listed, self, gpu), lowest, highest))
         return device_ratio(listed, gpu, learned, capped)
-
-    def range_of(self, kind: str) -> Range:
-        """Lowest and highest log ratio of time that was seen of a kind, or of its family."""
-        return self.ranges.get(kind) or self.ranges.get(KINDS[kind].family) or (-np.inf, np.inf)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`. Many rows at once use the processor's caches and all of its cores."""

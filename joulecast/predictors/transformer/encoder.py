@@ -214,13 +214,12 @@ class Encoder:
     def __call__(self, values: Floats, families: NDArray[np.int64], kinds: NDArray[np.int64]) -> FloatArray:
         """Log ratios of operations' device time to that of physics, shape (sequences, operations).
 
+        Raises ZooError: a kind is not in the vocabulary, or memory does not suffice for a sequence of this length.
+
         Args:
             values: Tokens, shape (sequences, operations, len(ROLES), WIDTH).
             families: Family of each operation, shape (sequences, operations).
             kinds: Kind of each operation, shape (sequences, operations).
-
-        Raises:
-            ZooError: A kind is not in the vocabulary, or memory does not suffice for a sequence of this length.
         """
         try:
             found: FloatArray = self.log_ratios(values, families, kinds).astype(np.float64)

@@ -16,7 +16,7 @@ from joulecast.predictors.intervals.calibration import (
     PowerUnits,
     coordinates,
 )
-from joulecast.predictors.intervals.network_calibration import NetworkCalibration, NetworkSpread, Parts, shares_of
+from joulecast.predictors.intervals.network_calibration import NetworkCalibration, NetworkSpread, Parts
 from joulecast.predictors.intervals.operation_spread import OperationSpread, SentOperationSpread
 from joulecast.predictors.operation_predictions import OperationPredictions
 
@@ -49,14 +49,6 @@ def spread(*operations, counts=None, missing_share=0.0, measured_mhz=None, error
     composition = next(iter(networks.scores))
     shares = {"missing_share": missing_share, "measured_mhz": measured_mhz}
     return NetworkSpread.of(networks, composition, None, counts, predictions(*operations), **shares)
-
-
-def test_shares_of_device_time_count_each_call():
-    """Four calls of 1 ms and three of 2 ms are 4 and 6 of 10 ms; what is unknown has no share."""
-    found = replace(predictions(RELU, SORT, RELU), device_time_s=np.array([1e-3, np.nan, 2e-3]))
-    shares, known = shares_of(np.array([4.0, 9.0, 3.0]), found)
-    assert shares == pytest.approx([0.4, 0.6])
-    assert known.tolist() == [True, False, True]
 
 
 def test_coordinates_by_hand():
@@ -138,6 +130,9 @@ def test_levels_that_were_sent_are_those_that_can_be_asked_for():
         sent.log_errors(predictions(RELU), 0.7)
     assert caught.value.what == "intervals that come from a service have certain levels"
     assert (caught.value.given, caught.value.allowed) == (0.7, "0.5, 0.9")
+    two = SentOperationSpread({0.5: {"time": np.array([0.1, 0.2])}}, (True, False)).take(np.array([1, 1, 0]))
+    assert two.half_widths[0.5]["time"].tolist() == [0.2, 0.2, 0.1]
+    assert two.far == (False, False, True)
 
 
 def test_operations_are_sent_at_all_levels_that_their_errors_support():
@@ -180,13 +175,6 @@ def test_operations_of_the_fallback_have_its_errors():
     assert turned.log_errors(predictions(RELU, RELU, RELU), 0.9)["time"] == pytest.approx([0.3, 0.1, 0.3])
     alone = OperationSpread(calibration_of(0.1), frozenset(), None)
     assert alone.take(np.array([0, 0])) is alone
-
-
-def test_what_was_sent_is_taken_by_places():
-    sent = SentOperationSpread({0.5: {"time": np.array([0.1, 0.2])}}, (True, False))
-    found = sent.take(np.array([1, 1, 0]))
-    assert found.half_widths[0.5]["time"].tolist() == [0.2, 0.2, 0.1]
-    assert found.far == (False, False, True)
 
 
 def test_errors_of_another_clock_limit_the_levels_as_well():

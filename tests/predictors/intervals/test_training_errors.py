@@ -23,6 +23,7 @@ def test_energy_errs_as_time_and_power_together():
 def test_no_more_is_claimed_than_there_are_networks():
     found = conformal.step_errors(np.linspace(0, 0.1, 500).tolist())
     assert {len(found[name]) for name in ("time", "energy", "edp")} == {len(conformal.STEP_ERRORS)}
+    assert conformal.step_errors([0.2, 0.1])["power"] == [0.1, 0.2]
 
 
 @pytest.mark.parametrize(("precision", "published"), [("bf16", True), ("fp16", True), ("fp32", False)])

@@ -9,7 +9,7 @@ from simulated_measurements import SLOWER_THAN_PHYSICS, TRUE_ENERGY, simulated_g
 import joulecast
 from joulecast import Network, Operation
 from joulecast.errors import DatasetError, InputError
-from joulecast.hardware import find_gpu, gpus
+from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
 from joulecast.predictors.fitting.fit import fit_on_all, quicker
@@ -90,19 +90,6 @@ def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(le
         assert logs == pytest.approx(more * np.array([*operations.values()]), abs=1e-6)
 
 
-def test_many_gpus_at_once_give_what_each_gives_alone(learned):
-    names = ("A30", "A40", "T4", "RTX4090")
-    alone = {name: ratio(learned, simulated_operations(), find_gpu(name)) for name in names}
-    asked = []
-    counted = replace(learned, forest=lambda inputs: (asked.append(len(inputs)), learned.forest(inputs))[1])
-    operations = OperationList(simulated_operations())
-    counted.prefetch(operations, map(find_gpu, names))
-    counted.prefetch(operations, map(find_gpu, names))
-    for name in names:
-        assert ratio(counted, operations, find_gpu(name)) == pytest.approx(alone[name], rel=1e-6)
-    assert asked == [len(operations)]  # Of the RTX 4090, the only chip of which nothing was measured.
-
-
 def test_operations_that_another_network_had_are_not_computed_again(learned):
     asked, names = [], ("RTX4090", "L4")
     counted = replace(learned, forest=lambda inputs: (asked.append(len(inputs)), learned.forest(inputs))[1])
@@ -146,35 +133,6 @@ def test_a_reading_at_the_cap_is_a_lower_bound(learned):
     assert fit_energies(rows, (), SharedByAll(learned)).values() == pytest.approx(PRIOR_ENERGY.values())
 
 
-@pytest.mark.parametrize("name", [gpu.name for gpu in gpus().values()])
-def test_laws_hold_on_every_gpu_of_the_catalogue(learned, name):
-    gpu = find_gpu(name)
-    small, large = (Operation("linear", [(n, 1024)], {"out_features": 1024}) for n in (256, 4096))
-    predictor = SharedByAll(learned).on(gpu, "inference")
-    clocks = [gpu.min_clock_mhz, (gpu.min_clock_mhz + gpu.boost_clock_mhz) / 2, gpu.boost_clock_mhz]
-    device_s, power_w = [], []
-    for clock in clocks:
-        found = predictor.predict([small, large], clock)
-        assert np.all(found.power_w <= 1.001 * max(gpu.power_limit_w, found.static_power_w))
-        assert found.energy_j == pytest.approx(found.power_w * found.time_s)
-        assert found.device_time_s[1] > found.device_time_s[0]
-        device_s.append(found.device_time_s[1])
-        power_w.append(found.static_power_w + found.dynamic_energy_j[1] / found.device_time_s[1])
-    assert device_s[0] > device_s[-1]
-    assert power_w[0] < power_w[-1] * 1.001
-
-
-def test_a_lower_cap_lowers_the_clock_and_saves_energy(learned):
-    gpu = find_gpu("A100-PCIE-40GB")
-    operations = [Operation("linear", [(8192, 4096)], {"out_features": 4096})]
-    whole = SharedByAll(learned).on(gpu, "inference").predict(operations)
-    capped = SharedByAll(learned).on(gpu, "inference").predict(operations, power_limit_w=150.0)
-    assert capped.held_clock_mhz[0] < whole.held_clock_mhz[0] <= gpu.boost_clock_mhz
-    assert capped.device_time_s[0] > whole.device_time_s[0]
-    assert capped.dynamic_energy_j[0] < whole.dynamic_energy_j[0]
-    assert capped.power_w[0] == pytest.approx(150.0, rel=0.02)
-
-
 @pytest.mark.parametrize("name", ["P4", "T4", "A10", "A100-PCIE-40GB", "RTX 4090", "L4", "H100 SXM", "B200", "MI300X"])
 def test_time_and_energy_along_the_clock(learned, name):
     gpu = find_gpu(name)
@@ -205,15 +163,6 @@ def test_the_default_cap_changes_nothing(learned):
     found = predictor.predict(operations)
     assert found.device_time_s == pytest.approx(learned_s)
     assert np.min(found.held_clock_mhz) < gpu.boost_clock_mhz
-
-
-def test_operations_that_wait_for_launches_do_not_depend_on_the_clock(learned):
-    tiny = Network.of([(Operation("relu", [(8, 8)]), 100)])
-    host = HostModel(20e-6, learned=True)
-    predictor = NetworkPredictor("any", SharedByAll(learned).on(find_gpu("A30"), "inference"), host)
-    slow, fast = predictor.predict(tiny, 900), predictor.predict(tiny, 1440)
-    assert slow.time_s == pytest.approx(fast.time_s, rel=1e-3)
-    assert slow.energy_j < fast.energy_j
 
 
 def test_what_is_not_covered_is_missing(learned):
@@ -282,19 +231,6 @@ def test_kernels_hidden_behind_their_launch_count_as_what_is_counted_of_them():
     # No kernel takes longer than its whole call.
     assert rows[long.operation].device_s == 1e-9
     assert {"T4"} == {row.gpu.name.split()[-1] for row in rows.values()}
-
-
-@pytest.mark.parametrize("name", ["A100 PCIe 80GB", "H100 SXM", "L4"])
-@pytest.mark.parametrize("outputs", [14336, 1024])
-def test_fewer_rows_in_half_precision_take_no_longer(name, outputs):
-    gpu = find_gpu(name)
-    rows = [1, 2, 8, 64, 512]
-    operations = [Operation("linear", [(n, 4096)], {"out_features": outputs}, precision="bf16") for n in rows]
-    least_s = LeastTimes.of(operations, gpu, gpu.boost_clock_mhz).time_s
-    assert (np.diff(least_s) >= -1e-9).all()
-    # A step of decoding reads the weights once.
-    wide = Operation("linear", [(1, 4096)], {"out_features": 14336}, precision="bf16")
-    assert LeastTimes.of([wide], gpu, gpu.boost_clock_mhz).time_s[0] < 2 * wide.bytes_read / gpu.memory_bandwidth
 
 
 def test_decoding_computes_what_it_asks_for():

@@ -113,12 +113,6 @@ def test_a_quantized_layer_that_was_not_learned_is_missing(kernels):
     assert np.isnan(found.time_s).all()
 
 
-def test_half_the_clock_takes_longer_for_compute(kernels):
-    predictor = SharedByAll(NoResidual(), kernels=kernels).on(H100, "inference")
-    work = [linear(8192, 8192, 8192)]
-    assert predictor.predict(work, 990).device_time_s[0] > 1.5 * predictor.predict(work).device_time_s[0]
-
-
 def test_features_have_their_names_and_are_finite():
     experts = Operation("experts", [(8, 64)], {"intermediate": 32, "top_k": 2, "experts": 4}, precision="bf16")
     rows = [linear(3, 64, 96), linear(4096, 4096, 4096), experts, Operation("softmax", [(8, 8)])]

@@ -7,6 +7,7 @@ import pytest
 from made_predictions import RELU, predictions
 
 from joulecast import Operation
+from joulecast.errors import UnknownNameError
 from joulecast.hardware import find_gpu
 from joulecast.hardware.host import Host
 from joulecast.predictors.intervals.conformal import power_range_w, within_range
@@ -77,6 +78,10 @@ def test_an_eager_call_costs_the_offset_more_but_never_less_than_a_launch():
     # A copy inside a network costs a launch whatever it costs in a loop.
     copies = replace(TWO, operations=(RELU, Operation("copy", [(8, 8)])))
     assert HostModel(5e-6).total_s(COUNTS, copies) == pytest.approx(85e-6)
+    # Where no gradient is asked for, the host launches half of what a loop in training does, and one kernel at least.
+    frozen = replace(TWO, operations=(RELU.replace(mode="training", gradients="none"),) * 2)
+    found = HostModel(5e-6).calls_s(replace(frozen, host_time_s=np.array([100e-6, 1e-6])))
+    assert found == pytest.approx([52.5e-6, 5e-6])
     # Loops hold the gaps between kernels already.
     assert HostModel(5e-6).device_s(COUNTS, TWO) == pytest.approx(7e-3)
 
@@ -93,6 +98,14 @@ def test_what_a_host_takes_that_is_twice_as_slow(execution, calls_s, total_s):
     host = HostModel(5e-6, execution=Execution(execution, SLOW))
     assert host.calls_s(TWO).tolist() == pytest.approx(calls_s)
     assert host.total_s(COUNTS, TWO) == pytest.approx(total_s)
+
+
+def test_an_execution_has_a_name_that_is_known_a_host_and_a_profile():
+    found = Execution.of("graph", SLOW, "a profile")
+    assert (found.name, found.host, found.profile) == ("graph", SLOW, "a profile")
+    with pytest.raises(UnknownNameError, match="unknown execution") as caught:
+        Execution.of("graphs", SLOW)
+    assert (caught.value.given, caught.value.allowed) == ("'graphs'", "compiled, eager, graph")
 
 
 def test_the_device_waits_between_the_kernels_of_an_engine():

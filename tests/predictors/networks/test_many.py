@@ -79,13 +79,6 @@ def test_several_gpus_and_clocks_and_intervals():
     assert frame["energy_j_low"][0] < frame["energy_j"][0] < frame["energy_j_high"][0]
 
 
-def test_the_first_layer_of_a_model_in_training_has_no_gradient_of_its_input():
-    shape = (4, 3, 64, 64)
-    found = joulecast.predict_many(["resnet18", "alexnet"], "A30", input_shape=shape, mode="training")
-    alone = [joulecast.predict(name, shape, "A30", mode="training") for name in found.names]
-    assert found.energy_j.tolist() == SAME([each.energy_j for each in alone])
-
-
 def test_a_depthwise_convolution_costs_what_it_costs_in_its_network():
     """In training, a layer norm over the channels says that the image lies with its channels last."""
     image = (8, 96, 56, 56)

@@ -118,12 +118,16 @@ def test_with_channels_last_a_window_of_nine_pixels_spares_what_physics_counts()
 
 
 def test_predictions_follow_the_order_one_by_one_and_many_together():
-    first = joulecast.extract("resnet18", (8, 3, 64, 64), precision="fp16")
-    last = replace(first, channels_last=True)
-    alone_s = [joulecast.predict(network, gpu="T4", execution="graph").time_s for network in (first, last)]
-    together = joulecast.predict_many([first, last], "T4", execution="graph")
-    assert together.time_s.tolist() == pytest.approx(alone_s)
-    assert alone_s[1] < 0.97 * alone_s[0]
+    """Transposes pass over images, the rest of a convolution reads filters: larger images spare more of its time."""
+    spared = []
+    for shape in ((8, 3, 64, 64), (32, 3, 224, 224)):
+        first = joulecast.extract("resnet18", shape, precision="fp16")
+        last = replace(first, channels_last=True)
+        alone = [joulecast.predict(network, gpu="T4", execution="graph") for network in (first, last)]
+        together = joulecast.predict_many([first, last], "T4", execution="graph")
+        assert together.time_s.tolist() == pytest.approx([each.time_s for each in alone])
+        spared.append(1 - alone[1].time_s / alone[0].time_s)
+    assert 0 < spared[0] < 0.5 * spared[1]
 
 
 def test_an_order_that_is_neither_true_nor_false_is_refused():

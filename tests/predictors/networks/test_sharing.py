@@ -6,7 +6,7 @@ from made_predictions import predictions
 
 from joulecast import Network, Operation
 from joulecast.hardware import find_gpu
-from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.composition import EAGER, Execution, HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.clock import Work
 from joulecast.predictors.physics.least_times import LeastTimes
@@ -42,8 +42,9 @@ class FixedPredictor:
         return ()
 
 
-def costs(device_s, dynamic_j, counts=(1, 1), **more):
-    predictor = NetworkPredictor("fixed", FixedPredictor(device_s, dynamic_j, **more), HostModel(0.0, learned=True))
+def costs(device_s, dynamic_j, counts=(1, 1), execution=EAGER, **more):
+    host = HostModel(0.0, learned=True, execution=execution)
+    predictor = NetworkPredictor("fixed", FixedPredictor(device_s, dynamic_j, **more), host)
     network = Network.of(list(zip(OPERATIONS, counts, strict=True)))
     return predictor.predict(network)
 
@@ -72,3 +73,11 @@ def test_nothing_draws_more_than_the_cap():
     assert sum(cost.energy_j for cost in found.operations) == pytest.approx(0.66)
     # Dynamic energies of 0.8 J in total shrink to 0.66 J, so that no static energy is left to share.
     assert [cost.energy_j for cost in found.operations] == pytest.approx([0.3 * 0.66 / 0.8, 0.5 * 0.66 / 0.8])
+
+
+def test_the_device_waits_between_the_kernels_of_an_engine_and_draws_static_power():
+    """Two gaps of 1 ms beside 4 ms of kernels: 40 W x 6 ms and 0.14 J. Without kernels, the clock is the usual one."""
+    found = costs([1e-3, 3e-3], [0.05, 0.09], execution=Execution("graph", gap_s=1e-3))
+    assert (found.time_s, found.device_time_s) == pytest.approx((6e-3, 6e-3))
+    assert found.energy_j == pytest.approx(0.14 + 40 * 6e-3)
+    assert costs([0.0, 0.0], [0.0, 0.0]).held_clock_mhz == 1440.0

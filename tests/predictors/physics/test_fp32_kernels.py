@@ -137,7 +137,7 @@ def test_only_fp32_products_and_rows_of_a_forward_are_counted_and_on_nvidia():
 @pytest.mark.parametrize(
     ("length", "threads"),
     # The blocks that NeuSight recorded (operations.parquet, block_x of softmax on all five GPUs).
-    [(1025, 128), (1031, 128), (1038, 256), (2049, 256), (2053, 256), (2065, 512), (4094, 512)],
+    [(100, 32), (1025, 128), (1031, 128), (1038, 256), (2049, 256), (2053, 256), (2065, 512), (4094, 512)],
 )
 def test_threads_of_softmax_are_those_that_were_recorded(length, threads):
     assert softmax_threads(length) == threads
@@ -169,6 +169,29 @@ def test_rows_wait_for_their_steps_where_memory_is_not_the_limit():
     assert once == pytest.approx(50 * (3600 + 2 * 2900) / 1410e6 + 4e-6, rel=1e-3)
     assert of_softmax == pytest.approx(50 * (8000 + 2 * 1500) / 1410e6 + 3e-6, rel=1e-3)
     assert (twice - 4e-6) == pytest.approx(2 * (once - 4e-6), rel=1e-3)
+
+
+def test_a_single_row_has_a_multiprocessor_for_itself():
+    """Softmax takes as long as in one turn of a full one, layer norm 0.4 of that."""
+    seconds = times_s(ENDLESS_MEMORY, softmax(1, 4096), norm(1, 1024))
+    one_turn_s = np.array([8000 + 2 * 1500, 0.4 * (3600 + 2 * 2900)]) / 1410e6
+    assert seconds == pytest.approx(one_turn_s + np.array([3e-6, 4e-6]), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("length", "l2_bytes", "again"),
+    [
+        # 56 multiprocessors of 2048 threads work on 224 rows of 512 threads, in and out: 7,340,032 bytes.
+        pytest.param(4096, 10**12, 1.0, id="all rows in work fit"),
+        pytest.param(4096, 7_340_032, 1.5, id="they just fill it"),
+        pytest.param(4096, 1, 2.0, id="none fits"),
+        pytest.param(1024, 1, 1.0, id="short rows stay in registers"),
+    ],
+)
+def test_on_pascal_rows_of_softmax_that_exceed_l2_are_read_again(length, l2_bytes, again):
+    slow = replace(find_gpu("P100 PCIe"), memory_bandwidth=1e9, l2_bytes=l2_bytes)
+    least = LeastTimes.of([softmax(10_000, length)], slow, float(slow.boost_clock_mhz))
+    assert times_s(slow, softmax(10_000, length)) == pytest.approx(1.05 * again * least.memory_s, rel=2e-3)
 
 
 @pytest.mark.parametrize(

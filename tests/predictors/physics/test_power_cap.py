@@ -56,14 +56,14 @@ def test_sums_leave_out_what_is_not_known():
 
 
 def test_the_mean_clock_is_weighted_by_device_time():
-    """One operation of 1 ms at 2000 MHz and one of 2 ms that holds 1000 MHz, each called once: 4 / 3 of 1000 MHz."""
+    """One operation of 1 ms at 2000 MHz, and three of 2 ms that hold 1000 MHz: 8 / 7 of 1000 MHz."""
     zero = np.zeros(2)
     parts = LeastTimes(np.array([1e-3, 1e-3]), zero, zero)
     work = Work(ROUND, np.full(2, 2000.0), parts, zero, zero, zero, np.array([np.inf, 1000.0]), 200.0, Bounds(0.0, 0.0))
-    both, clocks = jobs([work], np.ones(2)), np.array([[2000.0, 800.0]])
+    both, clocks = jobs([work], np.array([1.0, 3.0])), np.array([[2000.0, 800.0]])
     device_s, _ = both.sums_at(clocks)
-    assert device_s == pytest.approx(np.array([[3e-3, 5e-3]]))
-    assert both.mean_mhz(clocks, device_s) == pytest.approx(np.array([[(2000 + 2 * 1000) / 3, 800.0]]))
+    assert device_s == pytest.approx(np.array([[7e-3, 10e-3]]))
+    assert both.mean_mhz(clocks, device_s) == pytest.approx(np.array([[(2000 + 6 * 1000) / 7, 800.0]]))
 
 
 def test_static_power_is_that_of_each_gpu():
@@ -78,12 +78,14 @@ def test_static_power_is_that_of_each_gpu():
         assert static_power_w(gpu, row) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_shorter_network_beside_a_longer_one_is_as_alone():
-    first, *_ = works()
-    short, counts = first.take(np.array([0, 1])), [np.array([2.0, 5.0]), COUNTS]
-    together = Jobs.of([short, first], counts, [(0.0, 1.0, 60.0)] * 2).settled(CLOCKS[:2])
-    for place, work in enumerate((short, first)):
-        alone = Jobs.of([work], [counts[place]], [(0.0, 1.0, 60.0)]).settled(CLOCKS[:1])
+@pytest.mark.parametrize("caps_w", [(60.0,) * 4, (1e9, 60.0, 1e9, 500.0)], ids=["all at their caps", "two of them"])
+def test_jobs_of_several_lengths_and_gpus_are_as_alone(caps_w):
+    counts = [COUNTS, np.array([2.0, 5.0]), COUNTS, COUNTS]
+    each = [work.take(np.arange(len(some))) for work, some in zip(works(), counts, strict=True)]
+    facts = [(0.0, 1.0, cap_w) for cap_w in caps_w]
+    together = Jobs.of(each, counts, facts).settled(CLOCKS)
+    for place, one in enumerate(zip(each, counts, facts, strict=True)):
+        alone = Jobs.of(*([part] for part in one)).settled(CLOCKS[:1])
         for values, expected in zip(together, alone, strict=True):
             assert values[place] == pytest.approx(expected[0], rel=1e-12)
 

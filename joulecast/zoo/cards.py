@@ -1,0 +1,325 @@
+"""What entries of every form have: a card, and a golden prediction that is compared when they are read.
+
+An entry is a folder with a card, a predictor, a manifest and a golden prediction: a few operations, and what they were
+predicted to cost when it was made. Loading runs no code, because entries hold JSON and arrays only. Every file is
+compared with its sha256 before it is parsed. Afterwards the golden prediction is made again. So neither a changed byte
+nor a library that computes something else goes unnoticed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..checked import number
+from ..errors import InputError, ZooError, damaged_entry
+from ..operations.network import Network
+from ..operations.operation import Operation
+from ..predictors.networks.composition import HostModel
+from ..system.resources import shipped
+from .files import CARD, FACTS, MANIFEST, README, StoredEntry, json_bytes, write_files
+from .rendering import markdown
+
+if TYPE_CHECKING:
+    from ..predictors.networks.on_cpu import CpuNetworkPredictor
+    from ..predictors.networks.prepared import NetworkPredictor
+
+_LONGEST_NAME = 200
+_MOST_OFFSET_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """What a user should know about an entry: of one GPU or CPU, for any GPU, or of kernels. It has what is not None.
+
+    Errors are relative, in tables with names of splits, GPUs, kinds, networks and quantities.
+
+    Args:
+        name: "gpu/entry", as `predictor=` takes it.
+        splits: How the errors of the card were found.
+        data: The dataset of one GPU or CPU, or one row for each dataset.
+        gpu, mode: Of one GPU or CPU.
+        precisions: Precisions that a user may ask for and in which all operations are covered.
+        composition: How operations are added up: "overlap" of host and device, on a CPU "serial".
+        host: What a call costs the host inside a network; for any GPU by mode.
+        kernels: Part of the model of kernels -> the GPUs that it was measured on.
+        operation_errors: Of cross-validation by campaign; for any GPU split -> GPU -> kind and mode -> median, mean.
+        kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
+        network_errors: Network -> errors of time and energy when left out. For any GPU by what was known of the chip:
+            "nothing", or other "networks" on it. Of kernels basis -> quantity -> sorted absolute log errors.
+        log_errors: For any GPU, for intervals: mode -> quantity -> sorted absolute log errors on networks.
+        device_errors: Likewise of device times of operations, by family; "" stands for all.
+        errors: Of kernels, part -> basis and GPU -> number of operations, median and mean absolute error.
+        power_errors: Of kernels likewise; for any GPU "power" and "energy" -> family -> sorted absolute log errors.
+        coverage: How many held-out cases lay within their 90 % interval, as rows; of kernels part -> basis -> share.
+        network_factors: How much longer operations take inside measured networks than alone: field -> value.
+    """
+
+    name: str
+    recipe: Mapping[str, Any]
+    splits: str
+    data: Mapping[str, Any] | tuple[Mapping[str, Any], ...]
+    limits: tuple[str, ...] = ()
+    created: str = ""
+    licence: str = "Apache-2.0"
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    predictor: str | None = None
+    gpu: str | None = None
+    mode: str | None = None
+    precisions: tuple[str, ...] | None = None
+    composition: str | None = None
+    host: Mapping[str, Any] | None = None
+    kernels: Mapping[str, tuple[str, ...]] | None = None
+    operation_errors: Mapping[str, Any] | None = None
+    kind_errors: Mapping[str, Any] | None = None
+    network_errors: Mapping[str, Any] | None = None
+    log_errors: Mapping[str, Any] | None = None
+    device_errors: Mapping[str, Any] | None = None
+    power_errors: Mapping[str, Any] | None = None
+    errors: Mapping[str, Any] | None = None
+    coverage: Any = None
+    network_factors: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The card as it is written."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def made_now() -> dict[str, Any]:
+    """What a card says of when and from what its entry is made: today, and the commit of the checkout."""
+    return {
+        "created": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "provenance": {"git_commit": git_commit()},
+    }
+
+
+def git_commit() -> str:
+    """The commit of the checkout that joulecast runs from, followed by "+" if files were changed; else "unknown"."""
+    checkout = Path(__file__).resolve().parents[2]
+    if not (checkout / "pyproject.toml").is_file():
+        return "unknown"
+    said = []
+    of_code = ["status", "--porcelain", "--untracked-files=no", "--", "joulecast", "predictors"]
+    for command in (["git", "rev-parse", "HEAD"], ["git", *of_code]):
+        try:
+            run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
+        except (OSError, subprocess.SubprocessError):
+            return "unknown"
+        said.append(run.stdout.strip())
+    commit, changed = said
+    return f"{commit}{'+' if changed else ''}"
+
+
+def card_files(card: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of a card: file name -> content."""
+    return {CARD: json_bytes(card), README: markdown(card).encode()}
+
+
+def name_of(value: Any) -> str:
+    """Check the name of an entry, as its card states it. Raises ZooError: it is not a short text."""
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or not value.isprintable():
+        raise damaged_entry("the name in the card of this zoo entry is damaged", str(value)[:100], "a short text")
+    return value
+
+
+def host_of(value: Mapping[str, Any]) -> HostModel:
+    """Host costs of a call inside a network, as a card states them. Raises KeyError, TypeError, ValueError: damaged."""
+    number(value["offset_s"], -_MOST_OFFSET_S, _MOST_OFFSET_S)
+    return HostModel.from_dict(value)
+
+
+_GOLDEN_OPERATIONS = 8  # Where a golden prediction covers several GPUs, per GPU.
+_MOST_OPERATIONS = 64
+# Sums in fp32 differ between processors: those of trees by 1e-6, and those of a transformer, whose large terms
+# cancel, by up to 5e-4 (measured against fp64). A different forest differs by far more.
+_TOLERANCE = 2e-3
+
+
+def save_as_entry(
+    folder: str | Path,
+    card: ModelCard,
+    facts: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    golden: Mapping[str, Any],
+    predictor: str,
+) -> Path:
+    """Write an entry; see `write_files`. `facts` are what the predictor needs besides the arrays in files."""
+    files = {**card_files(card.to_dict()), FACTS: json_bytes(facts), **files}
+    return write_files(folder, files, golden, predictor=predictor)
+
+
+def golden_sample(operations: Collection[Operation]) -> list[Operation]:
+    """Choose at most eight operations for a golden prediction, spread evenly over those that a predictor learned from.
+
+    The choice does not depend on the order of the operations.
+    """
+    listed = sorted(operations, key=lambda operation: operation.digest)
+    return listed[:: max(1, len(listed) // _GOLDEN_OPERATIONS)][:_GOLDEN_OPERATIONS]
+
+
+def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
+    """The operations of a golden prediction.
+
+    Raises ZooError: there is no operation, or there are more than an entry may have. Raises InputError: one of the
+    values does not describe an operation.
+    """
+    if not 0 < len(values) <= _MOST_OPERATIONS:
+        raise damaged_entry(
+            "a golden prediction has an impossible number of operations", len(values), f"1 to {_MOST_OPERATIONS}"
+        )
+    return [Operation.from_dict(value) for value in values]
+
+
+def golden_of(operations: Iterable[Operation], predicted: Any, *columns: str) -> dict[str, Any]:
+    """A golden prediction: operations, and columns of what is predicted of them."""
+    costs = {name: getattr(predicted, name).tolist() for name in columns}
+    return {"operations": [operation.to_dict() for operation in operations], **costs}
+
+
+def smoke_test(predictor: NetworkPredictor | CpuNetworkPredictor, operations: Sequence[Operation]) -> None:
+    """Predict a network of these operations with its interval, so that damage shows when an entry is loaded.
+
+    Raises ZooError: the prediction is not finite.
+    """
+    prediction = predictor.predict(Network.of([(operation, 2) for operation in operations]))
+    interval = prediction.interval(0.5)
+    ends = (*interval.time_s, *(interval.energy_j or ())) if interval else ()
+    energies = () if prediction.energy_j is None else (prediction.energy_j,)
+    numbers = [prediction.time_s, *energies, *ends]
+    if not all(type(number) in (float, np.float64) and np.isfinite(number) and number >= 0 for number in numbers):
+        raise ZooError(
+            "a zoo entry predicts times or energies that are not finite numbers",
+            given=numbers[:2],
+            hint="pull it again",
+        )
+
+
+@contextmanager
+def refusing_damage(where: str) -> Iterator[None]:
+    """Turn every exception that damaged content causes into a `ZooError`.
+
+    Numbers out of range cause no warning here, because the golden prediction shows them later. Raises ZooError: the
+    content is damaged.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except ZooError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
+        cause = error.what if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        raise damaged_entry("this zoo entry is damaged", f"{where}: {cause}"[:400]) from error
+
+
+def require_agreement(stored: StoredEntry, again: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Compare a golden prediction as it comes out now with the stored one.
+
+    Raises ZooError: they differ by more than rounding, or are not numbers.
+    """
+    with refusing_damage(stored.where):
+        agrees = all(
+            np.shape(now) == np.shape(then) and np.allclose(now, then, rtol=_TOLERANCE, atol=0)
+            for now, then in [*golden_values(again, before)]  # all of them exist, before one is compared
+        )
+    if not agrees:
+        raise ZooError(
+            "this zoo entry no longer predicts what it predicted when it was made",
+            given=stored.where,
+            hint=f"it was made with {str(stored.manifest.get('libraries'))[:300]}; install those versions, or train it "
+            "again",
+        )
+
+
+def golden_values(again: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Pairs of the seconds and watts of two golden predictions of one entry."""
+    for name, value in again.items():
+        if isinstance(value, Mapping):
+            yield from golden_values(value, before[name])
+        elif name != "operations":
+            yield value, before[name]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How much was measured on a GPU or CPU.
+
+    Args:
+        networks: Number of measurements of whole networks; one network at two clocks counts twice.
+        clocks_mhz: Clocks that were locked; empty where everything ran at the default clock.
+    """
+
+    operations: int = 0
+    networks: int = 0
+    clocks_mhz: tuple[float, ...] = ()
+    has_power: bool = False
+
+    def __or__(self, other: Measured) -> Measured:
+        """Combine two predictors of one GPU. They share most of their data, so the larger number counts."""
+        return Measured(
+            max(self.operations, other.operations),
+            max(self.networks, other.networks),
+            max(self.clocks_mhz, other.clocks_mhz, key=len),
+            self.has_power or other.has_power,
+        )
+
+    def __add__(self, other: Measured) -> Measured:
+        """Add measurements of two different datasets."""
+        return Measured(
+            self.operations + other.operations,
+            self.networks + other.networks,
+            tuple(sorted({*self.clocks_mhz, *other.clocks_mhz})),
+            self.has_power or other.has_power,
+        )
+
+    def __str__(self) -> str:
+        parts = []
+        if self.operations:
+            parts.append(f"{self.operations} operations")
+        if self.networks:
+            clocks = len(self.clocks_mhz)
+            at = f" at {clocks} clocks" if clocks > 1 else f" at {self.clocks_mhz[0]:g} MHz" if clocks else ""
+            parts.append(f"{self.networks} measurements of networks{at}")
+        return ", ".join(parts) + ("" if self.has_power else " (time only)")
+
+
+def measured_gpus(zoo: Path | None = None) -> Mapping[str, Measured]:
+    """Full name of a GPU or CPU -> what was measured on it. Of GPUs that are not listed, only the data sheet is known.
+
+    Raises ZooError: there is no zoo, or the card of an entry is damaged.
+    """
+    zoo = zoo or shipped("zoo")
+    manifests = sorted(zoo.glob(f"*/*/{MANIFEST}"))
+    return _measured(tuple((path.parent, path.stat().st_mtime_ns) for path in manifests))
+
+
+@lru_cache(maxsize=4)
+def _measured(stamped: tuple[tuple[Path, int], ...]) -> Mapping[str, Measured]:
+    by_gpu: dict[str, Measured] = {}
+    for folder, _ in stamped:
+        of_entry: dict[str, Measured] = {}
+        for gpu, measured in _of_card(StoredEntry.of(folder).card):
+            of_entry[gpu] = of_entry.get(gpu, Measured()) + measured
+        for gpu, measured in of_entry.items():
+            by_gpu[gpu] = by_gpu.get(gpu, Measured()) | measured
+    return by_gpu
+
+
+def _of_card(card: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:
+    if isinstance(card["data"], Mapping):  # a predictor of one GPU or CPU
+        operations = int(card["data"].get("unique_operations", 0))
+        has_power = not card["data"].get("sensor", "").startswith("none")
+        yield card["gpu"], Measured(operations, len(card["network_errors"]), has_power=has_power)
+        return
+    for data in card["data"]:
+        # Cards of kernels have no clocks and networks: kernels were measured one by one, at the default clock.
+        clocks = () if data.get("clock_mhz") is None else (float(data["clock_mhz"]),)
+        has_power = data.get("sensor", "none") != "none"
+        yield data["gpu"], Measured(data["operations"], data.get("networks", 0), clocks, has_power)

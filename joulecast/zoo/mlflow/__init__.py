@@ -1,1 +1,0 @@
-"""MLflow: tracking of trainings, and the registry of models with its champions."""

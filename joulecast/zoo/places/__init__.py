@@ -1,1 +1,0 @@
-"""Places that entries are pulled from and pushed to: folders, HTTP and S3."""

@@ -1,0 +1,240 @@
+"""Promotion: whether one predictor is better than another, by more than what chance explains; then it is champion.
+
+Both were tested on the same networks (or operations), left out of their training. The difference of their errors is
+taken network by network, and the networks are resampled with replacement ten thousand times (paired bootstrap; Efron
+and Tibshirani, An Introduction to the Bootstrap, 1993). All shapes, precisions and clocks of one network stay together,
+because their errors are correlated. The challenger is better if it loses in less than 5 % of these samples.
+
+Networks are what users predict, so they decide where there are enough of them. Where there are too few to resample (the
+A30's dataset has six), operations decide, and the mean error on the networks must not have grown. An operation that was
+measured in several campaigns counts once.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError, ZooError
+from .files import LEFT_OUT, StoredEntry, parsed_json
+from .registry import ALIASES, CHALLENGER, CHAMPION, connected, default_uri, fetched
+
+if TYPE_CHECKING:
+    from ..predictors.evaluation.one_gpu import Validation
+
+Errors = Mapping[str, Mapping[str, float]]
+"""Network or operation that was left out -> quantity -> relative error."""
+
+
+def operations_left_out(validation: Validation) -> dict[str, dict[str, float]]:
+    """Relative errors of time and power of each operation in cross-validation; of repeated measurements, the median."""
+    by_label: dict[str, dict[str, float]] = {}
+    for errors in validation.operations:
+        repeats: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"time": [], "power": []})
+        time = (errors.predicted_time_s / errors.time_s - 1).tolist()
+        power = (errors.predicted_power_w / errors.power_w - 1).tolist()
+        for operation, time_error, power_error in zip(errors.operations, time, power, strict=True):
+            mine = repeats[f"{operation.kind} {operation.digest[:12]} ({errors.campaign})"]
+            mine["time"].append(time_error)
+            mine["power"].append(power_error)
+        for label, quantities in repeats.items():
+            predicted = {name: np.array(values)[~np.isnan(values)] for name, values in quantities.items()}
+            by_label[label] = {name: float(np.median(values)) for name, values in predicted.items() if len(values)}
+    return by_label
+
+
+def left_out_of(folder: Path) -> dict[str, Errors]:
+    """Read the errors by which an entry is compared: on "networks", where any were measured, on "operations", or both.
+
+    Raises ZooError: the entry is damaged, or stores no such errors.
+    """
+    files = StoredEntry.of(folder)
+    try:
+        tested = {"networks": _checked(errors_of_networks(files.card))}
+        if LEFT_OUT in files:
+            tested["operations"] = _checked(parsed_json(files[LEFT_OUT], "the errors of this zoo entry"))
+        if any(tested.values()):
+            return {what: errors for what, errors in tested.items() if errors}
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
+        raise ZooError(
+            "the errors of this zoo entry are damaged",
+            given=f"{folder}: {error}"[:300],
+            hint="train it again to compare it",
+        ) from error
+    raise ZooError(
+        "this zoo entry stores no errors on what was left out", given=str(folder), hint="train it again to compare it"
+    )
+
+
+def errors_of_networks(card: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Network -> relative errors, from a card; empty where no network was measured."""
+    networks: Mapping[str, Any] = card["network_errors"]
+    # The card of a predictor for any GPU has two tables: nothing known of the chip, or other networks known.
+    if networks and "time" not in next(iter(networks.values())):
+        networks = next(iter(networks.values()))
+    return networks
+
+
+def _checked(errors: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    checked = {
+        str(label): {str(name): float(value) for name, value in quantities.items()}
+        for label, quantities in errors.items()
+    }
+    if any(value <= -1 for quantities in checked.values() for value in quantities.values()):
+        raise ValueError("a relative error of -100 % or less")
+    return checked
+
+
+_DRAWS = 10_000
+_LEVEL = 0.05
+_LEAST_GROUPS = 8
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of comparing a challenger with a champion.
+
+    Args:
+        champion_error, challenger_error: Mean absolute log errors on what both were tested on; NaN where nothing was.
+        gain: Difference of the two errors, above 0 where the challenger is better.
+        least_gain: The 5th percentile of the gain over the bootstrap samples.
+    """
+
+    better: bool
+    why: str
+    champion_error: float = float("nan")
+    challenger_error: float = float("nan")
+    gain: float = float("nan")
+    least_gain: float = float("nan")
+    compared: int = 0
+    enough: bool = True
+
+
+def compare(champion: Errors, challenger: Errors) -> Verdict:
+    """Compare the errors of two predictors on what was left out of the training of both.
+
+    Args:
+        champion: Network or operation that was left out -> quantity -> relative error.
+    """
+    pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for label in sorted(champion.keys() & challenger.keys()):
+        quantities = champion[label].keys() & challenger[label].keys()
+        if quantities:
+            pairs[_group(label)].append((_error(champion[label], quantities), _error(challenger[label], quantities)))
+    count = sum(map(len, pairs.values()))
+    sums = np.array([np.sum(group, axis=0) for group in pairs.values()]).reshape(-1, 2)
+    before, after = (sums.sum(axis=0) / max(count, 1)).tolist()
+    if len(pairs) < _LEAST_GROUPS:
+        why = (
+            f"both were tested on {len(pairs)} of the same networks or operations; {_LEAST_GROUPS} are needed to tell "
+            "them apart. Train both on the same data"
+        )
+        return Verdict(False, why, before, after, compared=count, enough=False)
+    sizes = np.array([len(group) for group in pairs.values()], dtype=float)
+    drawn = np.random.default_rng(_SEED).integers(len(sizes), size=(_DRAWS, len(sizes)))
+    gains = (sums[:, 0] - sums[:, 1])[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    least = float(np.quantile(gains, _LEVEL))
+    tested = f"on {count} left out of training, in {len(pairs)} groups"
+    errors = f"mean absolute log error {before:.4f} before, {after:.4f} after, {tested}"
+    if after >= before:
+        why = f"the challenger is not better: {errors}"
+    elif least <= 0:
+        why = f"the challenger's gain may be chance: {errors}; the gain may be as low as {least:.4f}"
+    else:
+        why = f"the challenger is better: {errors}; the gain is at least {least:.4f} in 95 % of the bootstrap samples"
+    return Verdict(before > after and least > 0, why, before, after, before - after, least, count)
+
+
+def decide(champion: Mapping[str, Errors], challenger: Mapping[str, Errors]) -> Verdict:
+    """Compare two predictors by their errors on networks, or on operations where there are too few networks.
+
+    Args:
+        champion: "networks" and "operations", where there are any -> errors on them.
+    """
+    both = [what for what in ("networks", "operations") if what in champion and what in challenger]
+    verdicts = {what: compare(champion[what], challenger[what]) for what in both}
+    if not verdicts:
+        had = " and ".join(sorted({*champion, *challenger}))
+        return Verdict(False, f"they were not tested on the same ({had}); train both on the same data")
+    networks, operations = verdicts.get("networks"), verdicts.get("operations")
+    if networks is None or operations is None or networks.enough:
+        return networks or verdicts["operations"]
+    if operations.better and networks.challenger_error > networks.champion_error:
+        grown = f"{networks.champion_error:.4f} before, {networks.challenger_error:.4f} after"
+        why = f"better on operations, but worse on the {networks.compared} networks that were left out: {grown}"
+        return replace(operations, better=False, why=why)
+    return replace(operations, why=f"{operations.why} (on operations, because there are too few networks)")
+
+
+def _group(label: str) -> str:
+    """The group whose errors are correlated: a network in all shapes and precisions, an operation in all campaigns.
+
+    Labels are "resnet50 32x3x224x224 fp32" and "conv2d 0123456789ab (campaign)".
+    """
+    operation, _, campaign = label.partition(" (")
+    return operation if campaign else re.split(r" \d+(?:x\d+)* ", label, maxsplit=1)[0]
+
+
+def _error(errors: Mapping[str, float], quantities: Set[str]) -> float:
+    return float(np.mean([abs(np.log1p(errors[name])) for name in quantities]))
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """The result of `promote`."""
+
+    promoted: bool
+    said: str
+    verdict: Verdict | None = None
+
+
+def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> Promotion:
+    """Make a version champion if it is better than the champion by more than chance explains.
+
+    Both are compared on networks and operations that were left out of the training of both, see `decide`. Raises
+    MissingDependencyError: mlflow is not installed. Raises TrackingError: the server cannot be reached or denies
+    access, or there is no such model. Raises ZooError: one of the versions was not registered by joulecast.
+
+    Args:
+        version: Version of the model; None for the challenger.
+        force: Make it champion whatever the comparison says. The version's tags record that.
+    """
+    with connected(uri, "nothing was promoted", reading=True) as mlflow:
+        client = mlflow.MlflowClient()
+        aliases = {alias: str(each) for alias, each in client.get_registered_model(name).aliases.items()}
+        champion, challenger = aliases.get(CHAMPION), version or aliases.get(CHALLENGER)
+        if challenger is None:
+            raise InputError(
+                "this model has no challenger", given=name, hint=f"register one, or `zoo promote {name} --version N`"
+            )
+        if challenger == champion:
+            return Promotion(False, f"{name}/{challenger} is the champion already")
+        new = left_out_of(fetched(mlflow, name, challenger, uri))
+        if champion is None:
+            verdict = Verdict(True, "there is no champion yet")
+        else:
+            verdict = decide(left_out_of(fetched(mlflow, name, champion, uri)), new)
+        if not verdict.better and not force:
+            return Promotion(False, f"{name}/{challenger} was not promoted: {verdict.why}", verdict)
+        said = verdict.why if verdict.better else f"forced, although {verdict.why}"
+        tags = {
+            "promoted": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "promotion": said,
+            "promotion_forced": str(not verdict.better).lower(),
+            "champion_before": champion or "",
+        }
+        for key, value in tags.items():
+            client.set_model_version_tag(name, challenger, f"joulecast.{key}", value)
+        client.set_registered_model_alias(name, CHAMPION, challenger)
+        if aliases.get(CHALLENGER) == challenger:
+            client.delete_registered_model_alias(name, CHALLENGER)
+        ALIASES.pop((uri or default_uri(), name, CHAMPION), None)
+        return Promotion(True, f"{name}/{challenger} is the champion: {said}", verdict)

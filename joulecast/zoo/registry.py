@@ -1,0 +1,317 @@
+"""The MLflow registry: entries as versions of registered models, with the aliases champion and challenger.
+
+Users load models by alias, and an alias moves only in the last step: first the files are stored, then the version with
+all its tags, then the alias. A process that is killed in between leaves the alias where it was. Running the same
+command again completes its work. Requests end within seconds, and every failure is one error with a next step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, TrackingError, ZooError, needing, with_extra
+from ..hardware import find_device
+from ..operations.operation import MODES, Operation
+from ..system.limits import within
+from .cards import git_commit
+from .files import StoredEntry, library_versions, put_in_place, sha256_of
+from .kernels_entry import not_by_itself
+from .store import REGISTERED, admit, pulled, pulled_folder
+
+ENTRY = "entry"
+"""Name of an entry as an artifact of its model, and of its folder below `artifacts/`."""
+ENTRY_SHA256 = "joulecast.entry_sha256"
+"""Tag of a version: sha256 of the entry's manifest."""
+OUTPUTS = ("time_s", "power_w", "energy_j", "device_time_s", "dynamic_energy_j")
+"""Columns that the logged model returns, one row per operation."""
+CHAMPION, CHALLENGER = "champion", "challenger"
+
+_MODEL_CODE = Path(__file__).with_name("mlflow_model.py")
+_URI = re.compile(r"models:/(?P<name>[\w.-]{1,120})(?:@(?P<alias>[\w.-]{1,80})|/(?P<version>[0-9]{1,9}))")
+_MOST_BYTES = 128 << 20
+_ALIAS_SECONDS = 60.0
+_SECONDS = 300.0  # to look up and fetch a version, the largest of which has 128 MB
+# A server that is down would otherwise be asked for eight minutes.
+_SETTINGS = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+_EXPERIMENT = "joulecast"
+_SQLITE = "sqlite:///"
+
+
+def default_uri() -> str:
+    """$MLFLOW_TRACKING_URI, or a SQLite file in the working folder, because MLflow has given up its file store."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{Path.cwd() / 'mlflow.db'}"
+
+
+@contextlib.contextmanager
+def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[Any]:
+    """Yield the module mlflow, connected to a server or store. Its settings are restored afterwards.
+
+    Raises MissingDependencyError: mlflow is not installed. Raises TrackingError: the server cannot be reached or
+    refuses, or there is no store to read.
+
+    Args:
+        what: What failed, for the error, such as "the run was not logged".
+        reading: Whether the store is only read. A store that does not exist is then an error, and is not made.
+    """
+    uri = uri or default_uri()
+    if reading and uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
+        raise TrackingError(
+            f"there is no MLflow registry here: {what}", given=uri, hint="set $MLFLOW_TRACKING_URI to the server"
+        )
+    environment = {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_")}
+    os.environ.update({**_SETTINGS, **environment})
+    try:
+        with needing("tracking and registering need mlflow", f"{with_extra('mlflow')}; or --no-track"):
+            import mlflow
+        for logger in ("mlflow", "alembic"):
+            logging.getLogger(logger).setLevel(logging.ERROR)
+        before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+        mlflow.set_tracking_uri(uri)
+        try:
+            with warnings.catch_warnings():
+                # MLflow and what it imports warn about themselves and each other.
+                warnings.simplefilter("ignore")
+                yield mlflow
+        except (mlflow.exceptions.MlflowException, OSError) as error:
+            raise _translated(error, uri, what) from error
+        finally:
+            mlflow.set_tracking_uri(before)
+    finally:
+        # MLflow also records its last server and experiment in environment variables.
+        for name in [name for name in os.environ if name.startswith("MLFLOW_") and name not in environment]:
+            del os.environ[name]
+        os.environ.update(environment)
+
+
+def _translated(error: Exception, uri: str, what: str) -> TrackingError:
+    """The `TrackingError` for an exception that MLflow raised."""
+    said = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+    code = str(getattr(error, "error_code", ""))
+    status = getattr(error, "get_http_status_code", lambda: 0)()
+    if code in ("UNAUTHENTICATED", "PERMISSION_DENIED") or status in (401, 403) or "error code 40" in said:
+        cause, hint = "MLflow denied access", "set $MLFLOW_TRACKING_USERNAME and $MLFLOW_TRACKING_PASSWORD, or a token"
+    elif code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+        cause, hint = "MLflow has no such object", "the page of `mlflow server` lists what there is under Models"
+    elif uri.startswith("http") and ("ailed with exception" in said or "Connection" in said or "timed out" in said):
+        cause, hint = "MLflow cannot be reached", "start the server, or give another --tracking-uri"
+    else:
+        cause, hint = "MLflow rejected this request", "see its message; give another --tracking-uri, or use --no-track"
+    return TrackingError(f"{cause}: {what}", given=uri, hint=f"{hint}; it said: {said}")
+
+
+def experiment(mlflow: Any, uri: str | None) -> str:
+    """The id of joulecast's experiment. It is created if needed, even if several processes try that at once."""
+    uri = uri or default_uri()
+    known = mlflow.get_experiment_by_name(_EXPERIMENT)
+    if known is None:
+        # A local store would put artifacts into ./mlruns of the working folder; this puts them beside the database.
+        local = uri.startswith(_SQLITE)
+        root = (Path(uri.removeprefix(_SQLITE)).resolve().parent / "mlartifacts").as_uri() if local else None
+        try:
+            return str(mlflow.create_experiment(_EXPERIMENT, artifact_location=root))
+        except mlflow.exceptions.MlflowException:
+            known = mlflow.get_experiment_by_name(_EXPERIMENT)
+            if known is None:
+                raise
+    return str(known.experiment_id)
+
+
+def model_name(card: Mapping[str, Any]) -> str:
+    """Name of the registered model. There is one per GPU and mode, and one for predictors for any GPU.
+
+    Raises ZooError: the entry is of device times of kernels, which predicts nothing by itself.
+    """
+    if "kernels" in card:
+        raise not_by_itself(card["name"])
+    if "gpu" not in card:
+        return "joulecast-any-gpu"
+    return f"joulecast-{find_device(card['gpu']).slug}-{card['mode']}"
+
+
+def log_model(mlflow: Any, entry: StoredEntry) -> str:
+    """Log an entry as a model of the active run, and return the model's URI."""
+    import pandas as pd
+    from mlflow.types.schema import ColSpec, Schema
+
+    # A predictor for any GPU is told the GPU of each operation.
+    gpu = {"gpu": "NVIDIA A30"} if "gpu" not in entry.card else {}
+    columns = [ColSpec("string", name) for name in ("operation", *gpu)]
+    columns.append(ColSpec("double", "clock_mhz", required=False))
+    mode = entry.card.get("mode", "inference")
+    operations = [Operation("relu", [(32, channels, 56, 56)], mode=mode) for channels in (64, 256)]
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+        # MLflow warns of missing type hints, from which it would infer the signature, but the signature is given here.
+        warnings.simplefilter("ignore", UserWarning)
+        # Under a fixed name, whatever the folder is called, and only the files that belong to the entry.
+        info = mlflow.pyfunc.log_model(
+            name=model_name(entry.card),
+            python_model=str(_MODEL_CODE),
+            artifacts={ENTRY: str(put_in_place(Path(scratch) / ENTRY, entry.files))},
+            signature=mlflow.models.ModelSignature(
+                inputs=Schema(columns), outputs=Schema([ColSpec("double", name) for name in OUTPUTS])
+            ),
+            input_example=pd.DataFrame([{"operation": json.dumps(each.to_dict()), **gpu} for each in operations]),
+            # Stated here, because MLflow would otherwise load the model in another process to find out.
+            pip_requirements=[f"joulecast=={library_versions()['joulecast']}"],
+            metadata={"entry_sha256": entry.sha256},
+        )
+        return str(info.model_uri)
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A version of a registered model, and what `register` did, in words."""
+
+    name: str
+    version: str
+    said: str
+
+
+def register(folder: Path, uri: str | None = None, *, run_id: str | None = None) -> Registered:
+    """Register an entry as a version of the model of its GPU and mode.
+
+    The first version becomes champion, later ones challenger. An entry is registered once only. Where an earlier
+    attempt was killed, the missing steps are done now. Raises MissingDependencyError: mlflow is not installed. Raises
+    TrackingError: the server cannot be reached, or denies access. Raises ZooError: the entry is damaged.
+
+    Args:
+        run_id: The run that trained it and logged the model; None to make one.
+    """
+    entry = StoredEntry.of(folder)
+    name = model_name(entry.card)
+    served = {"gpu": str(entry.card.get("gpu", "any")), "mode": str(entry.card.get("mode", ",".join(MODES)))}
+    named = {"predictor": str(entry.card["predictor"]), **served}
+    with connected(uri, "the entry was not registered") as mlflow:
+        client = mlflow.MlflowClient()
+        try:
+            client.create_registered_model(
+                name, tags=served, description="Time, power and energy of PyTorch operations"
+            )
+        except mlflow.exceptions.MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        versions = client.search_model_versions(f"name = '{name}'")
+        mine = [int(each.version) for each in versions if each.tags.get(ENTRY_SHA256) == entry.sha256]
+        if not mine:
+            outputs = None if run_id is None else mlflow.get_run(run_id).outputs
+            if outputs and outputs.model_outputs:
+                source = f"models:/{outputs.model_outputs[-1].model_id}"
+            else:
+                mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
+                tags = {"stage": "register", "git_commit": git_commit(), **named}
+                with mlflow.start_run(run_name=f"register {entry.card['name']}", tags=tags) as run:
+                    source, run_id = log_model(mlflow, entry), str(run.info.run_id)
+            # With all its tags in one request: a version is never without them.
+            tags = {ENTRY_SHA256: entry.sha256, "joulecast.entry": str(entry.card["name"]), **named}
+            model_id = source.removeprefix("models:/")
+            made = client.create_model_version(name, source, run_id=run_id, tags=tags, model_id=model_id)
+            mine = [int(made.version)]
+        version, aliases = str(max(mine)), client.get_registered_model(name).aliases
+        if str(aliases.get(CHAMPION)) == version:
+            return Registered(name, version, "is the champion")
+        if CHAMPION not in aliases:
+            client.set_registered_model_alias(name, CHAMPION, version)
+            return Registered(name, version, "is the champion, because it is the first version")
+        client.set_registered_model_alias(name, CHALLENGER, version)
+        said = f"is the challenger; `joulecast zoo promote {name}` compares it with the champion"
+        return Registered(name, version, said)
+
+
+ALIASES: dict[tuple[str, str, str], tuple[float, str]] = {}
+"""Server, model and alias -> when the version behind the alias was looked up, and which it was."""
+
+
+def registry_folder(model: str, uri: str | None = None) -> Path:
+    """Fetch the entry that "models:/NAME@ALIAS" or "models:/NAME/VERSION" names, and return its folder in the cache.
+
+    A version is fetched once and needs no mlflow after that. The version behind an alias is looked up once a minute.
+    Raises InputError: the text does not have this form. MissingDependencyError: mlflow is not installed. TrackingError:
+    the server cannot be reached or denies access, or there is no such model. ZooError: the version was not registered
+    by joulecast, or is damaged.
+    """
+    match = _URI.fullmatch(model)
+    if match is None:
+        raise InputError(
+            "this is not the name of a model in a registry",
+            given=model,
+            allowed="models:/NAME@ALIAS or models:/NAME/VERSION",
+        )
+    uri = uri or default_uri()
+    name, alias, version = match["name"], match["alias"], match["version"]
+    asked = ALIASES.get((uri, name, alias or ""))
+    if version is None and asked is not None and time.monotonic() - asked[0] < _ALIAS_SECONDS:
+        version = asked[1]
+    if version is not None and (folder := pulled_folder(name_in_cache(name, version, uri))):
+        return folder
+    what = "the model was not loaded; the predictors that ship with joulecast need no registry"
+    with connected(uri, what, reading=True) as mlflow:
+
+        def looked_up() -> Path:
+            found = version or str(mlflow.MlflowClient().get_model_version_by_alias(name, alias).version)
+            if version is None:
+                ALIASES[uri, name, alias] = (time.monotonic(), found)
+            return fetched(mlflow, name, found, uri)
+
+        return within(_SECONDS, looked_up)
+
+
+def pull_model(model: str, *, replace: bool = False) -> str:
+    """Copy a model of a registry into the cache under the name of its entry, and return that name."""
+    entry = StoredEntry.of(registry_folder(model))
+    admit(entry, str(entry.card["name"]), model, replace=replace)
+    return str(entry.card["name"])
+
+
+def name_in_cache(name: str, version: str, uri: str) -> str:
+    """The name under which the cache has a version of a model of a registry."""
+    return f"{REGISTERED}{sha256_of(f'{uri} {name} {version}'.encode())[:32]}"
+
+
+def fetched(mlflow: Any, name: str, version: str, uri: str | None) -> Path:
+    """The folder of a version in the cache. Raises ZooError: it was not registered by joulecast, or is damaged."""
+    cached, where = name_in_cache(name, version, uri or default_uri()), f"models:/{name}/{version}"
+    if folder := pulled_folder(cached):
+        return folder
+    digest = mlflow.MlflowClient().get_model_version(name, version).tags.get(ENTRY_SHA256)
+    if digest is None:
+        raise ZooError(
+            "this model was not registered by joulecast",
+            given=where,
+            allowed=f"versions with the tag {ENTRY_SHA256}",
+            hint="`joulecast zoo push ENTRY models:/` registers one",
+        )
+    alike = next((other for other, row in pulled().items() if row.manifest_sha256 == digest), "")
+    folder = pulled_folder(alike)
+    if folder is not None:
+        entry = StoredEntry.of(folder)
+    else:
+        below = f"{where}/artifacts/{ENTRY}"
+        size_bytes = sum(each.file_size or 0 for each in mlflow.artifacts.list_artifacts(artifact_uri=below))
+        if size_bytes > _MOST_BYTES:
+            raise ZooError("a zoo entry is larger than allowed", given=size_bytes, allowed=f"{_MOST_BYTES} bytes")
+        with tempfile.TemporaryDirectory() as scratch:
+            entry = StoredEntry.of(mlflow.artifacts.download_artifacts(artifact_uri=below, dst_path=scratch))
+    if entry.sha256 != digest:
+        raise ZooError(
+            "the files of this version were changed after it was registered",
+            given=where,
+            hint="ask the owner of the registry",
+        )
+    return admit(entry, cached, where)
