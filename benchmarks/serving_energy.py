@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from mlenergy import CODE, IMAGE, PROMPTS, REQUESTS, STEADY, TEXT, Run, runs, unsteady
+from mlenergy import CODE, IMAGE, PROMPTS, REQUESTS, SEEN, STEADY, TEXT, Run, runs, unsteady
 
 from joulecast.generation.generate import answer, server_of
 from joulecast.generation.models import find_decoder
@@ -201,6 +201,9 @@ def report(pairs: Sequence[tuple[Outcome, Outcome]]) -> str:
         "## All runs",
         "",
         *_table("GPU", found, lambda each: each.run.gpu),
+        "The seconds that a slow host adds (HOST_S) were chosen by the shares of the models that were looked at:",
+        "",
+        *_table("models", found, lambda each: "looked at" if each.run.model in SEEN else "held back"),
     ]
     lines += [
         "## Chats about images",
@@ -209,7 +212,10 @@ def report(pairs: Sequence[tuple[Outcome, Outcome]]) -> str:
         "for Qwen3-VL and 260 for Gemma, and 120 +- 200 tokens of text. No constant was fitted to these runs. On H100:",
         "",
         *_table("model", [each for each in seeing if each.run.gpu == "H100"], lambda each: each.run["model"]),
-        "On B200, where all but Gemma waited for their host, given how long:",
+        "On B200, where all but Gemma waited for their host, as predicted with a usual one:",
+        "",
+        *_table("model", [each for each in seeing if each.run.gpu == "B200"], lambda each: each.run["model"]),
+        "Given how long:",
         "",
         *_table("model", [each for each in told if each.run.gpu == "B200"], lambda each: each.run["model"]),
     ]

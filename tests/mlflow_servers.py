@@ -1,6 +1,7 @@
 """A real MLflow server, for tests of tracking and registering."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -46,3 +47,10 @@ def mlflow_server(folder: Path, *, store: str | None = None, options: Sequence[s
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def frame(operations):
+    """Operations as a table for a logged model."""
+    import pandas as pd
+
+    return pd.DataFrame({"operation": [json.dumps(operation.to_dict()) for operation in operations]})

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from joulecast.errors import DatasetError
-from joulecast.system.damage import unreadable
-from joulecast.system.regular_files import read_regular
+from joulecast.system.regular_files import read_regular, unreadable
 
 # Units in hexadecimal: 0x68 are the 104 of an MI210, 0x6e the 110 of one die of an MI250X.
 _GPUS = {"gfx90a68": "AMD Instinct MI210", "gfx90a6e": "AMD Instinct MI250X GCD"}

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import InputError, MissingDependencyError, with_extra
 from ..service.settings import Settings
-from ..system.damage import unreadable
+from ..system.regular_files import unreadable
 
 _PREFIX = "JOULECAST_SERVE_"
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str, "tuple[str, ...]": list[str] | None}

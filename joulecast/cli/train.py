@@ -12,7 +12,7 @@ import typer
 
 from ..errors import InputError
 from ..system.cluster import on_cluster
-from ..system.damage import unreadable
+from ..system.regular_files import unreadable
 from .printing import table
 
 if TYPE_CHECKING:

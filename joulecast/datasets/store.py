@@ -12,9 +12,8 @@ from typing import Any
 from ..errors import DatasetError, InputError, needing, with_extra
 from ..operations.network import Network
 from ..operations.operation import Operation
-from ..system.damage import refusing_damage
 from ..system.limits import limited_memory
-from ..system.regular_files import MOST_BYTES, read_json
+from ..system.regular_files import MOST_BYTES, read_json, refusing_damage
 from ..system.whole_files import whole_file
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 

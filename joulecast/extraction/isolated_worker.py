@@ -21,8 +21,8 @@ from typing import Any
 
 from ..errors import ExtractionError, JoulecastError
 from ..operations.operation import MODES
-from ..system.damage import first_line
 from ..system.limits import used_bytes
+from ..system.regular_files import first_line
 from .job import Job
 from .models.language_models import BY_NAME
 from .sources import named_network, network_of_file

@@ -15,8 +15,7 @@ from ..errors import ExtractionError, InputError, MissingDependencyError, with_e
 from ..operations.inputs import Inputs, shape_text
 from ..operations.network import Network
 from ..operations.operation import Operation, require_mode, require_precision
-from ..system.damage import refusing_damage
-from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_json
+from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_json, refusing_damage
 from .cache import recall, remember
 from .job import ATTENTION, Job, refuse_optimizer
 from .models.spelling import known_as, known_names

@@ -160,8 +160,7 @@ class GenerationChoice(Plain):
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as a dictionary; quantities in SI units."""
-        told = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**told, "layout": self.layout, "command": self.command()}
+        return {**super().to_dict(), "layout": self.layout, "command": self.command()}
 
 
 class GenerationChoices(Ways[GenerationChoice]):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..errors import InputError, unknown_name
+from ..errors import InputError, named, unknown_name
 from ..hardware import GPU
 from ..predictors.networks.memory import usable_bytes
 from ..rendering.answers import Plain
@@ -275,9 +275,5 @@ def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Preci
 
 def checked_batching(name: str | None, engine: Engine) -> Batching:
     """The kind of batching, checked."""
-    if name is None:
-        return "continuous" if engine.fused else "static"
-    for known in BATCHINGS:
-        if name == known and (engine.fused or known == "static"):
-            return known
-    raise unknown_name(f"batching of {engine.name}", name, BATCHINGS if engine.fused else ["static"])
+    known: dict[str, Batching] = {each: each for each in BATCHINGS if engine.fused or each == "static"}
+    return next(iter(known.values())) if name is None else named(f"batching of {engine.name}", name, known)

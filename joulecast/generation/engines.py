@@ -195,12 +195,8 @@ def sampling_factors(predictions: OperationPredictions, gpu: GPU) -> FloatArray:
         "sort": SORT_BYTES / gpu.memory_bandwidth,
         "random": RANDOM_CYCLES / (gpu.sms * gpu.boost_clock_mhz * 1e6),
     }
-    return np.array(
-        [
-            max(1.0, operation.input_size * seconds.get(operation.kind, 0.0) / time_s)
-            for operation, time_s in zip(predictions.operations, predictions.device_time_s, strict=True)
-        ]
-    )
+    taken = [each.input_size * seconds.get(each.kind, 0.0) for each in predictions.operations]
+    return np.maximum(1.0, np.array(taken) / predictions.device_time_s)
 
 
 def checked_sampling(name: str | None, engine: Engine, decoder: Decoder) -> str:

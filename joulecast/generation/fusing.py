@@ -8,7 +8,6 @@ only where the operations are not enough.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
 
 from ..errors import InputError
 from ..operations.network import Network
@@ -60,8 +59,11 @@ Modules = Mapping[str, tuple[Operation, ...]]
 
 def decoder_of(network: Network, cached: int) -> Decoder:
     """Find the parts of a decoder in its operations."""
-    modules = _modules(network)
-    found = dict(_parts(modules, cached))
+    listed: dict[str, list[Operation]] = {}
+    for entry in network:
+        for path, count in entry.by_module.items():
+            listed.setdefault(path, []).extend([entry.operation] * count)
+    found = dict(_parts({path: tuple(operations) for path, operations in listed.items()}, cached))
     logits = [part for part in found.values() if isinstance(part, Logits)]
     attentions = [part for part in found.values() if isinstance(part, Attention | LatentAttention)]
     if not logits or not attentions:
@@ -75,14 +77,6 @@ def decoder_of(network: Network, cached: int) -> Decoder:
     for path, part in found.items():
         by_part.setdefault(part, []).append(path)
     return Decoder(network.name, tuple((part, tuple(paths)) for part, paths in by_part.items()))
-
-
-def _modules(network: Network) -> Modules:
-    found: dict[str, list[Operation]] = {}
-    for entry in network:
-        for path, count in entry.by_module.items():
-            found.setdefault(path, []).extend([entry.operation] * count)
-    return {path: tuple(operations) for path, operations in found.items()}
 
 
 def _parts(modules: Modules, cached: int) -> Iterator[tuple[str, Part]]:
@@ -108,24 +102,21 @@ def _parts(modules: Modules, cached: int) -> Iterator[tuple[str, Part]]:
         if heads is not None:
             attentions.add(path)
             yield path, heads
-    for parent, block in _blocks(linear):
+    blocks: dict[str, dict[str, Operation]] = {}  # Module with linear layers -> these by their names
+    for path, operation in sorted(linear.items(), key=lambda item: item[0].rpartition(".")[0]):
+        parent, _, name = path.rpartition(".")
+        blocks.setdefault(parent, {})[name] = operation
+    for parent, block in blocks.items():
         yield from _block(parent, block, words, attends=parent in attentions)
-
-
-def _blocks(linear: Mapping[str, Operation]) -> Iterator[tuple[str, dict[str, Operation]]]:
-    """Each module that has linear layers, with these by their names."""
-
-    def parent(path: str) -> str:
-        return path.rpartition(".")[0]
-
-    for path, group in groupby(sorted(linear, key=parent), parent):
-        yield path, {each.rpartition(".")[2]: linear[each] for each in group}
 
 
 def _block(parent: str, block: dict[str, Operation], words: int, attends: bool) -> Iterator[tuple[str, Part]]:
     """The linear layers of a module, put together where they read the same input, and the activation between them."""
-    reads = dict(_put_together(block))
-    for name, members in reads.items():
+    together = {name: members for name, members in FUSED.items() if all(member in block for member in members)}
+    taken = {member for members in together.values() for member in members}
+    reads = {**together, **{name: (name,) for name in block if name not in taken}}
+    for name, names in reads.items():
+        members = [block[member] for member in names]
         path = f"{parent}.{name}" if parent else name
         inputs, outputs = members[0].input_shapes[0][-1], sum(each.attributes["out_features"] for each in members)
         bias = members[0].attributes["bias"]
@@ -143,17 +134,6 @@ def _block(parent: str, block: dict[str, Operation], words: int, attends: bool) 
 
 def _rows(operation: Operation) -> int:
     return operation.input_size // operation.input_shapes[0][-1]
-
-
-def _put_together(block: Mapping[str, Operation]) -> Iterator[tuple[str, list[Operation]]]:
-    taken: set[str] = set()
-    for name, members in FUSED.items():
-        if all(member in block for member in members):
-            taken.update(members)
-            yield name, [block[member] for member in members]
-    for name, operation in block.items():
-        if name not in taken:
-            yield name, [operation]
 
 
 def _norm(operations: Iterable[Operation]) -> Norm | None:

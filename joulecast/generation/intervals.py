@@ -33,13 +33,13 @@ BASIS = "errors of kernels on sizes that were left out, and of published runs of
 KERNEL_LEVEL = 0.9
 """Level at which the errors of kernels are looked up."""
 
-HOST_S = 13e-3
+HOST_S = 10e-3
 """Seconds that a slow host adds to a step, as one standard deviation. ML.ENERGY's runs of vLLM 0.11.1 prepare the
-next step while the last one runs. None of 109 on H100 took 1.3 times as long as predicted, but 31 of 115 on B200 did,
-some for 25 ms a step more, with models that did not wait in another task. It was chosen with the three models that were
-looked at, of whose 34 runs on B200 90 % intervals of time, power and energy hold 97, 88 and 91 %; of the 81 runs of
-other models there they hold 93, 88 and 89 %, of all 224 runs 97, 92 and 92 % (benchmarks/serving/ENERGY.md). A host
-that is named has no such spread."""
+next step while the last one runs. No step of theirs waited for its host on H100, but most on one B200 did, some for
+25 ms. It was chosen with the three models that were looked at, of whose 72 runs 90 % intervals of time, power and
+energy hold 90, 89 and 94 %; of the 181 runs of other models they hold 93, 91 and 90 % (benchmarks/serving/ENERGY.md).
+As nobody can tell which host waits, that is nearly all runs where none does, and fewer where all do. A host that is
+named has no such spread."""
 
 _STEP_SIGMA = 0.07
 _LEAST_S = 1e-15

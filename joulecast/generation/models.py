@@ -164,7 +164,11 @@ def known_decoder(name: str) -> Decoder | None:
     """The parts of a model by its name, however it is spelled; None if the name is unknown."""
     name = known_as(name)
     value = decoders_file().get(name)
-    return None if value is None else decoder_from_json(name, value)
+    if value is None:
+        return None
+    parts = tuple((PARTS[kind](**sizes), tuple(modules)) for kind, sizes, modules in value["parts"])
+    notes = (NO_IMAGES,) if "_vl_" in name else ()
+    return Decoder(name, parts, value["tied"], value["context"], name.startswith(TOP_P), notes)
 
 
 def decoder_to_json(decoder: Decoder) -> dict[str, Any]:
@@ -174,10 +178,3 @@ def decoder_to_json(decoder: Decoder) -> dict[str, Any]:
         "context": decoder.context,
         "parts": [[type(part).__name__, vars(part), list(modules)] for part, modules in decoder.parts],
     }
-
-
-def decoder_from_json(name: str, value: Mapping[str, Any]) -> Decoder:
-    """Read a decoder from the form that `decoder_to_json` writes."""
-    parts = tuple((PARTS[kind](**sizes), tuple(modules)) for kind, sizes, modules in value["parts"])
-    notes = (NO_IMAGES,) if "_vl_" in name else ()
-    return Decoder(name, parts, value["tied"], value["context"], name.startswith(TOP_P), notes)

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from ..checked import is_number
 from ..errors import InputError
 from ..operations.attributes import PRECISIONS
-from ..system.damage import refusing_damage
-from ..system.regular_files import MOST_BYTES, read_regular
+from ..system.regular_files import MOST_BYTES, read_regular, refusing_damage
 from .gpu import GPU, MEMORY_LEVELS, IdleCurve, VoltageCurve
 
 

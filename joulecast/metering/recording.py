@@ -27,8 +27,7 @@ import numpy as np
 from ..checked import integer, number, shown, text
 from ..energy.node import require_levels
 from ..errors import InputError
-from ..system.damage import first_line
-from ..system.regular_files import lines, loaded_json
+from ..system.regular_files import first_line, lines, loaded_json
 from ..system.whole_files import append_whole
 from .samples import FIELDS, RANGES, Samples
 

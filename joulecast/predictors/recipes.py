@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 from ..errors import InputError, unknown_name
-from ..system.damage import refusing_damage
-from ..system.regular_files import MOST_BYTES, read_regular
+from ..system.regular_files import MOST_BYTES, read_regular, refusing_damage
 from ..system.resources import named_file
 
 Value = TypeVar("Value")

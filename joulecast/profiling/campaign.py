@@ -19,8 +19,7 @@ from ..extraction.sources import network_of
 from ..operations.inputs import normalized_shape
 from ..operations.operation import Operation, require_mode, require_precision
 from ..operations.rules import Shape
-from ..system.damage import refusing_damage
-from ..system.regular_files import MOST_BYTES, read_regular
+from ..system.regular_files import MOST_BYTES, read_regular, refusing_damage
 from ..system.resources import named_file
 
 # Whether the time of a loop is proportional to its iterations: the check of Nicolai (Heidelberg 2025).

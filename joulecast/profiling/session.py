@@ -30,7 +30,7 @@ from ..errors import (
 from ..extraction.own_file import own_model
 from ..metering import NoSensor, Sensor, estimate
 from ..metering.estimate import DISAGREEMENT, idle
-from ..system.damage import first_line
+from ..system.regular_files import first_line
 from ..units import duration
 from .campaign import Campaign, NetworkTask, Task, duration_s, plan
 from .journal import Journal, now, write_datasets

@@ -95,17 +95,15 @@ class Drawn:
 
     def take(self, count: int) -> FloatArray:
         """The next lengths, shape (count,)."""
-        return self._more + self._drawn(count)
-
-    def _drawn(self, count: int) -> FloatArray:
         mean, deviation = self._lengths.mean, self._lengths.deviation
         if self._among is not None:
-            return np.round(self._random.choice(self._among, count))
-        if not deviation:
-            return np.full(count, mean)
-        variance = math.log1p((deviation / mean) ** 2)
-        drawn = self._random.lognormal(math.log(mean) - variance / 2, math.sqrt(variance), count)
-        return np.maximum(np.round(drawn), 1.0)
+            drawn = self._random.choice(self._among, count)
+        elif deviation:
+            variance = math.log1p((deviation / mean) ** 2)
+            drawn = self._random.lognormal(math.log(mean) - variance / 2, math.sqrt(variance), count)
+        else:
+            return self._more + np.full(count, mean)
+        return self._more + np.maximum(np.round(drawn), 1.0)
 
 
 def endless(prompt: Drawn, output: Drawn, context: float) -> Iterator[tuple[int, int]]:

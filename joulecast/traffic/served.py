@@ -51,16 +51,6 @@ def _open(replicas: Sequence[Replica], trace: Trace, router: str) -> None:
         chosen.add(chosen.requests.add(arrival_s, prompt, output, prefix, shared))
 
 
-def _finish(replicas: Sequence[Replica], until_s: float) -> None:
-    for replica in replicas:
-        while replica.outstanding:
-            PACE.get()()
-            replica.advance(replica.now + 60.0)
-    end_s = max(replica.now for replica in replicas)
-    for replica in replicas:
-        replica.idle(end_s if math.isinf(until_s) else max(end_s, until_s))
-
-
 def refuse_beyond_memory(tokens: Any, cache: Cache, model: str, gpu: str) -> None:
     """Refuse requests of which one alone is larger than the memory for keys and values."""
     longest = float(tokens.max())
@@ -178,10 +168,9 @@ class Served:
             refuse_beyond_memory(requests.prompt + requests.output, self.cache, served.decoder.name, served.gpu.name)
             _open(replicas, requests, router)
         else:
-            drawn = requests
 
             def begin(replica: Replica, now: float) -> None:
-                lengths = next(drawn, None) if now < until_s else None
+                lengths = next(requests, None) if now < until_s else None
                 if lengths is not None:
                     refuse_beyond_memory(np.array([sum(lengths)]), self.cache, "a request", "the GPU")
                     replica.add(every.add(now, *lengths))
@@ -190,7 +179,13 @@ class Served:
                 replica.ended = begin
             for place in range(concurrency or 0):
                 begin(replicas[place % number], 0.0)
-        _finish(replicas, until_s)
+        for replica in replicas:
+            while replica.outstanding:
+                PACE.get()()
+                replica.advance(replica.now + 60.0)
+        end_s = max(replica.now for replica in replicas)
+        for replica in replicas:
+            replica.idle(end_s if math.isinf(until_s) else max(end_s, until_s))
         return replicas
 
     def simulated(self, replicas: Sequence[Replica], **told: Any) -> ServingSimulation:
@@ -208,17 +203,7 @@ class Served:
             "energy_j": found.energy_j,
             "preemptions": found.preempted,
         }
-        fields = {
-            "layout": "",
-            "seed": 0,
-            "rate_per_s": None,
-            "concurrency": None,
-            "warmup_s": 0.0,
-            "notes": (),
-            **told,
-        }
-        if fields.get("duration_s") is None:
-            fields["duration_s"] = max(replica.now for replica in replicas)
+        told = {**told, "duration_s": told.get("duration_s") or max(replica.now for replica in replicas)}
         made = ServingSimulation(
             model=served.decoder.name,
             gpu=served.gpu.name,
@@ -230,7 +215,7 @@ class Served:
             cache_tokens=served.parallel.groups * self.cache.tokens,
             requests={name: np.array(column) for name, column in columns.items()},
             logs=tuple(replica.log.arrays for replica in replicas),
-            **fields,
+            **{"layout": "", "seed": 0, "rate_per_s": None, "concurrency": None, "warmup_s": 0.0, **told},
         )
         apart = (_APART,) if served.engine.pads_ranks and served.parallel.senders > 1 else ()
         return replace(made, notes=(*made.notes, *apart, *made.overload()))

@@ -1,5 +1,6 @@
 """What generation costs: laws, hand rooflines, and what is refused."""
 
+import contextlib
 import json
 import math
 from statistics import NormalDist
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from joulecast import predict_generation
-from joulecast.errors import InputError
+from joulecast.errors import InputError, JoulecastError
 from joulecast.generation.intervals import KERNEL_LEVEL, SlowHost, normal_quantile, step_sigmas
 from joulecast.hardware import find_gpu
 
@@ -87,13 +88,6 @@ def test_lengths_that_vary_cost_more_than_their_mean():
         llama(output=(650, 610), batching="static")
     with pytest.raises(InputError, match="longer than the context"):
         llama(output=[100] * 9 + [9000])
-
-
-def test_narrower_weights_and_caches_are_quicker():
-    assert llama(precision="fp8").time_per_output_token_s < llama().time_per_output_token_s
-    wide, narrow = llama(128, 3000), llama(128, 3000, cache_precision="fp8")
-    assert narrow.decode.time_s < wide.decode.time_s
-    assert narrow.memory.cache_bytes == wide.memory.cache_bytes / 2
 
 
 def test_eager_transformers_is_slower_and_static_and_waits_for_all_prompts():
@@ -302,3 +296,17 @@ def test_gpus_that_wait_for_their_host_draw_static_power_meanwhile():
     assert high / low < 1.4
     with pytest.raises(InputError, match="cannot wait so long"):
         llama(host="-3 ms")
+
+
+ODD = [None, True, 10**400, float("nan"), "", "x" * 10_000, "\0", [], {}, [1], {"a": 1}, object(), b"x", (1, 2)]
+QUESTION = {"model": "llama3_8b", "gpu": "H100 SXM", "batch": 8, "prompt_tokens": 128, "output_tokens": 64}
+
+
+@pytest.mark.parametrize("argument", [
+    *QUESTION, "precision", "engine", "tensor_parallel", "expert_parallel", "batching", "clock", "power_limit_w",
+    "cache_precision", "sampling", "predictor",
+])  # fmt: skip
+def test_absurd_arguments_raise_errors_of_joulecast(argument):
+    for value in ODD:
+        with contextlib.suppress(JoulecastError):
+            predict_generation(**{**QUESTION, argument: value})

@@ -1,6 +1,8 @@
-"""The entry that serves any GPU: round trip, damage, and how it is found."""
+"""Entries that serve any GPU, trees and the transformer: round trip, sizes, damage, and how they are found."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,12 +10,15 @@ import pytest
 from simulated_measurements import simulated_gpu, simulated_operations
 
 import joulecast
+from conftest import rewrite
 from joulecast.datasets import NetworkMeasurement, save
+from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
+from joulecast.operations.network import Network
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.recipes import BoostingRecipe, RooflineRecipe
+from joulecast.predictors.recipes import BoostingRecipe, RooflineRecipe, TransformerRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.entry import load_any
 from joulecast.zoo.training import renew_hosts, train_any_gpu
@@ -21,13 +26,18 @@ from joulecast.zoo.training import renew_hosts, train_any_gpu
 A30 = find_gpu("A30")
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
+pytest.importorskip("torch", reason="fits the transformer")
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    datasets = [(save(data, folder / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
-    return train_any_gpu(datasets, (), BoostingRecipe(trees=40, depth=4, learning_rate=0.2, folds=2))
+    return [(save(data, folder / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
+
+
+@pytest.fixture(scope="module")
+def trained(data):
+    return train_any_gpu(data, (), BoostingRecipe(trees=40, depth=4, learning_rate=0.2, folds=2))
 
 
 @pytest.fixture
@@ -35,12 +45,15 @@ def entry(trained, tmp_path):
     return trained.save(tmp_path)
 
 
-def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
-    gpu, operations = find_gpu("L4"), simulated_operations()
-    before = SharedByAll(trained.predictor).on(gpu, "inference").predict(operations)
-    after = load_any(entry).on(gpu, "inference").operations.predict(operations)
-    assert after.device_time_s == pytest.approx(before.device_time_s, rel=1e-4)
-    assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
+@pytest.mark.parametrize("recipe", ["trained", "transformer"])
+def test_a_stored_predictor_predicts_as_the_trained_one(request, tmp_path, recipe):
+    trained, operations = request.getfixturevalue(recipe), simulated_operations()
+    entry = trained.save(tmp_path)
+    for gpu in map(find_gpu, ("L4", "H100 SXM")):
+        before = SharedByAll(trained.predictor).on(gpu, "inference").predict(operations)
+        after = find_predictor(gpu, "inference", str(entry)).operations.predict(operations)
+        assert after.device_time_s == pytest.approx(before.device_time_s, rel=1e-4)
+        assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
 
 
 def test_the_host_cost_of_a_network_is_learned_again_without_training(entry):
@@ -58,12 +71,6 @@ def test_the_host_cost_of_a_network_is_learned_again_without_training(entry):
     assert after.on(A30, "inference").predict(network).time_s == pytest.approx(wanted.time_s)
 
 
-def test_the_card_says_what_matters(entry):
-    text = (entry / "README.md").read_text()
-    assert "| NVIDIA A30 | default | 100 | 0 | simulated | none |" in text
-    assert "Limits" in text
-
-
 def test_the_roofline_predictor_can_be_an_entry(tmp_path):
     data = simulated_gpu("T4")
     datasets = [(save(data, tmp_path / "data"), data)]
@@ -77,6 +84,86 @@ def test_the_roofline_predictor_can_be_an_entry(tmp_path):
     assert found.device_time_s == pytest.approx(least_s)
     facts = json.loads((entry / "predictor.json").read_text())
     assert facts == {"predictor": "roofline"}
+
+
+TINY = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=2, batch=32, folds=2)
+
+
+def measured_networks(gpus):
+    operations = simulated_operations()
+    for gpu in map(find_gpu, gpus):
+        for first in (0, 40):
+            network = Network.of([(operation, 3) for operation in operations[first : first + 8]], name=f"net{first}")
+            m = NetworkMeasurement(network.name, (1,), "fp32", "inference", 2e-3, 60.0, 0.12)
+            yield gpu, m, network
+
+
+@pytest.fixture(scope="module")
+def transformer(data):
+    networks = [*measured_networks(("A30", "T4"))]
+    networks += [(gpu, replace(m, mode="training"), in_training(network)) for gpu, m, network in networks]
+    return train_any_gpu(data, networks, TINY, quick=True)
+
+
+def in_training(network):
+    calls = [(replace(entry.operation, mode="training"), entry.count) for entry in network]
+    return Network.of(calls, name=network.name)
+
+
+def test_what_was_read_is_written_unchanged(transformer, tmp_path):
+    entry = transformer.save(tmp_path)
+    again = replace(transformer, predictor=load_any(entry).learned).save(tmp_path / "again")
+    weights = "transformer.safetensors.z"
+    assert (again / weights).read_bytes() == (entry / weights).read_bytes()
+
+
+def test_the_card_says_how_it_was_tested(transformer, tmp_path):
+    text = (transformer.save(tmp_path) / "README.md").read_text()
+    assert "a third of its passes" in text
+    assert "Networks, nothing known of their chip" in text
+    assert {e.known for e in transformer.validation.networks} == {"nothing", "networks"}
+
+
+# File -> values that an attacker who knows the format could write into it.
+HOSTILE = {
+    "errors that are a number": ("card.json", lambda card: card["log_errors"]["training"].update(edp=-1)),
+    "errors that lack a quantity": ("card.json", lambda card: card["log_errors"]["training"].pop("power")),
+    "errors out of order": ("card.json", lambda card: card["log_errors"]["training"].update(time=[2, 1])),
+    "errors within errors": ("card.json", lambda card: card["log_errors"]["training"].update(time=[[1]])),
+    "errors for some families only": ("card.json", lambda card: card.update(device_errors={"conv": [1]})),
+    "fewer kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].pop()),
+    "more kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].append("relu6")),
+    "a vocabulary of lists": ("predictor.json", lambda facts: facts.update(vocabulary=[[]] * len(facts["vocabulary"]))),
+    "launches of some kinds only": ("predictor.json", lambda facts: facts["host_s"]["training"].pop("")),
+    "another form of the facts": ("predictor.json", lambda facts: facts.update(recipe=[])),
+}
+
+
+@pytest.mark.parametrize(("file", "change"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_values_are_refused_when_loading(transformer, tmp_path, file, change):
+    entry = transformer.save(tmp_path)
+    values = json.loads((entry / file).read_text())
+    change(values)
+    rewrite(entry, file, values)
+    with pytest.raises(ZooError):
+        load_any(entry)
+
+
+def test_loading_and_predicting_need_no_torch(transformer, tmp_path):
+    script = (
+        "import json, sys, joulecast as j\n"
+        "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
+        "found = [j.predict([(o, 3)], None, 'L40S', predictor=sys.argv[1]).time_s]\n"
+        "heavy = {'torch', 'sklearn', 'xgboost', 'scipy', 'onnx', 'safetensors', 'mlflow'} & set(sys.modules)\n"
+        "print(json.dumps([*found, *heavy]))\n"
+    )
+    entry = transformer.save(tmp_path)
+    run = subprocess.run([sys.executable, "-c", script, str(entry)], capture_output=True, text=True, check=True)
+    (time_s,) = json.loads(run.stdout)
+    assert time_s > 0
+
+
+# What ships
 
 
 @pytest.mark.skipif("any-gpu/boosting" not in entries(), reason="the zoo has no predictor for any GPU")

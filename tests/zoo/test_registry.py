@@ -1,9 +1,9 @@
 """The registry of a real MLflow server: train, register, promote, predict; and what can go wrong on the way."""
 
-import json
 from dataclasses import replace
 
 import pytest
+from mlflow_servers import frame
 from simulated_measurements import simulated_dataset, simulated_operations
 
 import joulecast
@@ -35,12 +35,6 @@ def client(mlflow_at, monkeypatch):
             for each in client.search_registered_models(f"name = '{name}'"):
                 client.delete_registered_model(each.name)
     mlflow.set_tracking_uri(None)
-
-
-def frame(operations):
-    import pandas as pd
-
-    return pd.DataFrame({"operation": [json.dumps(operation.to_dict()) for operation in operations]})
 
 
 def test_train_register_promote_predict(client, call, printed, tmp_path, small):

@@ -1,6 +1,5 @@
 """Servers as teams run them: PostgreSQL, a login, migration, backup and restore, kills. Run by `pytest -m slow`."""
 
-import json
 import os
 import shutil
 import signal
@@ -11,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from mlflow_servers import address_of, mlflow_server
+from mlflow_servers import address_of, frame, mlflow_server
 from processes import free_port
 from simulated_measurements import simulated_dataset, simulated_operations
 
@@ -58,12 +57,6 @@ def postgresql():
     finally:
         run("pg_ctl", "--pgdata", data, "--mode", "immediate", "stop")
         shutil.rmtree(folder)
-
-
-def frame(operations):
-    import pandas as pd
-
-    return pd.DataFrame({"operation": [json.dumps(operation.to_dict()) for operation in operations]})
 
 
 def predicted(address):

@@ -83,12 +83,6 @@ def test_predicting_from_the_cache_is_light(folder):
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
-def test_remove_from_a_folder(folder):
-    remove(open_source(str(folder)), NAME)
-    assert index_of(open_source(str(folder))) == {}
-    assert not (folder / NAME).exists()
-
-
 PUSH = """
 import sys
 from pathlib import Path
@@ -165,6 +159,7 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(wher
         assert found[-1] == entry.files
     assert len(found) > 2 * len(other.files)
     remove(open_source(address), NAME)
+    assert index_of(open_source(address)) == {}
     assert {path.name for path in Path(address).rglob("*") if path.is_file()} <= {"index.json", ".lock"}
 
 

@@ -83,12 +83,6 @@ def test_a_run_that_fails_says_so(mlflow_at, client):
     assert client.get_run(log.run_id).info.status == "FAILED"
 
 
-def test_a_server_that_is_down_is_one_error(small, small_entry, monkeypatch):
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with pytest.raises(TrackingError, match="cannot be reached"):
-        track(small, SMALL_RECIPE, small_entry, "http://127.0.0.1:9", command="joulecast train")
-
-
 def test_a_folder_that_cannot_be_written_to_is_one_error(small, small_entry, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TrackingError, match="rejected this request"):

@@ -19,7 +19,6 @@ from ..measurement import Dataset, Measurement
 from .reading import (
     Columns,
     Folder,
-    Importer,
     card_of,
     groups,
     importer,
@@ -50,17 +49,11 @@ class Found:
     def limits(self, rest: str = "") -> Iterator[str]:
         """These counts in sentences for a card; `rest` follows the number of rows that are here."""
         here = Counter(m.campaign.partition("/")[2] for m in self.measurements)
-        yield from (f"{_begin(name)}{here[name]} of {total} rows are here{rest}" for name, total in self.rows.items())
-        for counts, said in (
-            (self.left_out, "left out:"),
-            (self.without_power, "without"),
-            (self.unusable, "are marked unusable:"),
-        ):
-            yield from (f"{_begin(name)}{n} rows {said} {reason}" for (name, reason), n in sorted(counts.items()))
-
-
-def _begin(name: str) -> str:
-    return f"{name}: " if name else ""
+        begin = {name: f"{name}: " if name else "" for name in self.rows}
+        yield from (f"{begin[name]}{here[name]} of {total} rows are here{rest}" for name, total in self.rows.items())
+        said = {"left out:": self.left_out, "without": self.without_power, "are marked unusable:": self.unusable}
+        for why, counts in said.items():
+            yield from (f"{begin[name]}{n} rows {why} {reason}" for (name, reason), n in sorted(counts.items()))
 
 
 Judge = Callable[[Columns, npt.NDArray[np.int64], Sequence[Operation]], Mapping[str, Sequence[Any]]]
@@ -162,7 +155,7 @@ class KernelTable:
 
     def importer(
         self, source: str, limits: Callable[[str], tuple[str, ...]], most_rows: int | None = 60_000, rest: str = ""
-    ) -> Importer[...]:
+    ) -> Callable[..., list[Dataset]]:
         """The importer of a source that is this one table: a function of its folder and `rows`.
 
         Args:

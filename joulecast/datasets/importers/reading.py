@@ -9,33 +9,29 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, wraps
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import DatasetError, needing, with_extra
-from ...system.damage import refusing_damage, unreadable
-from ...system.regular_files import read_regular
+from ...system.regular_files import read_regular, refusing_damage, unreadable
 from ..measurement import Card, Dataset, refuse_lines
 from ..store import read_limited
 
-Options = ParamSpec("Options")
 Folder = str | Path
+Importer = TypeVar("Importer", bound=Callable[..., list[Dataset]])
 
 
-Importer = Callable[Concatenate[Folder, Options], list[Dataset]]
-
-
-def importer(read: Importer[Options]) -> Importer[Options]:
+def importer(read: Importer) -> Importer:
     """Decorator: the importer raises a DatasetError if a column or a cell does not have the format of the source."""
 
     @wraps(read)
-    def imported(folder: Folder, *args: Options.args, **options: Options.kwargs) -> list[Dataset]:
+    def imported(folder: Folder, **options: Any) -> list[Dataset]:
         with refusing_damage("these files are damaged, or are not those of the source", Path(folder), DatasetError):
-            return read(folder, *args, **options)
+            return read(folder, **options)
 
-    return cast("Importer[Options]", imported)
+    return cast("Importer", imported)
 
 
 @cache

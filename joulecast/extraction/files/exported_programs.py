@@ -20,8 +20,7 @@ import torch
 
 from ...errors import ExtractionError, InputError
 from ...operations.inputs import Input, Inputs
-from ...system.damage import refusing_damage
-from ...system.regular_files import open_regular
+from ...system.regular_files import open_regular, refusing_damage
 from ..known_values import NeedsValuesError
 from . import fitted
 

@@ -20,8 +20,7 @@ from ...operations.kinds import KINDS
 from ...operations.network import Network
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import Shape, size
-from ...system.damage import refusing_damage
-from ...system.regular_files import read_regular
+from ...system.regular_files import read_regular, refusing_damage
 from . import fitted
 from .onnx_operators import FREE, OPERATORS, Call
 

@@ -15,7 +15,7 @@ import torch
 
 from ...errors import ExtractionError, InputError, MissingDependencyError, named, unknown_name, with_extra
 from ...operations.inputs import Input, Inputs
-from ...system.damage import first_line
+from ...system.regular_files import first_line
 from ..known_values import know
 from ..recorder import Recorder
 from . import exclusive

@@ -290,7 +290,7 @@ def _refuse_sizes(model: str, counts: Mapping[str, Any], sides: Mapping[str, Any
             allowed=", ".join(videos),
             hint="leave frames out, or give one of these",
         )
-    for name, value in (*counts.items(), *sides.items(), *((("frames", frames),) if frames is not None else ())):
+    for name, value in {**counts, **sides, "frames": 1 if frames is None else frames}.items():
         require_positive_integer(name, value)
     for name, value in sides.items():
         if value % pipeline.multiple:

@@ -26,8 +26,7 @@ from ...checked import integer, number, shown, text
 from ...errors import InputError
 from ...operations.operation import MODES
 from ...rendering.answers import plain
-from ...system.damage import first_line
-from ...system.regular_files import MOST_BYTES, is_file, read_json
+from ...system.regular_files import MOST_BYTES, first_line, is_file, read_json
 from ...system.whole_files import whole_file
 from ..physics.operation_numbers import FAMILIES, KIND_PLACES
 

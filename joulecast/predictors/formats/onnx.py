@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ZooError
-from ...system.damage import first_line
+from ...system.regular_files import first_line
 
 _IR_VERSION = 10
 _INT, _TENSOR, _INTS = 2, 4, 7  # AttributeProto.type
