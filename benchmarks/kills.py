@@ -201,7 +201,7 @@ def calibrations(times: int) -> int:
     from joulecast.cli import machine
     from joulecast.hardware import find_gpu
     from joulecast.predictors.board.profile import find_profile
-    from joulecast.profiling import collection, summary  # noqa: F401  (imported once, before each fork)
+    from joulecast.profiling import devices, summary, timing  # noqa: F401  (imported once, before each fork)
     from joulecast.queries import worth_measuring
     from joulecast.zoo import find_predictor
 

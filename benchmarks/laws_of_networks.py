@@ -96,9 +96,9 @@ def _tree(rng: random.Random, subject: Subject) -> Iterator[Case]:
     while True:
         gpu, network, what = _drawn_network(rng)
         prediction = subject.predict(network, gpu)
-        rows = prediction.tree().to_rows()
-        root = np.array([rows[0]["total_time_s"], rows[0]["total_energy_j"]])
-        parts = np.array([sum(row[name] for row in rows) for name in ("own_time_s", "own_energy_j")])
+        columns = prediction.tree().to_columns()
+        root = np.array([columns[name][0] for name in ("total_time_s", "total_energy_j")])
+        parts = np.array([columns[name].sum() for name in ("own_time_s", "own_energy_j")])
         whole = np.array([prediction.time_s, prediction.energy_j], dtype=float)
         with np.errstate(divide="ignore"):
             ratios = np.array([root / whole, whole / root, parts / whole, whole / parts])

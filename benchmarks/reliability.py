@@ -23,7 +23,7 @@ from charts import CHART_STYLE
 from scipy.stats import binom
 
 from joulecast.accounting import Events, sweep
-from joulecast.accounting.passes import looped, meter_of, profiled_events, recording_of, runs_on_gpu
+from joulecast.accounting.account import looped, meter_of, profiled_events, recording_of, runs_on_gpu
 from joulecast.accounting.shares import NO_MODULE, Counter, counters_of, swept
 from joulecast.accounting.steps import Steps, profiled, steps_of
 from joulecast.arrays import FloatArray
@@ -152,9 +152,9 @@ def summary(run: Experiment, period_s: float, length: float = 1.0, *, operators:
         operators: Whether the operators of a module stay apart.
     """
     start_s, end_s = run.events.window_s
-    window_s = start_s, start_s + length * (end_s - start_s)
+    events = replace(run.events, windows=((start_s, start_s + length * (end_s - start_s)),))
     found: dict[tuple[str, str], float] = {}
-    for row in swept(run.events, [sampled(counter, period_s) for counter in run.counters], window_s).rows:
+    for row in swept(events, [sampled(counter, period_s) for counter in run.counters]).rows:
         key = row.phase, starred(row.path) + (f" {row.operation}" if operators else "")
         found[key] = found.get(key, 0.0) + row.share.energy_j
     return found

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from joulecast.errors import JoulecastError, SensorError, needing
-from joulecast.metering.counting_programs import PERF, check, joules_of_perf
+from joulecast.metering.cpu import PERF, check_program, joules_of_perf
 from joulecast.metering.meter import Meter
 from joulecast.metering.result import Metering
 
@@ -55,7 +55,7 @@ def _codecarbon(found: Joules) -> Iterator[None]:
 
 @contextmanager
 def _perf(found: Joules) -> Iterator[None]:
-    check("perf")
+    check_program("perf")
     process = subprocess.Popen(PERF, stderr=subprocess.PIPE, text=True)
     yield
     process.send_signal(signal.SIGINT)  # Then it prints what it counted.

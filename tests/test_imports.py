@@ -82,7 +82,7 @@ def test_predicting_a_model_with_a_template_is_light(tmp_path, monkeypatch):
 
 
 def test_collecting_needs_torch_and_numpy_only():
-    modules = modules_after("import joulecast.profiling.session, joulecast.profiling.collection")
+    modules = modules_after("import joulecast.profiling.session, joulecast.profiling.timing")
     assert "torch" in modules
     assert not modules & {"onnxruntime", "typer", "pyarrow", "sklearn", "mlflow", "matplotlib", "torchvision"}
 

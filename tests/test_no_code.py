@@ -13,7 +13,7 @@ UNPICKLES |= {"yaml"}
 PICKLES = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "runpy", "dask", "distributed"}
 FILE_OF_THE_USER = "extraction/own_file.py"
 DASK = {"system/cluster.py"}
-LISTED = {"extraction/isolated_worker.py", "extraction/models/torchvision_models.py", "metering/repeats.py"}
+LISTED = {"extraction/isolated_worker.py", "extraction/models/torchvision_models.py"}
 LISTED |= {"__init__.py", "cli/__init__.py", "cli/options.py"}
 NOT_THIS = ("re.", "torch.compile", "relu.", "torch.nn.ReLU().eval", "model.eval")
 

@@ -66,7 +66,7 @@ class TraceEvent:
     launch: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Trace:
     """Events of a trace, in any order.
 
@@ -74,7 +74,7 @@ class Trace:
         origin_ns: Wall-clock time of second 0, in nanoseconds since 1970.
     """
 
-    events: tuple[TraceEvent, ...]
+    events: tuple[TraceEvent, ...] = ()
     origin_ns: int = 0
 
 
@@ -148,7 +148,19 @@ def attributed(trace: Trace) -> Events:
         while stack and stack[-1].end_s <= event.start_s:
             stack.pop()
         _enter(event, stack, found)
-    rows = _host_rows(found) + _kernel_rows(trace, found)
+    rows = []
+    if found.rows:
+        starts, ends, _, threads = zip(*found.rows, strict=True)
+        lanes = {thread: i for i, thread in enumerate(dict.fromkeys(threads))}
+        pieces = innermost(np.array(starts), np.array(ends), np.array([lanes[thread] for thread in threads]))
+        for start_s, end_s, row in zip(*(column.tolist() for column in pieces), strict=True):
+            rows.append((start_s, end_s, found.rows[row][2], CPU))
+    for event in trace.events:
+        if event.kind == "kernel":
+            place = found.by_launch.get(event.launch, Place(None, "forward", ""))
+            # Kernels that no operator launches, such as Triton's, name themselves.
+            named = place if place.operation else place._replace(operation=event.name)
+            rows.append((event.start_s, event.end_s, named, event.device))
     # Without marked iterations, each forward of the whole model begins an iteration.
     windows = sorted(found.windows) or _from_calls(found.root_calls, rows)
     events = Events.of(rows, origin_ns=trace.origin_ns, windows=windows)
@@ -172,7 +184,18 @@ def _enter(event: TraceEvent, stack: list[_Frame], found: _Found) -> None:
         found.windows.append((event.start_s, event.end_s))
         return
     outer = stack[-1] if stack else _Frame(event.end_s, None, "forward", None)
-    frame = _frame(event, outer, found)
+    if event.kind == "module":
+        frame = _Frame(event.end_s, event.name, outer.phase, None)
+    elif event.kind == "optimizer":
+        frame = _Frame(event.end_s, "", "optimizer", None)
+    elif event.kind == "node":
+        path = found.by_sequence.get((event.numbering, event.sequence))
+        if event.name == ACCUMULATION:
+            path = found.last_node.get(event.lane)
+        found.last_node[event.lane] = path
+        frame = _Frame(event.end_s, path, "backward", event.name.removeprefix("torch::autograd::"))
+    else:
+        frame = _Frame(event.end_s, outer.path, outer.phase, outer.operation or event.name)
     stack.append(frame)
     place = Place(frame.path, frame.phase, frame.operation or "")
     if event.launch:
@@ -184,47 +207,6 @@ def _enter(event: TraceEvent, stack: list[_Frame], found: _Found) -> None:
         found.by_sequence[event.numbering, event.sequence] = frame.path
     if event.kind == "node" or (event.kind == "operator" and outer.operation is None):
         found.rows.append((event.start_s, event.end_s, place, event.lane))
-
-
-def _frame(event: TraceEvent, outer: _Frame, found: _Found) -> _Frame:
-    """The frame of an event, given the frame around it."""
-    if event.kind == "module":
-        return _Frame(event.end_s, event.name, outer.phase, None)
-    if event.kind == "optimizer":
-        return _Frame(event.end_s, "", "optimizer", None)
-    if event.kind == "node":
-        path = found.by_sequence.get((event.numbering, event.sequence))
-        if event.name == ACCUMULATION:
-            path = found.last_node.get(event.lane)
-        found.last_node[event.lane] = path
-        return _Frame(event.end_s, path, "backward", event.name.removeprefix("torch::autograd::"))
-    return _Frame(event.end_s, outer.path, outer.phase, outer.operation or event.name)
-
-
-def _host_rows(found: _Found) -> list[tuple[float, float, Place, str]]:
-    """Intervals of the host's time: start, end, place and device of each."""
-    if not found.rows:
-        return []
-    lanes = {lane: i for i, lane in enumerate(dict.fromkeys(row[3] for row in found.rows))}
-    start_s, end_s, owner = innermost(
-        np.array([row[0] for row in found.rows]),
-        np.array([row[1] for row in found.rows]),
-        np.array([lanes[row[3]] for row in found.rows]),
-    )
-    pieces = zip(start_s.tolist(), end_s.tolist(), owner.tolist(), strict=True)
-    return [(start, end, found.rows[row][2], CPU) for start, end, row in pieces]
-
-
-def _kernel_rows(trace: Trace, found: _Found) -> list[tuple[float, float, Place, str]]:
-    """Kernels with the place of their launch; those that no operator launches, such as Triton's, name themselves."""
-    nowhere = Place(None, "forward", "")
-    rows = []
-    for event in trace.events:
-        if event.kind == "kernel":
-            place = found.by_launch.get(event.launch, nowhere)
-            named = place if place.operation else place._replace(operation=event.name)
-            rows.append((event.start_s, event.end_s, named, event.device))
-    return rows
 
 
 def _from_calls(

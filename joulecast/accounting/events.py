@@ -158,19 +158,13 @@ def innermost(start_s: FloatArray, end_s: FloatArray, lane: IntArray) -> tuple[F
     order = np.lexsort((-length_s, step, time_s, lanes))
     time_s, step, event = time_s[order], step[order], event[order]
     depth = np.cumsum(step)  # Depth of nesting after each boundary. Each lane ends at 0.
-    owner = _last_start_at(depth, step, event)
+    # The event that is active after a boundary is the last one to start at the depth after it.
+    by_depth = np.lexsort((np.arange(len(depth)), depth))
+    starts = np.where(step[by_depth] > 0, np.arange(len(depth)), -1)
+    latest = np.maximum.accumulate(starts)  # The first boundary with any depth above 0 is a start.
+    owner = np.full(len(depth), -1, dtype=np.int64)
+    owner[by_depth] = event[by_depth[np.maximum(latest, 0)]]
     piece = np.zeros(len(time_s), dtype=bool)
     piece[:-1] = (depth[:-1] > 0) & (time_s[1:] > time_s[:-1])
     at = np.flatnonzero(piece)
     return time_s[at], time_s[at + 1], owner[at]
-
-
-def _last_start_at(depth: IntArray, step: IntArray, event: IntArray) -> IntArray:
-    """For each boundary, the event that is active after it: the last one to start at the depth after the boundary."""
-    count = len(depth)
-    by_depth = np.lexsort((np.arange(count), depth))
-    starts = np.where(step[by_depth] > 0, np.arange(count), -1)
-    latest = np.maximum.accumulate(starts)  # The first boundary with any depth above 0 is a start.
-    owner = np.full(count, -1, dtype=np.int64)
-    owner[by_depth] = event[by_depth[np.maximum(latest, 0)]]
-    return owner

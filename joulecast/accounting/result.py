@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..energy import EnergyTree, Node, Row, Share, TreeComparison
 from ..energy.comparison import comparison
 from ..energy.node import PHASES
+from ..energy.tree import joules_text
 from ..errors import InputError
 from ..metering.gpu_shares import program_share
 from ..metering.recording import Recording
@@ -20,10 +21,11 @@ from ..units import si
 from .events import Events
 from .model_share import Power, model_shares, power_of, tree_by_module
 from .sweep import Resolution
-from .text import table_text
 
 if TYPE_CHECKING:
     from ..predictors.networks.prediction import Prediction
+
+_COLUMNS = ("energy", "of energy", "time", "of time", "power")
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,7 +162,7 @@ class Accounting(Answer):
             InputError: No joules were measured.
         """
         self._refuse_without_joules("nothing can be compared with a prediction")
-        trees = _tree_of(other), self.tree()
+        trees = other if isinstance(other, EnergyTree) else other.tree(), self.tree()
         return comparison(*({(*key, "module", ""): j for key, j in tree_by_module(tree).items()} for tree in trees))
 
     def by_model(
@@ -193,7 +195,8 @@ class Accounting(Answer):
                     hint="measure it while nothing runs (joulecast measure -- sleep 10), and give static_power_w=...",
                 )
             static_w[part] = float(found)
-        predicted_j = tree_by_module(_tree_of(prediction), DYNAMIC)
+        tree = prediction if isinstance(prediction, EnergyTree) else prediction.tree()
+        predicted_j = tree_by_module(tree, DYNAMIC)
         rows, unattributed = model_shares(self.rows, self.unattributed, predicted_j, static_w)
         return replace(self, rows=rows, unattributed=unattributed, sharing="model")
 
@@ -228,15 +231,43 @@ class Accounting(Answer):
                 hint="`joulecast measure -- true` shows what this machine can measure",
             )
 
-    def to_text(self, depth: int = 0, least_share: float = 0.0) -> str:
-        """A table of modules and operators: joules, seconds, their shares, and power.
+    def to_text(self, depth: int = 0, least_share: float = 0.0, *, summarized: bool = False) -> str:
+        """A table of modules and operators: joules, seconds, their shares, and power; names indented below parents.
 
         Args:
             depth: Number of levels to show; 0 for all.
             least_share: Parts with a smaller share are left out, 0 to 1. It is a share of the joules, or of the seconds
                 if there are no joules.
+            summarized: Whether to add up repeated layers.
         """
-        return table_text(self.tree(), self.duration_s, depth, least_share)
+        tree = self.summarized() if summarized else self.tree()
+        whole_j, whole_s = tree.total.energy_j or 1.0, self.duration_s or 1.0
+        rows: list[tuple[list[str], str]] = [([*_COLUMNS], "part")]
+
+        def add(name: str, share: Share) -> None:
+            known = share.source != "missing"
+            cells = [
+                joules_text(share),
+                f"{100 * share.energy_j / whole_j:.1f} %" if known else "-",
+                si(share.time_s, "s"),
+                f"{100 * share.time_s / whole_s:.1f} %",
+                si(share.energy_j / share.time_s, "W") if known and share.time_s else "-",
+            ]
+            rows.append((cells, name))
+
+        def below(node: Node, level: int) -> None:
+            share = node.total.energy_j / whole_j if self.known else node.total.time_s / whole_s
+            if level and share < least_share:
+                return
+            add("  " * level + node.name, node.total)
+            if not depth or level < depth:
+                for child in node.children:
+                    below(child, level + 1)
+
+        below(tree.root, 0)
+        add("unattributed", tree.unattributed)
+        widths = [max(len(cells[i]) for cells, _ in rows) for i in range(len(_COLUMNS))]
+        return "\n".join("  ".join([*map(str.rjust, cells, widths), name]) for cells, name in rows)
 
     @property
     def basis(self) -> str:
@@ -292,7 +323,3 @@ class Accounting(Answer):
             joules += " estimated, not measured"
         of = "per iteration" if self.passes == 2 else f"in {self.iterations} iterations"
         return f"{self.title}: {joules}, {si(self.duration_s, 's')} {of}"
-
-
-def _tree_of(other: Prediction | EnergyTree | Accounting) -> EnergyTree:
-    return other if isinstance(other, EnergyTree) else other.tree()

@@ -13,7 +13,7 @@ from ..energy import Figure, Row, Share
 from ..energy.node import Source
 from ..metering.energy_curve import EnergyCurve
 from ..metering.recording import DeviceInfo, Recording
-from .events import CPU, Events, Place
+from .events import CPU, Events
 from .sweep import sweep
 
 NO_MODULE = "(no module)"
@@ -48,29 +48,6 @@ class Counter:
     curve: EnergyCurve
 
 
-@dataclass(frozen=True)
-class Used:
-    """The energy of an iteration by one counter.
-
-    Args:
-        known: Whether the counter could be read all the time; otherwise `joules` is a lower bound.
-    """
-
-    device: DeviceInfo
-    joules: float
-    known: bool = True
-
-    @property
-    def part(self) -> tuple[str, str]:
-        """Device and component, which are the key of the energy in a `Share`."""
-        return self.device.name, self.device.component
-
-    @property
-    def figure(self) -> Figure:
-        """The joules with their source."""
-        return _figure(self.device, self.joules, self.known)
-
-
 def device_of(device: DeviceInfo) -> str:
     """The device in events whose energy a counter measures; all counters but those of GPUs belong to the host."""
     return device.name if device.name.startswith("gpu") else CPU
@@ -91,9 +68,8 @@ def counters_of(recording: Recording, origin_ns: int) -> tuple[Counter, ...]:
     return tuple(found)
 
 
-def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, float] | None = None) -> Shares:
+def swept(events: Events, counters: Sequence[Counter]) -> Shares:
     """Account the joules that were counted while the events ran (one pass)."""
-    window_s = window_s or events.window_s
     by_place: dict[int, list[Share]] = {}
     calls: dict[int, float] = {}
     idle: list[Share] = []
@@ -101,7 +77,7 @@ def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, fl
     for device in dict.fromkeys([*events.devices, *(device_of(counter.device) for counter in counters)]):
         mine = events.on(device)
         read = [counter for counter in counters if device_of(counter.device) == device]
-        found = sweep(events.start_s[mine], events.end_s[mine], [counter.curve for counter in read], window_s)
+        found = sweep(events.start_s[mine], events.end_s[mine], [counter.curve for counter in read], events.window_s)
         table = np.vstack([found.time_s, found.energy_j, found.unknown_s])
         present, column, counts = np.unique(events.place[mine], return_inverse=True, return_counts=True)
         sums = np.array([np.bincount(column, values, len(present)) for values in table])
@@ -110,12 +86,15 @@ def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, fl
             calls.setdefault(place, count)  # The first device has the calls of the operator, the others its kernels.
         idle.append(_share(device, read, np.concatenate([[found.idle_s], found.idle_j, found.idle_unknown_s])))
         unknown_s += float(found.unknown_s.sum() + found.idle_unknown_s.sum())
-    rows = tuple(_row(events.places[place], Share.total(shares), calls[place]) for place, shares in by_place.items())
+    rows = []
+    for index, shares in by_place.items():
+        path, phase, operation = events.places[index]
+        rows.append(Row(NO_MODULE if path is None else path, Share.total(shares), operation, phase, calls[index]))
     notes = (f"the power is unknown in {unknown_s:.3g} s of the accounted time",) if unknown_s > _NEGLIGIBLE_S else ()
-    return Shares(rows, Share.total(idle), notes)
+    return Shares(tuple(rows), Share.total(idle), notes)
 
 
-def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
+def spread(events: Events, iteration_s: float, used: Sequence[tuple[DeviceInfo, Figure]]) -> Shares:
     """Divide the joules of undisturbed iterations by the seconds of profiled ones (two passes).
 
     Profiling makes an iteration longer, mostly between operators. So operators are accounted their profiled seconds,
@@ -124,9 +103,12 @@ def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
 
     Args:
         iteration_s: Seconds of an undisturbed iteration.
+        used: The joules of such an iteration by counter.
     """
     plain = swept(events, ())
-    counted = {device: [one for one in used if device_of(one.device) == device] for device in events.devices}
+    joules: dict[str, dict[tuple[str, str], Figure]] = {device: {} for device in events.devices}
+    for device, figure in used:
+        joules.setdefault(device_of(device), {})[device.name, device.component] = figure
     start_s, end_s = events.window_s
     slower = max(1.0, iteration_s * events.iterations / (end_s - start_s)) if end_s > start_s else 1.0
     busy_s = {
@@ -136,7 +118,7 @@ def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
 
     def of_iteration(device: str, seconds: float) -> Share:
         """The share of an event that takes these seconds of an iteration on a device."""
-        energy = {one.part: one.figure.scaled_by(seconds / iteration_s) for one in counted[device]}
+        energy = {part: figure.scaled_by(seconds / iteration_s) for part, figure in joules[device].items()}
         return Share({device: Figure(seconds, "measured")}, energy or _no_joules(device))
 
     def of_row(row: Row) -> Row:
@@ -149,7 +131,7 @@ def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
         return replace(row, share=share, calls=row.calls / events.iterations)
 
     idle = [of_iteration(device, iteration_s - min(iteration_s, seconds)) for device, seconds in busy_s.items()]
-    without_events = [Share({}, {one.part: one.figure}) for one in used if device_of(one.device) not in counted]
+    without_events = [Share({}, energy) for device, energy in joules.items() if device not in busy_s]
     return Shares(tuple(map(of_row, plain.rows)), Share.total([*idle, *without_events]))
 
 
@@ -157,7 +139,7 @@ def _share(device: str, counters: Sequence[Counter], values: FloatArray) -> Shar
     """A share of the seconds, the joules of each counter, and the unknown seconds of each counter, in this order."""
     joules, unknown_s = values[1 : 1 + len(counters)].tolist(), values[1 + len(counters) :].tolist()
     energy = {
-        (counter.device.name, counter.device.component): _figure(counter.device, value, seconds <= _NEGLIGIBLE_S)
+        (counter.device.name, counter.device.component): figure_of(counter.device, value, seconds <= _NEGLIGIBLE_S)
         for counter, value, seconds in zip(counters, joules, unknown_s, strict=True)
     }
     return Share({device: Figure(float(values[0]), "measured")}, energy or _no_joules(device))
@@ -168,12 +150,8 @@ def _no_joules(device: str) -> dict[tuple[str, str], Figure]:
     return {(device, "total"): Figure.of(None, "missing")}
 
 
-def _figure(device: DeviceInfo, joules: float, known: bool) -> Figure:
+def figure_of(device: DeviceInfo, joules: float, known: bool) -> Figure:
+    """The joules of a counter with their source; a lower bound if it could not be read all the time."""
     if known:
         return Figure(max(0.0, joules), cast(Source, device.method))
     return Figure(joules, cast(Source, device.method), 1) if joules > 0 else Figure.of(None, "missing")
-
-
-def _row(place: Place, share: Share, calls: float) -> Row:
-    path = NO_MODULE if place.path is None else place.path
-    return Row(path, share, place.operation, place.phase, calls)

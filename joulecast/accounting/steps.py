@@ -237,16 +237,11 @@ def marked_modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
     return found
 
 
-class Profile:
-    """A profile that is being taken; its trace is complete once the profiler has stopped."""
-
-    def __init__(self) -> None:
-        self.trace = Trace(())
-
-
 @contextmanager
-def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
+def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Trace]:
     """A context manager that profiles what runs inside it, with the calls of a model's modules.
+
+    The trace that it yields is filled at the end.
 
     Raises InputError: another profiler is running.
     """
@@ -259,9 +254,9 @@ def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
         )
     activities = [torch.profiler.ProfilerActivity.CPU]
     activities += [torch.profiler.ProfilerActivity.CUDA] if on_gpu else []
-    profile = Profile()
     with named_modules(model), torch.profiler.profile(activities=activities) as profiler:
-        yield profile
+        trace = Trace()
+        yield trace
         if on_gpu:
             torch.cuda.synchronize()
     results: Any = profiler.profiler.kineto_results
@@ -271,9 +266,9 @@ def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
 
         devices = (torch.device("cuda", index) for index in range(torch.cuda.device_count()))
         gpus = {device.index: f"gpu{nvml_index(device)}" for device in devices}
-    origin_ns = int(results.trace_start_ns())
-    events = (_event(event, origin_ns, gpus) for event in results.events())
-    profile.trace = Trace(tuple(event for event in events if event is not None), origin_ns)
+    trace.origin_ns = int(results.trace_start_ns())
+    events = (_event(event, trace.origin_ns, gpus) for event in results.events())
+    trace.events = tuple(event for event in events if event is not None)
 
 
 def _event(event: Any, origin_ns: int, gpus: Mapping[int, str]) -> TraceEvent | None:

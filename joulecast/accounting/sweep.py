@@ -75,8 +75,9 @@ def sweep(
         return so_far[last] - so_far[first], float(slices[active == 0].sum())
 
     time_s, idle_s = shared(np.diff(edges))
-    energies = [shared(np.diff(_joules_by(curve, edges))) for curve in curves]
-    unknowns = [shared(np.diff(_unknown_by(curve, edges))) for curve in curves]
+    until = [_until(curve, edges) for curve in curves]
+    energies = [shared(np.diff(joules)) for joules, _ in until]
+    unknowns = [shared(np.diff(unknown_s)) for _, unknown_s in until]
     shape = (len(curves), len(start_s))
     return Sweep(
         time_s,
@@ -88,22 +89,16 @@ def sweep(
     )
 
 
-def _joules_by(curve: EnergyCurve, edges: FloatArray) -> FloatArray:
-    """Joules used until each edge, shape (edges,); none are counted before the first and after the last reading."""
-    if not len(curve.time_s):
-        return np.zeros(len(edges))
-    joules: FloatArray = np.interp(edges, curve.time_s, curve.energy_j)
-    return joules
+def _until(curve: EnergyCurve, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Joules, and seconds with unknown power, until each edge, shape (edges,).
 
-
-def _unknown_by(curve: EnergyCurve, edges: FloatArray) -> FloatArray:
-    """Seconds with unknown power until each edge, shape (edges,)."""
+    Before the first and after the last reading, the power is unknown and no joules are counted.
+    """
     if not len(curve.time_s):
-        since_start_s: FloatArray = edges - edges[0]
-        return since_start_s
+        return np.zeros(len(edges)), edges - edges[0]
     outside_s = np.minimum(edges - curve.time_s[0], 0.0) + np.maximum(edges - curve.time_s[-1], 0.0)
-    unknown_s: FloatArray = np.interp(edges, curve.time_s, curve.unknown_s) + outside_s
-    return unknown_s
+    joules, unknown_s = (np.interp(edges, curve.time_s, values) for values in (curve.energy_j, curve.unknown_s))
+    return joules, unknown_s + outside_s
 
 
 @dataclass(frozen=True)

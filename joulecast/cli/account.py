@@ -67,7 +67,7 @@ def run(
         trees = [each.summarized() if summarized else each.tree() for each in accountings]
         repeats = f"\n{repeats_text(trees, top, bars)}"
     tree = accounting.summarized() if summarized else accounting.tree()
-    shown.tell(accounting, lambda: _text(accounting, tree, depth, summarized, top), drawn=tree)
+    shown.tell(accounting, lambda: _text(accounting, depth, summarized, top), drawn=tree)
     if shown.as_json:
         return
     if repeats:
@@ -97,14 +97,13 @@ def _module_to_run(asked: Asked) -> tuple[Any, Any]:
     return build_to_run(model, asked["model_options"]) if isinstance(model, str) else model, shapes
 
 
-def _text(found: Accounting, tree: EnergyTree, depth: int, summarized: bool, top: int) -> str:
-    from ..accounting.text import table_text
+def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
     from ..energy.tree import joules_text
 
     def watts(node: Any) -> str:
         return si(node.own.energy_j / node.own.time_s, "W") if found.known and node.own.time_s else "-"
 
-    parts = [str(found), found.basis, "", table_text(tree, found.duration_s, depth, _LEAST_SHARE)]
+    parts = [str(found), found.basis, "", found.to_text(depth, _LEAST_SHARE, summarized=summarized)]
     if top:
         columns = [
             Column("module", lambda node: node.path or "(model)", right=False),
@@ -125,8 +124,7 @@ def _text(found: Accounting, tree: EnergyTree, depth: int, summarized: bool, top
 
 def merge(accounts: list[Path], depth: int = 3, as_json: bool = False) -> None:
     """Merge the accountings of the ranks of a parallel training: joules are added, the longest time counts."""
-    from ..energy import EnergyTree
-    from ..energy.several import merged
+    from ..energy.tree import EnergyTree, merged
 
     trees = {}
     for path in accounts:
@@ -145,10 +143,10 @@ def merge(accounts: list[Path], depth: int = 3, as_json: bool = False) -> None:
 
 def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) -> str:
     """The largest parts of several equal runs, with mean and standard deviation."""
-    from ..energy.several import repeated
+    from ..energy.comparison import repeated
     from ..rendering.notebook import Bar, Picture, bars
 
-    parts = repeated(trees)[:top]
+    parts = repeated([tree.root for tree in trees])[:top]
     unit = "J" if parts and parts[0].energy_j else "s"
     rows, drawn = [], []
     for part in parts:

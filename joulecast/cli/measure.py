@@ -62,10 +62,9 @@ def run(
     recording cannot be written completely. With --repeat, the first run that fails is the last one, and --out FILE
     writes FILE-1, FILE-2 and so on.
     """
-    from ..metering.command import measure_command
+    from ..metering.command import mean_and_deviation, measure_command, quantities, runs_csv
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
-    from ..metering.repeats import mean_and_deviation, quantities, runs_csv
 
     chosen = None if devices is None else tuple(chosen_devices(devices))
     code, runs = 0, []
@@ -129,7 +128,7 @@ def show(
 ) -> None:
     """Show the energy and time of recordings."""
     if csv:
-        from ..metering.repeats import runs_csv
+        from ..metering.command import runs_csv
 
         typer.echo(runs_csv([_read([path]) for path in recordings]), nl=False)
         return
@@ -168,7 +167,7 @@ def _matching(pattern: Path) -> list[Path]:
 
 def _significance_text(first: list[Path], second: list[Path]) -> str:
     """Means of the repeats of two programs, their ratio, and whether they differ by more than chance."""
-    from ..metering.repeats import least_p_value, mean_and_deviation, p_value, quantities
+    from ..metering.command import least_p_value, mean_and_deviation, p_value, quantities
 
     one, other = (quantities([_read([path]) for path in paths]) for paths in (first, second))
     rows = []

@@ -1,13 +1,16 @@
-"""Comparison of two energy trees of one model: how well they agree, and where they differ most."""
+"""Comparison of energy trees: of two of one model, where they differ most; and of equal runs, how much they scatter."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..units import si
+from .node import Node, Share
 
 Key = tuple[str, str, str, str]
 """Phase, path, level and name of a node."""
@@ -99,3 +102,45 @@ def comparison(first: Mapping[Key, float], second: Mapping[Key, float]) -> TreeC
     return TreeComparison(
         gaps, tuple(key for key in first if key not in second), tuple(key for key in second if key not in first)
     )
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A part of a program over several runs.
+
+    Args:
+        energy_j: Joules of its own in each run; zero in a run without it, and empty if joules are not known.
+    """
+
+    phase: str
+    path: str
+    name: str
+    energy_j: tuple[float, ...]
+    time_s: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean of the joules, or of the seconds if joules are not known."""
+        return float(np.mean(self.energy_j or self.time_s))
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the joules, or of the seconds; 0 for a single run."""
+        return float(np.std(self.energy_j or self.time_s, ddof=1)) if len(self.time_s) > 1 else 0.0
+
+
+def repeated(roots: Sequence[Node]) -> tuple[Repeated, ...]:
+    """The parts of a program with their joules and seconds in each of several equal runs, largest first.
+
+    Args:
+        roots: Root of the tree of each run.
+    """
+    runs = [{node.key: node for node in root.walk() if node.own.time or node.own.energy} for root in roots]
+    known = all(root.total.source != "missing" for root in roots)
+    found = []
+    for key in dict.fromkeys(key for run in runs for key in run):
+        own = [run[key].own if key in run else Share() for run in runs]
+        node = next(run[key] for run in runs if key in run)
+        joules = tuple(share.energy_j for share in own) if known else ()
+        found.append(Repeated(node.phase or "", node.path, node.name, joules, tuple(share.time_s for share in own)))
+    return tuple(sorted(found, key=lambda part: -part.mean))

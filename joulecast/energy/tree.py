@@ -1,9 +1,9 @@
-"""EnergyTree: shares arranged by phase, module and operation, whether they were predicted or measured."""
+"""EnergyTree: shares by phase, module and operation, whether predicted or measured; and trees of ranks, added up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from typing import Any, Self
@@ -137,23 +137,16 @@ class EnergyTree(Answer):
 
     def summarized(self) -> EnergyTree:
         """The tree with numbered modules merged: `layer.0` and `layer.1` become `layer.*`. Totals do not change."""
-
-        def rows() -> Iterator[Row]:
-            for node in self._holders():
-                name = node.name if node.level == "operation" else None
-                yield Row(starred(node.path), node.own, name, node.phase or "other", node.calls)
-
-        return EnergyTree.of(self.title, rows(), self.unattributed, self.notes)
+        rows = [replace(row, path=starred(row.path)) for row in self._rows()]
+        return EnergyTree.of(self.title, rows, self.unattributed, self.notes)
 
     def flat(self) -> EnergyTree:
         """The tree without modules: operations of the same name are summed, and a module's own share has its name."""
-
-        def rows() -> Iterator[Row]:
-            for node in self._holders():
-                name = node.name if node.level in ("operation", "module") else node.level
-                yield Row("", node.own, name, node.phase or "other", node.calls)
-
-        return EnergyTree.of(self.title, rows(), self.unattributed, self.notes)
+        rows = [
+            replace(row, path="", operation=node.name if node.level in ("operation", "module") else node.level)
+            for row, node in zip(self._rows(), self._holders(), strict=True)
+        ]
+        return EnergyTree.of(self.title, rows, self.unattributed, self.notes)
 
     def top(self, n: int = 10) -> tuple[Node, ...]:
         """The nodes with the most joules of their own, or seconds if there are no joules; largest first."""
@@ -190,6 +183,12 @@ class EnergyTree(Answer):
 
     def _holders(self) -> Iterator[Node]:
         return (node for node in self.root.walk() if node.own.energy or node.own.time)
+
+    def _rows(self) -> Iterator[Row]:
+        """The rows of which the tree can be made again."""
+        for node in self._holders():
+            name = node.name if node.level == "operation" else None
+            yield Row(node.path, node.own, name, node.phase or "other", node.calls)
 
     def to_text(self, depth: int = 0, least_share: float = 0.0) -> str:
         """A table, one row per node, children indented below their parent.
@@ -228,29 +227,19 @@ class EnergyTree(Answer):
     def __str__(self) -> str:
         return self.to_text()
 
-    def to_rows(self) -> list[dict[str, Any]]:
-        """One dictionary for every node, parents first, for a table or a data frame."""
-        return [
-            {
-                "phase": node.phase,
-                "path": node.path,
-                "level": node.level,
-                "name": node.name,
-                "calls": node.calls,
-                "own_time_s": node.own.time_s,
-                "own_energy_j": node.own.energy_j,
-                "total_time_s": node.total.time_s,
-                "total_energy_j": node.total.energy_j,
-                "source": node.total.source,
-                "unknown_parts": node.total.unknown,
-            }
+    def _table(self) -> Table:
+        """A row for every node, parents first."""
+        places = ("phase", "path", "level", "name", "calls")
+        header = [*places, "own_time_s", "own_energy_j", "total_time_s", "total_energy_j", "source", "unknown_parts"]
+        rows = [
+            [
+                *(getattr(node, name) for name in places),
+                *(node.own.time_s, node.own.energy_j),
+                *(node.total.time_s, node.total.energy_j, node.total.source, node.total.unknown),
+            ]
             for node in self.root.walk()
         ]
-
-    def _table(self) -> Table:
-        """A row for every node, parents first; see `to_rows`."""
-        rows = self.to_rows()
-        return Table(list(rows[0]), [list(row.values()) for row in rows])
+        return Table(header, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain lists and dictionaries; `from_dict` reads it."""
@@ -258,14 +247,8 @@ class EnergyTree(Answer):
             "format": FORMAT,
             "title": self.title,
             "rows": [
-                {
-                    "path": node.path,
-                    "operation": node.name if node.level == "operation" else None,
-                    "phase": node.phase or "other",
-                    "calls": node.calls,
-                    **node.own.to_dict(),
-                }
-                for node in self._holders()
+                {name: getattr(row, name) for name in ("path", "operation", "phase", "calls")} | row.share.to_dict()
+                for row in self._rows()
             ],
             "unattributed": self.unattributed.to_dict(),
             "notes": list(self.notes),
@@ -343,3 +326,28 @@ def _summed(share: Share) -> dict[str, Any]:
         "source": share.source,
         "unknown_parts": share.unknown,
     }
+
+
+def merged(title: str, trees: Mapping[str, EnergyTree]) -> EnergyTree:
+    """One tree of the ranks of a parallel program: joules are added, and each rank's devices stay apart.
+
+    The time of a part is that of the rank that took longest for it, because ranks work at the same time. Raises
+    InputError: there is no tree.
+
+    Args:
+        title: Title of the program.
+        trees: Name of a rank, such as "rank0" -> its tree.
+    """
+    if not trees:
+        raise InputError("there is nothing to merge", given="no tree", allowed="at least one tree")
+
+    def renamed(share: Share, rank: str) -> Share:
+        return Share(
+            {f"{rank}/{device}": figure for device, figure in share.time.items()},
+            {(f"{rank}/{device}", component): figure for (device, component), figure in share.energy.items()},
+        )
+
+    rows = [replace(row, share=renamed(row.share, rank)) for rank, tree in trees.items() for row in tree._rows()]
+    rest = Share.total(renamed(tree.unattributed, rank) for rank, tree in trees.items())
+    notes = [f"{rank}: {note}" for rank, tree in trees.items() for note in tree.notes]
+    return EnergyTree.of(title, rows, rest, notes)

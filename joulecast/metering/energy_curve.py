@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,13 +114,15 @@ class EnergyCurve:
 Points = tuple[FloatArray, FloatArray, FloatArray]
 
 
+def _points(time_s: FloatArray, steps_j: FloatArray, unknown_s: FloatArray) -> Points:
+    return time_s, np.concatenate([[0.0], np.cumsum(steps_j)]), np.concatenate([[0.0], np.cumsum(unknown_s)])
+
+
 def _line(time_s: FloatArray, joules: FloatArray) -> Points:
     """Points of a counter. If its value falls, it has restarted, and the energy of this step is unknown."""
     steps = np.diff(joules)
     lost = steps < 0
-    energy = np.concatenate([[0.0], np.cumsum(np.where(lost, 0.0, steps))])
-    unknown = np.concatenate([[0.0], np.cumsum(np.where(lost, np.diff(time_s), 0.0))])
-    return time_s, energy, unknown
+    return _points(time_s, np.where(lost, 0.0, steps), np.where(lost, np.diff(time_s), 0.0))
 
 
 def _bridged(points: Points, power: Points) -> Points:
@@ -129,11 +131,8 @@ def _bridged(points: Points, power: Points) -> Points:
     gaps = np.diff(unknown) > 0
     if not gaps.any() or len(power[0]) < 2:
         return points
-    by_power_j = np.diff(np.interp(time_s, power[0], power[1]))
-    not_seen_s = np.diff(np.interp(time_s, power[0], power[2]))
-    steps_j = np.where(gaps, by_power_j, np.diff(energy))
-    steps_s = np.where(gaps, not_seen_s, 0.0)
-    return time_s, np.concatenate([[0.0], np.cumsum(steps_j)]), np.concatenate([[0.0], np.cumsum(steps_s)])
+    by_power_j, not_seen_s = (np.diff(np.interp(time_s, power[0], values)) for values in power[1:])
+    return _points(time_s, np.where(gaps, by_power_j, np.diff(energy)), np.where(gaps, not_seen_s, 0.0))
 
 
 def _with_changes(points: Points) -> Points:
@@ -176,9 +175,7 @@ def _by_power(samples: Samples, longest_gap_s: float) -> Points:
         return np.empty(0), np.empty(0), np.empty(0)
     steps_s = np.diff(time_s)
     seen = steps_s <= longest_gap_s
-    energy = np.concatenate([[0.0], np.cumsum(np.where(seen, power_w[:-1] * steps_s, 0.0))])
-    unknown = np.concatenate([[0.0], np.cumsum(np.where(seen, 0.0, steps_s))])
-    return time_s, energy, unknown
+    return _points(time_s, np.where(seen, power_w[:-1] * steps_s, 0.0), np.where(seen, 0.0, steps_s))
 
 
 IDLE, ABOVE_IDLE = "idle", "above idle"
@@ -211,7 +208,7 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
 
     duration_s = recording.end_s - recording.start_s
     by_window_s = np.bincount(places, ends - starts, len(names)).astype(float)
-    shares: list[dict[str, Any]] = [{"time": {}, "energy": {}} for _ in names]
+    shares: list[list[Share]] = [[] for _ in names]
     rest = Share()
     for device in [each for each in recording.devices if each.counted] or [_UNMEASURED]:
         name = f"{recording.host}/{device.name}" if several and device.name in recording.samples else device.name
@@ -222,14 +219,12 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
         unknown = np.bincount(places, ~known, len(names)) if names else np.zeros(0)
         own_j, own_s = own(window_j), own(by_window_s)
         for i in range(len(names)):
-            share = _share(name, device, float(own_j[i]), float(own_s[i]), int(unknown[i]))
-            shares[i]["time"] |= share.time
-            shares[i]["energy"] |= share.energy
+            shares[i].append(_share(name, device, float(own_j[i]), float(own_s[i]), int(unknown[i])))
         outside_j = max(0.0, float(whole_j) - float(own_j.sum()))
         outside_s = max(0.0, duration_s - float(by_window_s[tops].sum()))
         missing = int(not whole_known and not (whole_j and unknown.any()))
         rest = Share.total([rest, _share(name, device, outside_j, outside_s, missing)])
-    rows = [Row(path, Share(**shares[i]), phase="other", calls=calls[path]) for i, path in enumerate(names)]
+    rows = [Row(path, Share.total(shares[i]), phase="other", calls=calls[path]) for i, path in enumerate(names)]
     return rows, rest
 
 

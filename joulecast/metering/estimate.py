@@ -92,16 +92,18 @@ def integrated_power_w(
     """
     known = ~np.isnan(power_w)
     time_s, power_w = time_s[known], power_w[known]
-    edges = np.clip(np.append(time_s, end_s), start_s, end_s)
-    held_s = np.diff(edges)
-    if three_sigma and held_s.sum() > 0:
-        mean = float(np.average(power_w, weights=held_s))
-        deviation = np.sqrt(np.average((power_w - mean) ** 2, weights=held_s))
-        held_s = np.where(np.abs(power_w - mean) <= 3 * deviation, held_s, 0.0)
+    held_s = np.diff(np.clip(np.append(time_s, end_s), start_s, end_s))
     if not held_s.sum() > 0:
         return None
-    mean = float(np.average(power_w, weights=held_s))
-    return mean, float(np.sqrt(np.average((power_w - mean) ** 2, weights=held_s)))
+    mean, deviation = _mean_and_deviation(power_w, held_s)
+    if three_sigma:
+        mean, deviation = _mean_and_deviation(power_w, np.where(np.abs(power_w - mean) <= 3 * deviation, held_s, 0.0))
+    return mean, deviation
+
+
+def _mean_and_deviation(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
+    mean = float(np.average(values, weights=weights))
+    return mean, float(np.sqrt(np.average((values - mean) ** 2, weights=weights)))
 
 
 def estimate(
@@ -126,7 +128,7 @@ def estimate(
     integrated = integrated_power_w(window.time_s, window.power_w, begin_s, end_s, three_sigma=three_sigma)
     instant = integrated_power_w(window.time_s, window.instant_w, begin_s, end_s, three_sigma=three_sigma)
     channel = integrated_power_w(window.time_s, window.power_w, begin_s, end_s, three_sigma=True)
-    integrated_w = None if integrated is None else integrated[0]
+    integrated_w, known_w = None if integrated is None else integrated[0], _known(window.power_w)
     return PowerEstimate(
         power_w=integrated_w if counter_w is None else counter_w,
         power_std_w=None if integrated is None else integrated[1],
@@ -134,7 +136,7 @@ def estimate(
         integrated_w=integrated_w,
         instant_w=None if instant is None else instant[0],
         three_sigma_w=None if channel is None else channel[0],
-        nicolai_w=_mean(_within_three_sigma(_known(window.power_w))),
+        nicolai_w=_mean(known_w[np.abs(known_w - known_w.mean()) <= 3 * known_w.std()]) if known_w.size else None,
         naive_w=_mean(samples.between(start_s, end_s).power_w),
         clock_mhz=_mean(window.clock_mhz),
         memory_clock_mhz=_mean(window.memory_clock_mhz),
@@ -164,10 +166,6 @@ def _warnings(window: Samples, counter_w: float | None, integrated_w: float | No
     if (others := int(max(_known(window.processes), default=1)) - 1) > 0:
         warnings.append(f"{others} other process{'es' if others > 1 else ''} on the device")
     return warnings
-
-
-def _within_three_sigma(values: FloatArray) -> FloatArray:
-    return values[np.abs(values - values.mean()) <= 3 * values.std()] if values.size else values
 
 
 def _known(values: FloatArray) -> FloatArray:

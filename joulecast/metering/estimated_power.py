@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import SensorError
-from . import nvml
 from .gpu_shares import busy_s
+from .nvidia import open_nvml
 from .samples import Reader
 
 _CPUINFO, _STAT = Path("/proc/cpuinfo"), Path("/proc/stat")
@@ -53,11 +53,11 @@ def open_cpu_reader(idle_w: float, busy_w: float, stat: str = str(_STAT)) -> Rea
     Raises SensorError: the system does not say how long threads were busy.
     """
     path, threads, begun_s = Path(stat), os.cpu_count() or 1, time.monotonic()
-    first_s = _busy_s(path)
+    first_s = busy_s(path)
 
     def read() -> Mapping[str, float]:
         now_s = time.monotonic()
-        share = (_busy_s(path) - first_s) / threads
+        share = (busy_s(path) - first_s) / threads
         return {"time_s": now_s, "energy_j": idle_w * (now_s - begun_s) + (busy_w - idle_w) * max(0.0, share)}
 
     return read
@@ -71,7 +71,7 @@ def open_gpu_reader(index: int, idle_w: float, busy_w: float) -> Reader:
     Args:
         busy_w: Power in watts while kernels run all the time: the power cap.
     """
-    inner = nvml.open_reader(index)
+    inner = open_nvml(index)
 
     def read() -> Mapping[str, float]:
         readings = inner()
@@ -85,17 +85,6 @@ def open_gpu_reader(index: int, idle_w: float, busy_w: float) -> Reader:
         return {**readings, "power_w": idle_w + (busy_w - idle_w) * readings["utilization"]}
 
     return read
-
-
-def _busy_s(stat: Path) -> float:
-    try:
-        return busy_s(stat)
-    except (OSError, ValueError) as error:
-        raise SensorError(
-            "the time that processors were busy cannot be read",
-            given=str(error),
-            allowed="a file as Linux writes /proc/stat",
-        ) from error
 
 
 # The power of a memory module in full use depends on its capacity. Of this, the modules take a share that rises in

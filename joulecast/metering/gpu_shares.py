@@ -12,22 +12,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..errors import SensorError
 
-@dataclass(frozen=True)
-class ProcessUse:
-    """Use of a GPU by one process.
+ProcessReader = Callable[[], Mapping[int, tuple[float | None, int | None]]]
+"""Process id -> share of the time in which one of its kernels ran, 0 to 1, and bytes of memory that it allocated.
 
-    Args:
-        busy: Share of the time in which one of its kernels ran, 0 to 1; None if the driver does not report it.
-        memory_bytes: Device memory that it has allocated; None if the driver does not report it.
-    """
-
-    busy: float | None
-    memory_bytes: int | None
-
-
-ProcessReader = Callable[[], Mapping[int, ProcessUse]]
-"""Process id -> its present use of a GPU; empty if the driver does not report single processes."""
+None is what the driver does not report; there is no process at all if it does not report single ones."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +34,9 @@ class GpuShare:
     others_memory_bytes: int | None
 
     @classmethod
-    def of(cls, uses: Mapping[int, ProcessUse], mine: Collection[int], visible: Callable[[int], bool]) -> Self:
+    def of(
+        cls, uses: Mapping[int, tuple[float | None, int | None]], mine: Collection[int], visible: Callable[[int], bool]
+    ) -> Self:
         """Divide the use of a GPU between a program and all other processes.
 
         Args:
@@ -54,12 +46,12 @@ class GpuShare:
         if not uses or not all(map(visible, uses)):
             return cls(None, None, None, None)
 
-        def total(name: str, ours: bool) -> Any:
+        def total(column: int, ours: bool) -> Any:
             """The sum over the processes of the program, or of all others; None if a summand is not known."""
-            summands = [getattr(use, name) for process, use in uses.items() if (process in mine) == ours]
+            summands: list[Any] = [use[column] for process, use in uses.items() if (process in mine) == ours]
             return None if None in summands else sum(summands)
 
-        return cls(*(total(name, ours) for name in ("busy", "memory_bytes") for ours in (True, False)))
+        return cls(*(total(column, ours) for column in (0, 1) for ours in (True, False)))
 
     @classmethod
     def over(cls, shares: Iterable[Mapping[str, Any]]) -> Self:
@@ -103,10 +95,17 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 def busy_s(stat: Path) -> float:
     """Seconds that all hardware threads together were busy since the machine started.
 
-    Raises OSError, ValueError: the kernel's file cannot be read, or has another form.
+    Raises SensorError: the kernel's file cannot be read, or has another form.
     """
-    values = stat.read_text().split("\n", 1)[0].split()[1:9]
-    user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = map(int, values)
+    try:
+        values = stat.read_text().split("\n", 1)[0].split()[1:9]
+        user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = map(int, values)
+    except (OSError, ValueError) as error:
+        raise SensorError(
+            "the time that processors were busy cannot be read",
+            given=str(error),
+            allowed="a file as Linux writes /proc/stat",
+        ) from error
     return (user + nice + system + irq + soft_irq) / _TICKS
 
 
@@ -123,8 +122,20 @@ class ProcessTree:
 
         The share is None at the first call.
         """
-        self._look()
-        tree_s, machine_s = sum(self._seen_s.values()), self._machine_s()
+        pending, members = [self._root], set()
+        while pending:
+            process = pending.pop()
+            if process in members:
+                continue
+            members.add(process)
+            with suppress(OSError, ValueError, IndexError):  # The process may end at any moment.
+                values = self._state(process)
+                # Those that have ended keep their last value.
+                self._seen_s[process] = (int(values[11]) + int(values[12])) / _TICKS
+                pending += self._children(process)
+        tree_s, machine_s = sum(self._seen_s.values()), 0.0
+        with suppress(SensorError):
+            machine_s = busy_s(self._folder / "stat")
         before, self._last = self._last, (tree_s, machine_s)
         if before is None or machine_s <= before[1]:
             return {"cpu": None, "processes": len(self._seen_s)}
@@ -139,19 +150,6 @@ class ProcessTree:
     def visible(self, process: int) -> bool:
         """Whether the kernel shows a process of this id. Inside a container it hides the processes outside."""
         return (self._folder / str(process)).exists()
-
-    def _look(self) -> None:
-        """Update the CPU time of every process of the tree. Processes that have ended keep their last value."""
-        pending, members = [self._root], set()
-        while pending:
-            process = pending.pop()
-            if process in members:
-                continue
-            members.add(process)
-            with suppress(OSError, ValueError, IndexError):  # The process may end at any moment.
-                values = self._state(process)
-                self._seen_s[process] = (int(values[11]) + int(values[12])) / _TICKS
-                pending += self._children(process)
 
     def _state(self, process: int) -> list[str]:
         """The fields of a process's stat file after its name, which may itself contain brackets and spaces."""
@@ -173,9 +171,3 @@ class ProcessTree:
                 if int(self._state(int(entry.name))[1]) == process:
                     found.append(int(entry.name))
         return found
-
-    def _machine_s(self) -> float:
-        try:
-            return busy_s(self._folder / "stat")
-        except OSError:
-            return 0.0

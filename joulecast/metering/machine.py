@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import find_gpu
-from . import amd, counting_programs, estimated_power, nvidia_smi, nvml, powercap
+from . import amd, cpu, estimated_power, nvidia
 from .recording import DeviceInfo
 from .sampler import ReaderSpec
 
@@ -88,13 +88,20 @@ def find_machine(wanted: Collection[str] = GROUPS) -> Machine:
         )
     groups = {name.rstrip("0123456789.") or name for name in wanted}
     if groups & {"cpu", "ram", "platform"}:
-        _add_cpu(machine, powercap.zones_folder())
+        _add_cpu(machine, cpu.zones_folder())
     if "gpu" in groups:
         _add_nvidia(machine)
-        _add_amd(machine)
+        first = sum(device.component == "board" for device in machine.devices)
+        for place, (facts, reader, settings) in enumerate(amd.gpus(), first):
+            machine.add(_gpu(f"gpu{place}", facts), ReaderSpec(reader, settings))
     has_counter = any(device.component == "dram" for device in machine.devices)
     if "ram" in wanted and not has_counter:
-        _add_memory_model(machine)
+        with machine.noting("ram"):
+            capacities = estimated_power.modules_gb()
+            spec = ReaderSpec("memory-model", {"capacities_gb": capacities})
+            spec.open()()
+            facts = {"sensor": f"a model of {len(capacities)} modules by their capacity and use"}
+            machine.add(DeviceInfo("ram", "dram", method="modelled", facts=facts), spec)
     chosen = [d for d in machine.devices if d.name in wanted or _group(d) in wanted]
     for name in wanted:
         if name not in GROUPS and name not in machine.readers:
@@ -108,7 +115,7 @@ def _group(device: DeviceInfo) -> str:
 
 
 def _add_cpu(machine: Machine, folder: Path) -> None:
-    zones = powercap.zones(folder)
+    zones = cpu.zones(folder)
     refused = []
     for zone in zones:
         spec = ReaderSpec("powercap", {"folders": [str(zone.folder)]})
@@ -121,26 +128,26 @@ def _add_cpu(machine: Machine, folder: Path) -> None:
         machine.add(DeviceInfo(zone.device, zone.component, zone.counted, facts=facts), spec)
     if refused:
         machine.absent.append(
-            f"cpu: {len(refused)} energy counters may not be read, such as {refused[0]}; {powercap.allowing(folder)}"
+            f"cpu: {len(refused)} energy counters may not be read, such as {refused[0]}; {cpu.allowing(folder)}"
         )
     if any(device.component in ("package", "psys") for device in machine.devices):
         return
-    program = next((name for name, row in counting_programs.PROGRAMS.items() if row.system == sys.platform), "perf")
+    program = next((name for name, row in cpu.PROGRAMS.items() if row.system == sys.platform), "perf")
     try:
-        counting_programs.check(program)
+        cpu.check_program(program)
     except JoulecastError as error:
         if not zones:
             machine.absent.append(f"cpu: no energy counter in {folder}, and {error.what} ({error.given})")
         return
-    facts = {"sensor": counting_programs.PROGRAMS[program].about, "device": platform.processor() or platform.machine()}
+    facts = {"sensor": cpu.PROGRAMS[program].about, "device": platform.processor() or platform.machine()}
     machine.add(DeviceInfo("cpu", "package", facts=facts), ReaderSpec("counting-program", {"program": program}))
 
 
 def _add_nvidia(machine: Machine) -> None:
     try:
-        for index in range(nvml.gpu_count()):
-            facts = nvml.nvml_facts(index)
-            if nvml.is_partitioned(index):
+        for index in range(nvidia.gpu_count()):
+            facts = nvidia.nvml_facts(index)
+            if nvidia.is_partitioned(index):
                 machine.absent.append(f"gpu{index} is divided (MIG): its power is that of all instances together")
             spec = ReaderSpec("nvml", {"index": index})
             if not {"power_w", "energy_j"} & spec.open()().keys():
@@ -149,7 +156,7 @@ def _add_nvidia(machine: Machine) -> None:
             machine.add(_gpu(f"gpu{index}", {**facts, "sensor": "NVML"}), spec)
     except JoulecastError as error:
         try:
-            facts = nvidia_smi.nvidia_smi_facts(0)
+            facts = nvidia.nvidia_smi_facts(0)
         except JoulecastError:
             with machine.noting("NVIDIA GPUs"):
                 raise error from None
@@ -159,27 +166,12 @@ def _add_nvidia(machine: Machine) -> None:
         machine.add(_gpu("gpu0", {**facts, "sensor": "nvidia-smi"}), ReaderSpec("nvidia-smi", {"index": 0}))
 
 
-def _add_amd(machine: Machine) -> None:
-    first = sum(device.component == "board" for device in machine.devices)
-    for place, (facts, reader, settings) in enumerate(amd.gpus(), first):
-        machine.add(_gpu(f"gpu{place}", facts), ReaderSpec(reader, settings))
-
-
 def _gpu(name: str, facts: dict[str, Any]) -> DeviceInfo:
     try:
         idle_w = find_gpu(str(facts["device"])).idle_power_w
     except InputError:
         idle_w = None
     return DeviceInfo(name, "board", idle_w=idle_w, facts=facts)
-
-
-def _add_memory_model(machine: Machine) -> None:
-    with machine.noting("ram"):
-        capacities = estimated_power.modules_gb()
-        spec = ReaderSpec("memory-model", {"capacities_gb": capacities})
-        spec.open()()
-        facts = {"sensor": f"a model of {len(capacities)} modules by their capacity and use"}
-        machine.add(DeviceInfo("ram", "dram", method="modelled", facts=facts), spec)
 
 
 def _add_estimates(machine: Machine) -> None:
@@ -192,8 +184,8 @@ def _add_estimates(machine: Machine) -> None:
         about = f"utilization of {threads} threads, {power.idle_w:g} to {power.busy_w:g} W each ({power.generation})"
         machine.add(DeviceInfo("cpu-estimate", "server", method="modelled", facts={"sensor": about}), spec)
     with machine.noting("NVIDIA GPUs"):
-        for index in range(nvml.gpu_count()):
-            facts = nvml.nvml_facts(index)
+        for index in range(nvidia.gpu_count()):
+            facts = nvidia.nvml_facts(index)
             gpu = find_gpu(str(facts["device"]))
             idle_w, busy_w = gpu.idle_power_w or 0.0, float(facts.get("power_limit_w") or gpu.power_limit_w)
             facts["sensor"] = f"utilization between {idle_w:g} and {busy_w:g} W"

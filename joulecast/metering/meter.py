@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, ParamSpec, Self, TypeVar
 
 from ..energy.node import require_levels
-from ..errors import InputError, needing
+from ..errors import InputError, needing, with_extra
 from ..system.whole_files import lock
 from .machine import ESTIMATE, Machine, find_machine
 from .recording import Window, read_recording
@@ -57,20 +57,6 @@ def job_and_rank(environment: Mapping[str, str]) -> tuple[str, str] | None:
     # MPICH sets no job id, but a single proxy process starts all processes of a job on a machine.
     if environment.get("PMI_RANK"):
         return f"MPICH job of process {os.getppid()}", environment["PMI_RANK"]
-    return None
-
-
-def machine_lock(job: str) -> IO[str] | None:
-    """The lock of the process that measures this machine for a job, until it is closed or the process ends.
-
-    None if another process of the job has it.
-    """
-    user = getattr(os, "getuid", lambda: "")()  # Windows has none, and none of these launchers.
-    name = hashlib.sha256(job.encode()).hexdigest()[:16]
-    file = (Path(tempfile.gettempdir()) / f"joulecast-meter-{user}-{name}.lock").open("w")
-    if lock(file, wait=False):
-        return file
-    file.close()
     return None
 
 
@@ -133,12 +119,13 @@ class Meter:
     def __enter__(self) -> Self:
         interval_s, out, _, mlflow, command = self._settings
         if mlflow:
-            from .exporting import active_run
-
             active_run()
         if self._job is not None:
-            self._lock = machine_lock(self._job[0])
-            if self._lock is None:
+            user = getattr(os, "getuid", lambda: "")()  # Windows has none, and none of these launchers.
+            name = hashlib.sha256(self._job[0].encode()).hexdigest()[:16]
+            self._lock = (Path(tempfile.gettempdir()) / f"joulecast-meter-{user}-{name}.lock").open("w")
+            if not lock(self._lock, wait=False):
+                self._lock.close()
                 return self
         machine = self._machine()
         if out is None:
@@ -174,8 +161,6 @@ class Meter:
             if self._folder is not None:
                 self._folder.cleanup()
         if self._settings[3]:
-            from .exporting import log_metering
-
             log_metering(self._result)
 
     def __call__(self, function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
@@ -233,16 +218,17 @@ class Meter:
         """Request a reading of the devices now, because regular readings are `interval_s` apart."""
         self._marked_s = now_s
         if self._sampler is not None:
-            self._sampler.mark()
+            self._sampler.send({"do": "mark"})
 
     def _send(self) -> None:
         windows, self._windows = self._windows, []
         if windows and self._sampler is not None:
-            self._sampler.windows(windows)
+            self._sampler.send({"do": "windows", "windows": windows})
 
     def totals(self) -> dict[str, dict[str, float | None]]:
         """Joules so far and last power in watts of each device, while measuring; empty if another process measures."""
-        return {} if self._sampler is None else self._sampler.totals()
+        found: dict[str, dict[str, float | None]] = {}
+        return found if self._sampler is None else self._sampler.ask({"do": "totals"})["devices"]
 
     def result(self) -> Metering:
         """The result, computed from the recording: up to now while measuring, afterwards the whole of it.
@@ -259,7 +245,7 @@ class Meter:
                 hint="one process of each machine measures: read the recording that it writes (out=...)",
             )
         self._send()
-        self._sampler.flush()
+        self._sampler.ask({"do": "flush"})
         return self._read()
 
     def gathered(self, communicator: Any = None) -> Metering | None:
@@ -324,3 +310,40 @@ def measure(
     if callable(devices):
         return Meter()(devices)
     return Meter(devices, interval_s=interval_s, out=out, title=title, mlflow=mlflow)
+
+
+# Measured joules as metrics of an MLflow run.
+
+PREFIX = "system/"
+"""MLflow shows metrics with this prefix together with its own system metrics."""
+
+
+def active_run() -> Any:
+    """The active run, to which metrics are logged.
+
+    Raises MissingDependencyError: MLflow is not installed. Raises InputError: no run is active.
+    """
+    with needing("logging to MLflow needs the package mlflow", with_extra("mlflow")):
+        import mlflow
+    run = mlflow.active_run()
+    if run is None:
+        raise InputError("no MLflow run is active", given="mlflow=True", hint="measure inside mlflow.start_run()")
+    return run
+
+
+def log_metering(metering: Metering) -> None:
+    """Log the totals, and those of each device and window, as metrics of the active run."""
+    active_run()
+    import mlflow
+
+    values = {"duration_s": metering.duration_s}
+    modelled = "" if metering.source == "measured" else "modelled_"  # Runs are compared by name.
+    if metering.energy_j is not None and metering.mean_w is not None:
+        values |= {f"{modelled}energy_j": metering.energy_j, f"{modelled}mean_power_w": metering.mean_w}
+    for found in metering.devices:
+        values[f"{found.device.name}_energy_j"] = found.energy_j
+        values[f"{found.device.name}_mean_power_w"] = found.mean_w
+    for node in metering.tree().root.walk():
+        if node.level == "module":
+            values[f"window/{node.path}_{modelled}energy_j"] = node.total.energy_j
+    mlflow.log_metrics({PREFIX + name: value for name, value in values.items()})

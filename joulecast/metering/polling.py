@@ -1,4 +1,4 @@
-"""Code of the sampler process: polls devices, answers requests and writes the recording; see sampler.py."""
+"""The sampler process: polls devices, answers requests and writes the recording; `sampler.Sampler` starts it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..errors import InputError, JoulecastError, SensorError
 from .gpu_shares import GpuShare, ProcessReader, ProcessTree
 from .recording import Window, Writer, block_of
 from .sampler import PROCESS_READERS, ReaderSpec
-from .samples import FIELDS, RANGES, Reader, Samples, is_possible_next
+from .samples import RANGES, Reader, Samples, is_possible_next
 
 # PolledDevice: one device in the sampler process, with its recent samples, and the reason if it was lost.
 
@@ -58,7 +58,16 @@ class PolledDevice:
         except SensorError as error:
             self.lost = str(error.given or error.what)
             return False
-        now, before = {name: self._possible(name, readings.get(name, math.nan)) for name in FIELDS}, self._last
+        before, now = self._last, {}
+        for name, (low, high) in RANGES.items():
+            # A reading that no sensor can have is missing, and must not spoil the others.
+            value = readings.get(name, math.nan)
+            now[name] = value if low <= value <= high else math.nan
+        if now["energy_j"] >= 0:
+            if is_possible_next(now["energy_j"], self._counter_j):
+                self._counter_j = now["energy_j"]
+            else:
+                now["energy_j"] = math.nan
         self.samples.append(tuple(now.values()))
         self._last = now
         if not before:
@@ -68,17 +77,6 @@ class PolledDevice:
         integrated_j = before["power_w"] * (now["time_s"] - before["time_s"])
         self.energy_j += counted_j if counted_j >= 0 else integrated_j if integrated_j == integrated_j else 0.0
         return now["energy_j"] != before["energy_j"]
-
-    def _possible(self, name: str, value: float) -> float:
-        """A reading, or NaN for one that no sensor can have: it is missing, and must not spoil the others."""
-        low, high = RANGES[name]
-        if not low <= value <= high:
-            return math.nan
-        if name == "energy_j":
-            if not is_possible_next(value, self._counter_j):
-                return math.nan
-            self._counter_j = value
-        return value
 
     @property
     def has_counter(self) -> bool:
@@ -185,17 +183,19 @@ class Recorder:
     def write(self) -> None:
         """Write a block to disk: samples, windows, events and shares."""
         records: list[Mapping[str, Any]] = []
+        event = {"kind": "event", "time_s": self.clock()}
         for device in self.devices:
             records += device.block()
             if device.lost is not None and device.name not in self.told_lost:
                 self.told_lost.add(device.name)
-                records.append(self._event(f"lost: {device.lost}", device.name))
+                records.append({**event, "device": device.name, "what": f"lost: {device.lost}"})
         for first in range(0, len(self.windows), _WINDOWS_IN_LINE):
             records.append({"kind": "windows", "windows": self.windows[first : first + _WINDOWS_IN_LINE]})
         self.windows = []
         offset_s = time.time() - time.monotonic()
         if abs(offset_s - self.offset_s) > _CLOCK_JUMP_S:
-            records.append(self._event(f"the wall clock jumped by {offset_s - self.offset_s:+.1f} s"))
+            jump = f"the wall clock jumped by {offset_s - self.offset_s:+.1f} s"
+            records.append({**event, "device": None, "what": jump})
             self.offset_s = offset_s
         if self.tree is not None:
             shares = self.tree.shares()
@@ -217,9 +217,6 @@ class Recorder:
             if not self.told_full:
                 sys.stderr.write(f"{error}\n")
             self.told_full = True
-
-    def _event(self, what: str, device: str | None = None) -> dict[str, Any]:
-        return {"kind": "event", "time_s": self.clock(), "device": device, "what": what}
 
 
 def main() -> None:
@@ -266,13 +263,26 @@ def poll(
         look.begin(at_once=True)
     while not requests.ended:
         for request in requests.wait(max(0.0, min(next_s, look.next_s) - clock())):
-            if request["do"] == "end":
+            do = request["do"]
+            if do == "end":
                 exit_code = request["exit_code"]
                 requests.ended = True
                 break
-            if request["do"] == "mark":
+            if do == "mark":
                 _poll_now(devices, look)
-            _serve(request, devices, recorder)
+            elif do == "samples":
+                asked = next(device for device in devices if device.name == request["device"])
+                _answer(asked.since(request["since_s"]))
+            elif do == "totals":
+                _answer({"devices": {device.name: device.total() for device in devices}})
+            elif do == "windows" and recorder is not None:
+                recorder.windows += [(name, start, end) for name, start, end in request["windows"]]
+            elif do == "flush":
+                for device in devices:
+                    device.poll()
+                if recorder is not None:
+                    recorder.write()
+                _answer({})
         now_s = clock()
         if now_s >= next_s:
             for device in devices:
@@ -302,21 +312,6 @@ def _poll_now(devices: Sequence[PolledDevice], look: CloseLook, *, at_once: bool
         if not device.waits:
             device.poll()
     look.begin(at_once=at_once)
-
-
-def _serve(request: Mapping[str, Any], devices: Sequence[PolledDevice], recorder: Recorder | None) -> None:
-    if request["do"] == "samples":
-        _answer(next(device for device in devices if device.name == request["device"]).since(request["since_s"]))
-    elif request["do"] == "totals":
-        _answer({"devices": {device.name: device.total() for device in devices}})
-    elif request["do"] == "windows" and recorder is not None:
-        recorder.windows += [(name, start, end) for name, start, end in request["windows"]]
-    elif request["do"] == "flush":
-        for device in devices:
-            device.poll()
-        if recorder is not None:
-            recorder.write()
-        _answer({})
 
 
 def _answer(value: Mapping[str, Any]) -> None:
@@ -356,3 +351,7 @@ class Requests:
     def rest(self, seconds: float) -> None:
         """Sleep without reading requests."""
         time.sleep(max(0.0, seconds))
+
+
+if __name__ == "__main__":
+    main()

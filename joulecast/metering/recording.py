@@ -191,6 +191,7 @@ def block_of(device: str, samples: Samples) -> dict[str, Any]:
 _MOST_BYTES = 1 << 30  # about ten million samples
 _LONGEST_LINE = 16 << 20
 _MOST_RECORDS = 2_000_000
+_WRITTEN = "a file that `joulecast measure --out` wrote"
 
 
 def read_recording(path: str | Path) -> Recording:
@@ -219,7 +220,7 @@ def read_recording(path: str | Path) -> Recording:
         raise InputError(
             "the content of this recording is not valid",
             given=f"{path}, line {reading.count + 1}: {type(error).__name__}: {first_line(error)}",
-            allowed="a file that `joulecast measure --out` wrote",
+            allowed=_WRITTEN,
             hint="use a copy that is intact",
         ) from error
     # Only the last line may be incomplete: the one that was being written when the meter was killed.
@@ -230,12 +231,8 @@ def read_recording(path: str | Path) -> Recording:
             hint="use a copy that is intact",
         )
     if not reading.count:
-        raise _no_recording(str(path))
+        raise InputError("this is not a recording", given=str(path), allowed=_WRITTEN)
     return reading.finished()
-
-
-def _no_recording(given: str) -> InputError:
-    return InputError("this is not a recording", given=given, allowed="a file that `joulecast measure --out` wrote")
 
 
 class _Reading:
@@ -256,7 +253,8 @@ class _Reading:
         writes.
         """
         if (record["kind"] == "machine") != (self.count == 0):
-            raise _no_recording(f"a line of the kind {record['kind']} in line {self.count + 1}")
+            given = f"a line of the kind {record['kind']} in line {self.count + 1}"
+            raise InputError("this is not a recording", given=given, allowed=_WRITTEN)
         getattr(self, f"_add_{record['kind']}")(record)
         for what, values in self._lists.items():
             if len(values) > _MOST_RECORDS:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -39,44 +41,6 @@ REST = (-0.09, 0.034)
 
 _PUBLISHED = tomllib.loads(files(__package__).joinpath("published_power.toml").read_text(encoding="utf-8"))
 _KNOWN, _WINDOWS_MS = _PUBLISHED["sensor"], _PUBLISHED["sensor_window_ms"]
-
-
-def corrected_j(name: str, energy_j: float, duration_s: float) -> float | None:
-    """The joules that a meter at the supply would have counted; None for a model that was not compared with one.
-
-    A counter adds up the same sensor's readings, so it is taken to have the same gain and offset.
-
-    Args:
-        name: Name of the GPU as its driver states it.
-    """
-    error = _KNOWN.get(name)
-    return None if error is None else max(0.0, (energy_j - error["offset_w"] * duration_s) / error["gain"])
-
-
-def sensor_note(device: str, name: str, counter: bool) -> str | None:
-    """What is to be known about the sensor of a GPU, in a sentence; None if nothing is.
-
-    Args:
-        name: Name of the GPU as its driver states it.
-        counter: Whether its energy comes from a counter, which sees what readings miss.
-    """
-    parts = []
-    if (error := _KNOWN.get(name)) is not None:
-        parts.append(f"a board of this model reports {error['gain']:g} x its power {error['offset_w']:+g} W")
-    elif name:
-        low, high = REST
-        parts.append(f"not compared with a meter; other models read {-100 * low:.0f} % low to {100 * high:.0f} % high")
-    try:
-        gpu = find_gpu(name)
-    except InputError:
-        window = None
-    else:
-        window = _WINDOWS_MS.get(gpu.chip) or _WINDOWS_MS.get(gpu.architecture)
-    if window and not counter and window[0] != window[1]:
-        update_ms, average_ms = window
-        seen = f"see {average_ms} of every {update_ms} ms" if average_ms < update_ms else f"average {average_ms} ms"
-        parts.append(f"its readings {seen}")
-    return f"{device}: {'; '.join(parts)} (Yang et al. 2024)" if parts else None
 
 
 _POINTS = 400  # Most points of a power trace.
@@ -119,10 +83,15 @@ class DeviceEnergy:
 
     @property
     def corrected_j(self) -> float | None:
-        """Joules that a meter at the board's supply would have counted (`sensor_errors`); None if that is not known."""
-        if self.device.component != "board" or self.device.method != "measured":
+        """Joules that a meter at the board's supply would have counted; None for a model that none was compared with.
+
+        A counter adds up the same sensor's readings, so it is taken to have the same gain and offset.
+        """
+        error = _KNOWN.get(str(self.device.facts.get("device")))
+        if self.device.component != "board" or self.device.method != "measured" or error is None:
             return None
-        return corrected_j(str(self.device.facts.get("device")), self.energy_j, self.duration_s)
+        gain, offset_w = float(error["gain"]), float(error["offset_w"])
+        return max(0.0, (self.energy_j - offset_w * self.duration_s) / gain)
 
     @property
     def idle_j(self) -> float | None:
@@ -315,23 +284,20 @@ def merged(title: str, meterings: Sequence[Metering]) -> Metering:
     recordings = [recording for metering in meterings for recording in metering.recordings]
     if not recordings:
         raise InputError("there is nothing to merge", given="no recording", allowed="at least one recording")
-    spans: dict[str, list[tuple[float, float]]] = {}
-    for recording in recordings:
-        start_s = recording.start_s + recording.wall_offset_s
-        end_s = recording.end_s + recording.wall_offset_s
-        for other_start_s, other_end_s in spans.get(recording.host, ()):
-            if start_s < other_end_s and other_start_s < end_s:
-                raise InputError(
-                    "two recordings of the same machine overlap, so its joules would count twice",
-                    given=recording.host,
-                    allowed="recordings of one machine at different times",
-                    hint="merge only one of the two",
-                )
-        spans.setdefault(recording.host, []).append((start_s, end_s))
+    spans = sorted(
+        (each.host, each.start_s + each.wall_offset_s, each.end_s + each.wall_offset_s) for each in recordings
+    )
+    for (host, _, end_s), (other, start_s, _) in pairwise(spans):
+        if host == other and start_s < end_s:
+            raise InputError(
+                "two recordings of the same machine overlap, so its joules would count twice",
+                given=host,
+                allowed="recordings of one machine at different times",
+                hint="merge only one of the two",
+            )
     found = Metering(title, tuple(recordings))
-    latest_start = max(start for each in spans.values() for start, _ in each)
-    first_end = min(end for each in spans.values() for _, end in each)
-    if len(spans) > 1 and latest_start >= first_end:
+    apart = max(start_s for _, start_s, _ in spans) >= min(end_s for _, _, end_s in spans)
+    if apart and len({host for host, _, _ in spans}) > 1:
         note = "some of these machines were not measured at the same time"
         first = replace(recordings[0], events=(*recordings[0].events, note))
         return replace(found, recordings=(first, *recordings[1:]))
@@ -343,8 +309,22 @@ def _sensor_note(found: DeviceEnergy, samples: Samples) -> str | None:
     device, name = found.device, str(found.device.facts.get("device") or "")
     if device.component != "board" or device.method != "measured" or not name.startswith(("NVIDIA", "Tesla")):
         return None
-    note = sensor_note(device.name, name, counter=not np.isnan(samples.energy_j).all())
-    if note is None or found.corrected_j is None:
+    if (error := _KNOWN.get(name)) is not None:
+        parts = [f"a board of this model reports {error['gain']:g} x its power {error['offset_w']:+g} W"]
+    else:
+        low, high = REST
+        parts = [f"not compared with a meter; other models read {-100 * low:.0f} % low to {100 * high:.0f} % high"]
+    window = None
+    with suppress(InputError):
+        gpu = find_gpu(name)
+        window = _WINDOWS_MS.get(gpu.chip) or _WINDOWS_MS.get(gpu.architecture)
+    # A counter sees what readings miss.
+    if window and np.isnan(samples.energy_j).all() and window[0] != window[1]:
+        update_ms, average_ms = window
+        seen = f"see {average_ms} of every {update_ms} ms" if average_ms < update_ms else f"average {average_ms} ms"
+        parts.append(f"its readings {seen}")
+    note = f"{device.name}: {'; '.join(parts)} (Yang et al. 2024)"
+    if found.corrected_j is None:
         return note
     return f"{note}: {si(found.corrected_j, 'J')} +- {100 * BOARD_SPREAD:g} % by a meter"
 

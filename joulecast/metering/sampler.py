@@ -22,34 +22,33 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from ..errors import SensorError
-from . import amd, counting_programs, estimated_power, nvidia_smi, nvml, powercap
+from . import amd, cpu, estimated_power, nvidia
 from .gpu_shares import ProcessReader
-from .recording import Window
 from .samples import Reader, Samples
 
 READERS: Mapping[str, Callable[..., Reader]] = {
-    "nvml": nvml.open_reader,
-    "nvidia-smi": nvidia_smi.open_reader,
+    "nvml": nvidia.open_nvml,
+    "nvidia-smi": nvidia.open_nvidia_smi,
     "amdsmi": amd.open_reader,
     "amd-sysfs": amd.open_driver_reader,
-    "powercap": powercap.open_reader,
-    "counting-program": counting_programs.open_reader,
+    "powercap": cpu.open_zones,
+    "counting-program": cpu.open_program,
     "memory-model": estimated_power.open_memory_reader,
     "cpu-estimate": estimated_power.open_cpu_reader,
     "gpu-estimate": estimated_power.open_gpu_reader,
 }
 """Name -> function that makes the reader of one device from its settings. Called in the sampler process."""
 
-PROCESS_READERS: Mapping[str, Callable[..., ProcessReader]] = {"nvml": nvml.open_process_reader}
+PROCESS_READERS: Mapping[str, Callable[..., ProcessReader]] = {"nvml": nvidia.open_nvml_processes}
 """Name of a reader -> function that makes a reader of each process's use of the device. Other devices have none."""
 
 _WAITING = frozenset({"nvidia-smi", "counting-program"})  # Readings wait for the next line of output of a program.
@@ -118,7 +117,7 @@ class Sampler:
         """
         self._process = subprocess.Popen(
             # With -P, a file in the working folder cannot be imported in place of a module that the sampler needs.
-            [sys.executable, "-P", "-m", "joulecast.metering"],
+            [sys.executable, "-P", "-m", "joulecast.metering.polling"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -134,7 +133,7 @@ class Sampler:
         with suppress(OSError, ValueError):
             self.send({"do": "end", "exit_code": exit_code})
         with suppress(OSError):
-            self._input.close()
+            self._process.stdin.close()  # type: ignore[union-attr]
         try:
             self._process.wait(timeout=_TIMEOUT_S)  # Writing the last block to a busy disk may take seconds.
         except subprocess.TimeoutExpired:
@@ -154,23 +153,6 @@ class Sampler:
         rows = np.array(answer["samples"], dtype=float)  # None becomes NaN
         return Samples(*rows.T) if len(rows) else Samples.of(np.empty(0))
 
-    def windows(self, windows: Sequence[Window]) -> None:
-        """Add windows of the program to the recording."""
-        self.send({"do": "windows", "windows": windows})
-
-    def mark(self) -> None:
-        """Read all devices now, and find the next updates of their counters."""
-        self.send({"do": "mark"})
-
-    def totals(self) -> dict[str, dict[str, float | None]]:
-        """Device -> "energy_j", the joules so far, and "power_w", the last power; None if it is not known."""
-        found: dict[str, dict[str, float | None]] = self.ask({"do": "totals"})["devices"]
-        return found
-
-    def flush(self) -> None:
-        """Wait until all samples so far are on disk."""
-        self.ask({"do": "flush"})
-
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its answer. Raises SensorError: the sampler ended, or does not answer."""
         lines: list[str] = []
@@ -189,12 +171,9 @@ class Sampler:
     def send(self, request: Mapping[str, Any]) -> None:
         """Send a request without waiting for an answer."""
         with self._writing:  # Several threads may close windows at the same time.
-            self._input.write(json.dumps(request) + "\n")
-            self._input.flush()
-
-    @property
-    def _input(self) -> Any:
-        return self._process.stdin
+            pipe: Any = self._process.stdin
+            pipe.write(json.dumps(request) + "\n")
+            pipe.flush()
 
 
 def _lost(reason: str) -> SensorError:
@@ -202,28 +181,10 @@ def _lost(reason: str) -> SensorError:
     return SensorError("the power sensor was lost", given=reason, hint=hint)
 
 
-# The interface of power sensors that campaigns use, and the sensor that the sampler process polls.
-#
-# A sensor samples power while it is entered as a context manager; `window` returns the samples of a loop. To add a
-# sensor, write a reader and add it to the table in sampler.py, or implement the Protocol.
+# The sensors of campaigns. A sensor samples power while it is entered as a context manager; `window` returns the
+# samples of a loop. To add a sensor, write a reader and add it to the table above.
 
 _DEVICE = "device"  # Name of the only device that the sampler polls for a sensor.
-
-
-class Sensor(Protocol):
-    """Samples power while it is entered."""
-
-    def __enter__(self) -> Self:
-        """Start sampling."""
-
-    def __exit__(self, *_: object) -> None:
-        """Stop sampling."""
-
-    def facts(self) -> Mapping[str, Any]:
-        """Facts for the card of a dataset: sensor, device, driver, power limit, period."""
-
-    def window(self, start_s: float, end_s: float) -> Samples:
-        """The samples between two moments in the past, in seconds of `time.monotonic`."""
 
 
 class NoSensor:
@@ -273,6 +234,9 @@ class PolledSensor:
         return self._sampler.samples(_DEVICE, start_s).between(start_s, end_s)
 
 
+Sensor: TypeAlias = PolledSensor | NoSensor
+
+
 def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
     """The power sensor of an NVIDIA GPU.
 
@@ -280,7 +244,7 @@ def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
     or the GPU has no power readings.
     """
     about = f"NVML: total-energy counter and power readings, polled every {1e3 * period_s:g} ms in a process of its own"
-    facts = {"sensor": about, **nvml.nvml_facts(index)}
+    facts = {"sensor": about, **nvidia.nvml_facts(index)}
     return PolledSensor(ReaderSpec("nvml", {"index": index}), facts, period_s)
 
 
@@ -289,8 +253,8 @@ def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
 
     Raises SensorError: nvidia-smi is not installed, or does not know this GPU.
     """
-    about = f"nvidia-smi: power readings, logged every {1e3 * nvidia_smi.PERIOD_S:g} ms"
-    facts = {"sensor": about, **nvidia_smi.nvidia_smi_facts(index)}
+    about = f"nvidia-smi: power readings, logged every {1e3 * nvidia.LOG_PERIOD_S:g} ms"
+    facts = {"sensor": about, **nvidia.nvidia_smi_facts(index)}
     # The period is 0 because each reading waits for the next line of nvidia-smi.
     return PolledSensor(ReaderSpec("nvidia-smi", {"index": index}), facts, period_s=0.0)
 
@@ -303,7 +267,7 @@ def powercap_sensor(folder: Path | None = None) -> PolledSensor:
     Args:
         folder: The folder in which Linux shows the zones; None for the one that JOULECAST_POWERCAP names, or Linux's.
     """
-    folders = powercap.counted_zones(powercap.zones_folder() if folder is None else folder)
+    folders = cpu.counted_zones(cpu.zones_folder() if folder is None else folder)
     spec = ReaderSpec("powercap", {"folders": folders})
     spec.open()
     return PolledSensor(spec, {"sensor": f"powercap: energy counters of {len(folders)} zones"})

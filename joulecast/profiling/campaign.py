@@ -234,33 +234,31 @@ def _campaign(values: dict[str, Any]) -> Campaign:
     networks = values.pop("network", [])
     if not isinstance(networks, list) or not all(isinstance(row, Mapping) for row in networks):
         raise InputError("networks of a campaign are tables", given=repr(networks)[:100], allowed="[[network]]")
-    subjects = tuple(map(_subject, networks))
+    subjects = []
+    for row in networks:
+        _refuse_unknown("key of a network in a campaign", row, ["model", "input_shapes"])
+        model, shapes = row.get("model"), row.get("input_shapes", [])
+        if not isinstance(model, str):
+            allowed = 'such as model = "resnet50"'
+            raise InputError("a network of a campaign needs a model", given=repr(dict(row)), allowed=allowed)
+        if not isinstance(shapes, list):
+            allowed = "such as [[8, 3, 224, 224]]"
+            raise InputError("input_shapes of a network is a list of shapes", given=repr(shapes), allowed=allowed)
+        subjects.append(Subject(model, tuple(normalized_shape(shape) for shape in shapes)))
     known = [field.name for field in fields(Campaign) if field.name != "subjects"]
-    for key in values:
-        if key not in known:
-            raise unknown_name("key of a campaign", key, [*known, "network"])
+    _refuse_unknown("key of a campaign", values, [*known, "network"])
     settings: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
     }
     if isinstance(settings.get("clocks"), tuple):
         settings["clocks"] = tuple(None if clock == "default" else clock for clock in settings["clocks"])
-    return Campaign(subjects, **settings)
+    return Campaign(tuple(subjects), **settings)
 
 
-def _subject(row: Mapping[str, Any]) -> Subject:
-    for key in row:
-        if key not in ("model", "input_shapes"):
-            raise unknown_name("key of a network in a campaign", key, ["model", "input_shapes"])
-    if not isinstance(row.get("model"), str):
-        raise InputError(
-            "a network of a campaign needs a model", given=repr(dict(row)), allowed='such as model = "resnet50"'
-        )
-    shapes = row.get("input_shapes", [])
-    if not isinstance(shapes, list):
-        raise InputError(
-            "input_shapes of a network is a list of shapes", given=repr(shapes), allowed="such as [[8, 3, 224, 224]]"
-        )
-    return Subject(row["model"], tuple(normalized_shape(shape) for shape in shapes))
+def _refuse_unknown(what: str, values: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in values:
+        if key not in known:
+            raise unknown_name(what, key, known)
 
 
 def operations_of(campaign: Campaign) -> list[Operation]:

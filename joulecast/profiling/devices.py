@@ -1,4 +1,8 @@
-"""The device that a campaign measures on: found, described, loaded, its power read; and how fast its host launches."""
+"""The device that a campaign measures on: found, described, its power read, its clock locked; and how fast its host is.
+
+A locked clock outlives the process that locked it. So the process first writes a marker, a file that it keeps locked.
+A marker that no process holds was left by a crash, and the next campaign on that GPU resets the clock first.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,20 @@ import os
 import shutil
 import statistics
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..errors import DeviceError, InputError, MissingDependencyError, SensorError
+from ..errors import ClockError, DeviceError, InputError, MissingDependencyError, SensorError
 from ..hardware.host import cpu_name, processor
 from ..metering import NoSensor, Sensor
-from ..metering.powercap import zones_folder
+from ..metering.cpu import zones_folder
+from ..metering.nvidia import nvidia_smi, opened
 from ..metering.sampler import PERIOD_S, nvidia_smi_sensor, nvml_sensor, powercap_sensor
-from .clocks import Clocks
+from ..system.whole_files import lock
 from .timing import by_cpu_time, synchronize
 
 _CPU_CACHE_BYTES = 32 * 2**20
@@ -69,12 +76,122 @@ def sensor_of(device: torch.device, period_s: float = PERIOD_S) -> Sensor:
         return nvidia_smi_sensor(nvml_index(device))
 
 
-def second_sensor_of(device: torch.device) -> Sensor | None:
-    """Another way to read the same power, to check the first; None where there is none."""
+def second_sensor_of(device: torch.device) -> Sensor:
+    """Another way to read the same power, to check the first. Raises SensorError: there is none."""
     if device.type == "cuda":
         with suppress(SensorError):
             return nvidia_smi_sensor(nvml_index(device))
-    return None
+    raise SensorError(
+        "there is no second log of this device's power",
+        given=str(device),
+        allowed="a GPU that nvidia-smi shows",
+        hint="omit second_log",
+    )
+
+
+_NEAREST = 5
+
+
+class Clocks:
+    """The graphics clock of a GPU, set through NVML or, where that fails, through `nvidia-smi`."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        try:
+            with opened(index) as (nvml, handle):
+                identity = str(nvml.nvmlDeviceGetUUID(handle))
+        except (SensorError, MissingDependencyError):
+            identity = nvidia_smi(f"--id={index}", "--query-gpu=uuid", "--format=csv,noheader")
+        # By default below ~/.local/state: a folder that survives a crash.
+        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        self._marker = state / "joulecast" / f"locked-{identity}"
+
+    def check(self, clock_mhz: int) -> None:
+        """Check that the GPU supports a clock. Raises ClockError: it does not. The message names the nearest clocks."""
+        try:
+            with opened(self._index) as (nvml, handle):
+                memory_mhz = max(nvml.nvmlDeviceGetSupportedMemoryClocks(handle))
+                supported = list(nvml.nvmlDeviceGetSupportedGraphicsClocks(handle, memory_mhz))
+        except (SensorError, MissingDependencyError, ValueError):
+            supported = []  # The GPU does not tell.
+        if supported and clock_mhz not in supported:
+            nearest = sorted(sorted(supported, key=lambda mhz: abs(mhz - clock_mhz))[:_NEAREST])
+            raise ClockError(
+                "this GPU does not support this clock",
+                given=f"{clock_mhz} MHz",
+                allowed=f"{min(supported)} to {max(supported)} MHz; nearest: {', '.join(map(str, nearest))}",
+            )
+
+    @contextmanager
+    def locked(self, clock_mhz: int | None) -> Iterator[None]:
+        """Lock a clock; None leaves the GPU as it is.
+
+        Raises ClockError: there is no permission, in which case the message names the command to run; or another
+        campaign holds this GPU's clock.
+        """
+        if clock_mhz is None:
+            yield
+            return
+        with self._marked():
+            try:
+                self._set(clock_mhz)
+            except ClockError:
+                self._marker.unlink()
+                raise
+            try:
+                yield
+            finally:
+                self._set(None)
+                self._marker.unlink()  # The marker stays where the reset failed, so that the next campaign tries again.
+
+    def restore(self) -> bool:
+        """Reset a clock that a crashed campaign left locked, and return whether there was one.
+
+        Raises ClockError: the clock cannot be reset, or another campaign holds this GPU's clock.
+        """
+        if not self._marker.exists():
+            return False
+        with self._marked():
+            self._set(None)
+            self._marker.unlink()
+        return True
+
+    @contextmanager
+    def _marked(self) -> Iterator[None]:
+        self._marker.parent.mkdir(parents=True, exist_ok=True)
+        with self._marker.open("a") as file:
+            if not lock(file, wait=False):
+                raise ClockError(
+                    "another campaign holds this GPU's clock",
+                    given=f"GPU {self._index}",
+                    hint="wait for it, or use another GPU",
+                )
+            file.flush()
+            os.fsync(file.fileno())
+            yield
+
+    def _set(self, clock_mhz: int | None) -> None:
+        """Lock a clock, or reset it with None. Raises ClockError: neither NVML nor nvidia-smi may do that."""
+        argument = "--reset-gpu-clocks" if clock_mhz is None else f"--lock-gpu-clocks={clock_mhz},{clock_mhz}"
+        try:
+            with opened(self._index) as (nvml, handle):
+                if clock_mhz is None:
+                    nvml.nvmlDeviceResetGpuLockedClocks(handle)
+                else:
+                    nvml.nvmlDeviceSetGpuLockedClocks(handle, clock_mhz, clock_mhz)
+        except (SensorError, MissingDependencyError) as error:
+            try:
+                nvidia_smi(f"--id={self._index}", argument)
+            except SensorError as second:
+                what, after = "the clock cannot be reset", f"then delete {self._marker}"
+                if clock_mhz is not None:
+                    what = f"the clock cannot be locked at {clock_mhz} MHz"
+                    after = "then collect with a campaign without clocks; the clock that the GPU really holds is stored"
+                raise ClockError(
+                    what,
+                    given=f"{error.given or error.what}; {second.given}",
+                    hint=f"run `sudo nvidia-smi --id={self._index} {argument}`; {after}",
+                ) from second
 
 
 def clocks_of(device: torch.device) -> Clocks:
@@ -108,6 +225,12 @@ def load_average_of(device: torch.device) -> float | None:
     with suppress(OSError, AttributeError):  # Windows has no load average.
         return os.getloadavg()[0]
     return None
+
+
+def make_room(device: torch.device) -> None:
+    """Give back the memory that the last measurement left in PyTorch's pool, and which would count as used."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def limits_of(device: torch.device) -> dict[str, int]:

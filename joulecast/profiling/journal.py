@@ -53,22 +53,21 @@ class Journal:
         self, path: str | Path, campaign: Mapping[str, Any] | None, facts: Mapping[str, Any] | None = None
     ) -> None:
         self.path = Path(path)
-        if campaign is None and not self.path.is_file():
-            raise JournalError(
-                "there is no journal", given=str(self.path), hint="name the folder of a campaign that has begun"
-            )
-        if self.path.exists() and not self.path.is_file():
-            raise JournalError("a journal is a regular file", given=str(self.path), hint="use another --out")
         self.torn = False
         self._reads_only = campaign is None
-        self._file = self._opened()
+        if self._reads_only and not self.path.is_file():
+            raise self._error("there is no journal", "name the folder of a campaign that has begun")
+        if self.path.exists() and not self.path.is_file():
+            raise self._error("a journal is a regular file", "use another --out")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("rb" if self._reads_only else "a+b", buffering=0)
+        except OSError as error:
+            given = f"{self.path}: {error.strerror}"
+            raise self._error("the journal cannot be opened", "use another --out", given) from error
         try:
             if not lock(self._file, wait=False):
-                raise JournalError(
-                    "another campaign is writing to this journal",
-                    given=str(self.path),
-                    hint="wait for it, or use another --out",
-                )
+                raise self._error("another campaign is writing to this journal", "wait for it, or use another --out")
             header, self.records = self._read(campaign, facts or {})
             self.campaign: dict[str, Any] = header["campaign"]
             self.facts: dict[str, Any] = header.get("facts", {})
@@ -90,16 +89,8 @@ class Journal:
         self._write(record)
         self.records.append(dict(record))
 
-    def _opened(self) -> Any:
-        try:
-            if self._reads_only:
-                return self.path.open("rb", buffering=0)
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            return self.path.open("a+b", buffering=0)
-        except OSError as error:
-            raise JournalError(
-                "the journal cannot be opened", given=f"{self.path}: {error.strerror}", hint="use another --out"
-            ) from error
+    def _error(self, what: str, hint: str, given: str | None = None) -> JournalError:
+        return JournalError(what, given=given or str(self.path), hint=hint)
 
     def _read(
         self, campaign: Mapping[str, Any] | None, facts: Mapping[str, Any]
@@ -114,23 +105,17 @@ class Journal:
         lines = [self._parsed(number, line) for number, line in enumerate(whole.split(b"\n")[:-1], start=1)]
         self._lines = len(lines)
         if not lines and self._reads_only:
-            raise JournalError("this journal is empty", given=str(self.path), hint="collect the campaign again")
+            raise self._error("this journal is empty", "collect the campaign again")
         if not lines:
             lines = [{"journal_version": JOURNAL_VERSION, "campaign": dict(campaign or {}), "facts": dict(facts)}]
             self._write(lines[0])
         header, *records = lines
         if not isinstance(header.get("campaign"), dict) or not isinstance(header.get("facts", {}), dict):
-            raise JournalError(
-                "the first line of this journal is not that of a campaign",
-                given=str(self.path),
-                hint="restore the file, or use another --out",
+            raise self._error(
+                "the first line of this journal is not that of a campaign", "restore the file, or use another --out"
             )
         if campaign is not None and header.get("campaign") != dict(campaign):
-            raise JournalError(
-                "this journal belongs to another campaign",
-                given=str(self.path),
-                hint="use another --out, or the same settings",
-            )
+            raise self._error("this journal belongs to another campaign", "use another --out, or the same settings")
         return header, records
 
     def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
@@ -138,9 +123,9 @@ class Journal:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise JournalError("a line of this journal is damaged", given=where, hint=_NEXT) from error
+            raise self._error("a line of this journal is damaged", _NEXT, where) from error
         if not isinstance(value, dict):
-            raise JournalError("a line of this journal is not a record", given=where, hint=_NEXT)
+            raise self._error("a line of this journal is not a record", _NEXT, where)
         if number == 1 and value.get("journal_version") != JOURNAL_VERSION:
             raise JournalError(
                 "this journal has another version",
@@ -151,7 +136,7 @@ class Journal:
         found = _LINE.fullmatch(line)
         # The checksum begins with the number, which ties a line to its place.
         if found is None or int(found[2], 16) != zlib.crc32(found[1], number):
-            raise JournalError("a line of this journal was changed, moved or repeated", given=where, hint=_NEXT)
+            raise self._error("a line of this journal was changed, moved or repeated", _NEXT, where)
         del value["crc32"]
         return value
 
@@ -160,10 +145,10 @@ class Journal:
         try:
             append_whole(self._file, b'%b, "crc32": "%08x"}\n' % (text, zlib.crc32(text, self._lines + 1)))
         except OSError as error:
-            raise JournalError(
+            raise self._error(
                 "the journal cannot be written",
-                given=f"{self.path}: {error.strerror}",
-                hint="make room and go on with --resume: nothing that was finished is lost",
+                "make room and go on with --resume: nothing that was finished is lost",
+                f"{self.path}: {error.strerror}",
             ) from error
         self._lines += 1
 

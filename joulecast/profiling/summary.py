@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +62,20 @@ def _sessions(journal: Journal) -> str:
     for record in journal.records:
         if record["status"] == "session":
             idle = record["idle"]
-            cells = [record.get("ended", record["started"]), _watts(idle["power_w"])]
-            rows.append(f"| {' | '.join([*map(str, cells), _number(idle['temperature_c'], '{:.0f}')])} |")
+            degrees = "" if idle["temperature_c"] is None else f"{idle['temperature_c']:.0f}"
+            rows.append(f"| {record.get('ended', record['started'])} | {_watts(idle['power_w'])} | {degrees} |")
     if not rows:
         return ""
     return "\n".join(["## The idle device", "", "| when | power | degrees |", "| --- " * 3 + "|", *rows])
 
 
 def _faults(journal: Journal, measured: Sequence[Record]) -> str:
-    warnings = Counter(_without_figures(warning) for record in measured for warning in _warnings(record))
+    warnings: Counter[str] = Counter()
+    for record in measured:
+        for warning in (*record["timing"]["warnings"], *record["power"]["warnings"]):
+            # Without its numbers, so that warnings of the same kind are counted together.
+            words = ("..." if any(c.isdigit() for c in word) else word for word in warning.split())
+            warnings[" ".join(words)] += 1
     failed = Counter(record["reason"] for record in journal.records if record["status"] == "failed")
     lines = ["## Warnings and failures", ""]
     lines += [f"- {count} x {what}" for what, count in warnings.most_common(_REPORTED)]
@@ -100,21 +105,8 @@ def _rules(measured: Sequence[Record]) -> str:
     return "\n".join([*header, "| rule | median | worst |", "| --- | --- | --- |", *lines]) if lines else ""
 
 
-def _warnings(record: Record) -> Iterable[str]:
-    return (*record["timing"]["warnings"], *record["power"]["warnings"])
-
-
-def _without_figures(warning: str) -> str:
-    """A warning without its numbers, so that warnings of the same kind are counted together."""
-    return " ".join("..." if any(c.isdigit() for c in word) else word for word in warning.split())
-
-
 def _watts(value: float | None) -> str:
-    return _number(value, "{:.1f} W")
-
-
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else form.format(value)
+    return "" if value is None else f"{value:.1f} W"
 
 
 def _title(record: Record) -> str:

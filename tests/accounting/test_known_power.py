@@ -5,9 +5,9 @@ import pytest
 
 from conftest import benchmark
 from joulecast.accounting import Events, Place
-from joulecast.accounting.passes import one_pass
+from joulecast.accounting.account import one_pass
 from joulecast.accounting.result import Accounting
-from joulecast.accounting.shares import Used, spread
+from joulecast.accounting.shares import figure_of, spread
 from joulecast.energy import EnergyTree, Figure, Row, Share
 from joulecast.metering.recording import DeviceInfo, Recording
 from joulecast.metering.samples import Samples
@@ -86,7 +86,7 @@ def test_what_the_sensor_does_not_resolve_needs_a_model():
         float(known_power(events, power_w=WATTS.__getitem__, static_w=STATIC_W).counter.curve.energy_j[-1])
         / events.iterations
     )
-    shares = spread(events, iteration_s, [Used(PACKAGE, joules)])
+    shares = spread(events, iteration_s, [(PACKAGE, figure_of(PACKAGE, joules, known=True))])
     by_time = Accounting("model", shares.rows, shares.unattributed, iteration_s, 2, events.iterations)
     truth = {key: value / events.iterations for key, value in true_joules(events).items()}
     # On a GPU of another speed, all dynamic joules are three times as large.

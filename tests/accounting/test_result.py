@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from joulecast.accounting import Events, Place
-from joulecast.accounting.passes import one_pass
-from joulecast.accounting.text import table_text
+from joulecast.accounting.account import one_pass
+from joulecast.accounting.result import Accounting
 from joulecast.energy import EnergyTree, Figure, Row, Share
 from joulecast.errors import InputError
 from joulecast.metering.recording import DeviceInfo, Recording
@@ -177,8 +177,8 @@ def test_shares_of_joules_and_of_seconds_are_not_the_same():
     def share(seconds, joules):
         return Share({"cpu": Figure(seconds, "measured")}, {("cpu0", "package"): Figure(joules, "measured")})
 
-    tree = EnergyTree.of("model", [Row("a", share(1.0, 1.0)), Row("b", share(1.0, 3.0))])
-    first = next(line for line in table_text(tree, 2.0).splitlines() if line.endswith(" a"))
+    made = Accounting("model", (Row("a", share(1.0, 1.0)), Row("b", share(1.0, 3.0))), Share(), 2.0, 1, 1)
+    first = next(line for line in made.to_text().splitlines() if line.endswith(" a"))
     assert first.split() == ["1", "J", "25.0", "%", "1", "s", "50.0", "%", "1", "W", "a"]
 
 

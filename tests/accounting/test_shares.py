@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from joulecast.accounting import Events, Place
-from joulecast.accounting.passes import one_pass
-from joulecast.accounting.shares import Used, counters_of, spread, swept
+from joulecast.accounting.account import one_pass
+from joulecast.accounting.shares import counters_of, figure_of, spread, swept
 from joulecast.accounting.sweep import resolution
 from joulecast.energy import EnergyTree
 from joulecast.errors import InputError
@@ -31,6 +31,10 @@ def recording(*, wall_offset_s=0.0, power_w=((PACKAGE, 50.0),), start_s=-1.0, en
 
 
 EVENTS = Events.of([(0, 4, A, "cpu"), (4, 6, B, "cpu")], windows=[(0, 5), (5, 10)])
+
+
+def counted(device, joules, known=True):
+    return device, figure_of(device, joules, known)
 
 
 def by_place(shares):
@@ -110,7 +114,7 @@ def test_without_a_counter_there_are_seconds_and_the_answer_says_so():
 
 def test_two_passes_spread_the_joules_of_an_undisturbed_iteration():
     # profiled: 3 busy seconds of 5 in each of two iterations; undisturbed: 4 s and 80 J, so that 1 s is idle
-    shares = spread(EVENTS, 4.0, [Used(PACKAGE, 80.0)])
+    shares = spread(EVENTS, 4.0, [counted(PACKAGE, 80.0)])
     found = by_place(shares)
     assert found["a", "aten::mm"].energy_j == pytest.approx(40)
     assert found["a", "aten::mm"].time_s == pytest.approx(2)
@@ -120,15 +124,15 @@ def test_two_passes_spread_the_joules_of_an_undisturbed_iteration():
 
 
 def test_operators_that_a_profiler_slowed_down_fill_the_iteration_at_most():
-    shares = spread(EVENTS, 1.5, [Used(PACKAGE, 60.0)])
+    shares = spread(EVENTS, 1.5, [counted(PACKAGE, 60.0)])
     assert sum(row.share.energy_j for row in shares.rows) == pytest.approx(60)
     assert shares.unattributed.energy_j == pytest.approx(0, abs=1e-12)
 
 
 def test_two_passes_account_every_joule():
     events = Events.of([(0, 4, A, "cpu"), (1, 3, B, "gpu0"), (4.5, 5, B, "cpu")], windows=[(0, 5)])
-    used = [Used(PACKAGE, 80.0), Used(MEMORY, 8.0), Used(GPU, 500.0), Used(DeviceInfo("gpu1", "board"), 30.0)]
-    shares = spread(events, 4.8, used)
+    joules = ((PACKAGE, 80.0), (MEMORY, 8.0), (GPU, 500.0), (DeviceInfo("gpu1", "board"), 30.0))
+    shares = spread(events, 4.8, [counted(*each) for each in joules])
     total = sum(row.share.energy_j for row in shares.rows) + shares.unattributed.energy_j
     assert total == pytest.approx(618, rel=1e-12)
     assert shares.unattributed.energy["gpu1", "board"].value == 30
@@ -144,5 +148,5 @@ def test_the_slowest_sensor_says_what_is_resolved():
 
 
 def test_an_incomplete_counter_stays_incomplete():
-    shares = spread(EVENTS, 4.0, [Used(PACKAGE, 80.0, known=False)])
+    shares = spread(EVENTS, 4.0, [counted(PACKAGE, 80.0, known=False)])
     assert all(row.share.unknown == 1 for row in shares.rows)

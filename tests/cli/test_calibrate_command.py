@@ -46,14 +46,14 @@ def test_without_a_gpu_it_says_what_it_needs(call, tmp_path):
 def test_stopped_and_repeated_it_continues(call, tmp_path, monkeypatch):
     """On the CPU in place of the GPU: what is measured there says nothing, but the course of events is the same."""
     from joulecast.cli import machine
-    from joulecast.profiling import collection, summary
+    from joulecast.profiling import session, summary
     from joulecast.queries import worth_measuring
 
     chosen = {
         mode: [Operation("relu", [(n, 64)], mode=mode) for n in range(1, 1 + count)]
         for mode, count in (("inference", 12), ("training", 3))
     }
-    asked, done, real = [], [], collection.measure
+    asked, done, real = [], [], session.measure
 
     def choose(predictors, count):
         asked.append(count)
@@ -68,7 +68,7 @@ def test_stopped_and_repeated_it_continues(call, tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "_name_of", lambda device, gpu: "H100 SXM")
     monkeypatch.setattr(machine, "_SECONDS", 0.002)
     monkeypatch.setattr(worth_measuring, "worth_measuring", choose)
-    monkeypatch.setattr(collection, "measure", measure)
+    monkeypatch.setattr(session, "measure", measure)
     monkeypatch.setattr(summary, "write_summary", lambda journal, folder: folder)  # whose pictures take seconds
     asked_for = ("calibrate", "--device", "cpu", "--minutes", "10", "--out", tmp_path / "mine.json")
     code, _, said = call(*asked_for)

@@ -1,4 +1,4 @@
-"""Energy trees: own shares and what is unattributed add up to the total, however the tree is arranged."""
+"""Shares and trees of them: own shares and what is unattributed add up to the total, however a tree is arranged."""
 
 import json
 import math
@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulecast.energy import EnergyTree, Figure, Row, Share
+from joulecast.energy.comparison import repeated
+from joulecast.energy.tree import merged
 from joulecast.errors import InputError
 
 
@@ -54,6 +56,57 @@ def test_top_lists_what_costs_most():
         ("layer.0.conv", "backward"),
         ("layer.1.conv", "forward"),
     ]
+
+
+def test_a_sum_has_the_weakest_source_and_counts_what_is_unknown():
+    total = Figure.total([Figure.of(1.5, "measured"), Figure.of(2.0, "modelled"), Figure.of(None, "measured")])
+    assert total == Figure(3.5, "modelled", unknown=1)
+    assert Figure.total([Figure.of(None, "modelled")] * 2) == Figure(0.0, "missing", unknown=2)
+
+
+def test_missing_is_never_zero():
+    assert Figure.of(0.0, "measured").source == "measured"
+    assert Figure.of(None, "measured") == Figure(0.0, "missing", unknown=1)
+    with pytest.raises(InputError, match="a missing figure"):
+        Figure(0.0, "missing")
+
+
+def test_sums_are_rounded_once():
+    # 1 + 1e-16 rounds back to 1, ten thousand times over; together they are 1e-12.
+    small = [Figure.of(1e-16, "measured")] * 10_000
+    assert Figure.total([Figure.of(1.0, "measured"), *small]).value == 1.000000000001
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+def test_impossible_quantities_are_refused(value):
+    with pytest.raises(InputError, match="out of range"):
+        Figure.of(value, "measured")
+
+
+def test_devices_work_side_by_side_and_their_joules_add_up():
+    gpu = Share({"gpu": Figure.of(2.0, "measured")}, {("gpu", "static"): Figure.of(60.0, "measured")})
+    cpu = Share({"cpu": Figure.of(3.0, "measured")}, {("cpu", "package"): Figure.of(40.0, "modelled")})
+    both = Share.total([gpu, cpu, gpu])
+    assert (both.time_s, both.energy_j, both.source) == (4.0, 160.0, "modelled")  # the GPU: 2 s + 2 s
+    assert both.on("gpu").energy_j == 120.0
+    assert both.devices == ("gpu", "cpu")
+    assert both.by_component() == {"static": Figure(120.0, "measured"), "package": Figure(40.0, "modelled")}
+
+
+def test_half_of_a_share_knows_no_more_than_the_whole():
+    part = ("gpu", "total")
+    for figure, half in ((Figure(4.0, "measured", unknown=2), 2.0), (Figure.of(None, "measured"), 0.0)):
+        scaled = Share({"gpu": figure}, {part: figure}).scaled_by(0.5)
+        assert scaled.energy[part] == scaled.time["gpu"] == Figure(half, figure.source, figure.unknown)
+        assert scaled.unknown == figure.unknown > 0
+
+
+def test_json_keeps_everything():
+    share = Share(
+        {"gpu": Figure.of(0.1, "modelled")},
+        {("gpu", "static"): Figure.of(None, "modelled"), ("gpu", "dynamic"): Figure(0.3, "measured", unknown=2)},
+    )
+    assert Share.from_dict(share.to_dict()) == share
 
 
 PATHS = st.lists(st.sampled_from(["a", "b", "0", "1"]), max_size=4).map(".".join)
@@ -147,3 +200,41 @@ def test_nested_nodes_have_the_totals_of_what_is_below():
     assert layers["components_j"] == {"total": 8.0}
     missing = EnergyTree.of("a model", [Row("head", Share({}, {("gpu", "total"): Figure.of(None, "missing")}))])
     assert missing.to_nested()["root"]["energy_j"] is None
+
+
+def of_rank(joules, seconds, source="measured"):
+    share = Share({"gpu0": Figure.of(seconds, source)}, {("gpu0", "board"): Figure.of(joules, source)})
+    rest = Share({}, {("gpu0", "board"): Figure.of(1.0, source)})
+    rows = [Row("layer.0", share, "linear", "forward", 2), Row("head", share.scaled_by(0.5), "linear", "forward")]
+    return EnergyTree.of("model", rows, rest, notes=("a note",))
+
+
+def test_joules_of_ranks_add_up_and_the_longest_time_counts():
+    found = merged("two ranks", {"rank0": of_rank(10.0, 1.0), "rank1": of_rank(20.0, 3.0)})
+    layer = found.at("layer.0")
+    assert (layer.total.energy_j, layer.total.time_s, layer.children[0].calls) == (30.0, 3.0, 4)
+    assert found.total.energy_j == pytest.approx(30 + 15 + 2)
+    assert set(found.total.devices) == {"rank0/gpu0", "rank1/gpu0"}
+    assert found.notes == ("rank0: a note", "rank1: a note")
+    with pytest.raises(InputError, match="nothing to merge"):
+        merged("none", {})
+
+
+def test_repeats_have_a_mean_and_a_deviation():
+    largest, head = repeated([of_rank(10.0, 1.0).root, of_rank(20.0, 3.0).root])
+    assert (largest.path, largest.energy_j, largest.mean) == ("layer.0", (10.0, 20.0), 15.0)
+    assert largest.deviation == pytest.approx(50**0.5)
+    assert head.time_s == (0.5, 1.5)
+    rows = [Row(path, Share({"cpu": Figure(2.0, "measured")}), "mm", "forward") for path in "ab"]
+    seconds, _ = repeated([EnergyTree.of("model", rows).root])
+    assert (seconds.mean, seconds.deviation) == (2.0, 0.0)
+
+
+def test_the_command_merges_what_ranks_wrote(call, printed, tmp_path):
+    for rank, joules in enumerate((10.0, 20.0)):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({"tree": of_rank(joules, 1.0).to_dict()}))
+    out = printed("account", "merge", tmp_path / "rank0.json", tmp_path / "rank1.json", "--json")
+    assert EnergyTree.from_dict(json.loads(out)).total.energy_j == pytest.approx(47)
+    (tmp_path / "rank1.json").write_text("{}")
+    code, _, err = call("account", "merge", tmp_path / "rank1.json")
+    assert (code, "not an accounting" in err) == (2, True)

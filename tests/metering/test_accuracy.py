@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from joulecast.errors import SensorError
-from joulecast.metering import powercap
+from joulecast.metering.cpu import open_zones
 from joulecast.metering.polling import PolledDevice, Recorder, poll
 from joulecast.metering.recording import DeviceInfo, Writer, read_recording
 from joulecast.metering.result import Metering
@@ -120,7 +120,7 @@ class Package:
         (self.zone / "max_energy_range_uj").write_text(f"{range_j * 1e6:.0f}")
         (self.zone / "energy_uj").touch()
         self.write()
-        self.read_zone = powercap.open_reader([str(self.zone)])
+        self.read_zone = open_zones([str(self.zone)])
 
     def write(self):
         seen_s = math.floor(self.machine.now_s / 1e-3) * 1e-3

@@ -1,8 +1,11 @@
-"""Joules between two moments, by hand; test_accuracy.py has loads. Time without readings never counts as zero."""
+"""Joules between two moments and in windows, by hand; test_accuracy.py has loads. Unknown time never counts as zero."""
 
 import numpy as np
+import pytest
 
 from joulecast.metering.energy_curve import EnergyCurve
+from joulecast.metering.recording import Recording
+from joulecast.metering.result import Metering
 from joulecast.metering.samples import Samples
 
 
@@ -31,3 +34,14 @@ def test_without_readings_nothing_is_known():
 def test_an_idle_counter_that_does_not_move_is_zero_and_known():
     still = Samples.of(np.array([0.0, 0.5, 1.0]), energy_j=np.full(3, 7.0))
     assert EnergyCurve.of(still).between(0.0, 1.0) == (0.0, True)
+
+
+def test_windows_without_counters_have_time_and_unknown_energy():
+    # 6 s in "train", 2 of them in the window inside it; 10 s in all, so 4 s are in no window.
+    windows = (("train.step", 1.0, 3.0), ("train", 0.0, 6.0))
+    tree = Metering("program", (Recording("host", "", 0.0, 10.0, (), {}, windows),)).tree()
+    train, step = tree.at("train"), tree.at("train.step")
+    assert (train.own.time_s, train.total.time_s, step.own.time_s) == pytest.approx((4.0, 6.0, 2.0))
+    assert tree.unattributed.time_s == pytest.approx(4.0)
+    assert {train.own.source, step.own.source, tree.total.source} == {"missing"}
+    assert "0 J" not in str(tree)

@@ -10,8 +10,7 @@ import pytest
 
 from joulecast.errors import SensorError
 from joulecast.metering import amd
-from joulecast.metering.counting_programs import check
-from joulecast.metering.counting_programs import open_reader as open_counting
+from joulecast.metering.cpu import check_program, open_program
 from joulecast.metering.estimated_power import module_w, modules_gb
 from joulecast.metering.estimated_power import open_memory_reader as open_reader
 from joulecast.metering.gpu_shares import ProcessTree
@@ -265,17 +264,17 @@ def test_programs_of_other_systems_by_what_they_print(program, printed, joules, 
     (tmp_path / program).write_text(f"#!/bin/sh\ncat {tmp_path}/printed\n")
     (tmp_path / program).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    check(program)
-    read = open_counting(program)
+    check_program(program)
+    read = open_program(program)
     assert [read()["energy_j"] for _ in joules] == pytest.approx(joules)
     with pytest.raises(SensorError, match=f"{program} cannot count"):
         read()
     (tmp_path / "printed").write_text("Error: no counter\n")
     with pytest.raises(SensorError, match="no counter"):
-        check(program)
+        check_program(program)
     (tmp_path / program).unlink()
     with pytest.raises(SensorError, match="is not installed"):
-        check(program)
+        check_program(program)
 
 
 # What Windows lacks is taken away from every process, and its counter is a program that prints 36 W.

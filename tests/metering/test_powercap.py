@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulecast.metering.powercap import zones
+from joulecast.metering.cpu import zones
 
 
 def lay(folder, names):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from joulecast.errors import InputError
+from joulecast.metering.command import least_p_value, mean_and_deviation, p_value, quantities, runs_csv
 from joulecast.metering.recording import DeviceInfo, Recording
-from joulecast.metering.repeats import least_p_value, mean_and_deviation, p_value, quantities, runs_csv
 from joulecast.metering.result import Metering
 from joulecast.metering.samples import Samples
 

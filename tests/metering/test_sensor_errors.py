@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from joulecast.metering.recording import DeviceInfo, Recording
-from joulecast.metering.result import Metering, corrected_j, sensor_note
+from joulecast.metering.result import Metering
 from joulecast.metering.samples import Samples
 
 
@@ -16,26 +16,28 @@ def metering(name, counter=True):
     return Metering("program", (recording,))
 
 
-def test_what_a_meter_counts_follows_from_gain_and_offset():
-    # 400 J in 2 s on an A100 that reports 0.954 x metered - 1.2 W: (400 + 2.4) / 0.954
-    assert corrected_j("NVIDIA A100-PCIE-40GB", 400.0, 2.0) == pytest.approx(421.8, abs=0.1)
-    assert corrected_j("NVIDIA H200", 400.0, 2.0) is None
-
-
 def test_a_measurement_keeps_what_was_read_and_says_what_a_meter_would_read():
     found = metering("NVIDIA A100-PCIE-40GB")
     (device,) = found.devices
     assert device.energy_j == pytest.approx(400)
+    # 400 J in 2 s on an A100 that reports 0.954 x metered - 1.2 W: (400 + 2.4) / 0.954
     assert device.corrected_j == pytest.approx(421.8, abs=0.1)
     assert any("422 J +- 1.5 % by a meter" in note for note in found.notes)
+    assert metering("NVIDIA H200").devices[0].corrected_j is None
+
+
+@pytest.mark.parametrize(
+    ("name", "counter", "says"),
+    [
+        ("NVIDIA A30", False, "25 of every 100 ms"),
+        ("NVIDIA L4", False, "average 1000 ms"),
+        ("NVIDIA L4", True, "not compared with a meter"),
+    ],
+)
+def test_what_is_known_of_a_sensor_is_noted(name, counter, says):
+    assert any(says in note for note in metering(name, counter).notes)
 
 
 def test_readings_that_miss_time_are_named_only_without_a_counter():
-    assert "25 of every 100 ms" in sensor_note("gpu0", "NVIDIA A30", counter=False)
-    assert "of every" not in sensor_note("gpu0", "NVIDIA A30", counter=True)
-    assert "average 1000 ms" in sensor_note("gpu0", "NVIDIA L4", counter=False)
-    assert any("not compared with a meter" in note for note in metering("NVIDIA L4").notes)
-
-
-def test_a_sensor_of_another_maker_has_no_note():
-    assert metering("AMD Instinct MI210").notes == ()
+    assert not any("of every" in note for note in metering("NVIDIA A30").notes)
+    assert metering("AMD Instinct MI210").notes == ()  # Nothing is known of sensors of another maker.

@@ -4,7 +4,7 @@ import pytest
 
 LOCK = """
 import os, sys
-from joulecast.profiling.clocks import Clocks
+from joulecast.profiling.devices import Clocks
 clocks = Clocks(0)
 print("restored", clocks.restore())
 clocks.check(900)

@@ -15,10 +15,9 @@ from joulecast.errors import DeviceError, InputError, JoulecastError, UnknownNam
 from joulecast.hardware.host import processor
 from joulecast.metering import NoSensor
 from joulecast.profiling.campaign import Campaign, NetworkTask, Subject, Task, load_campaign, plan
-from joulecast.profiling.collection import measure
 from joulecast.profiling.command import collect
 from joulecast.profiling.devices import find_device, refuse_broken
-from joulecast.profiling.session import finish
+from joulecast.profiling.session import finish, measure
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "profiling").glob("*.toml"))
 OPERATIONS = [
@@ -91,9 +90,9 @@ def test_resuming_measures_what_is_left(campaign, tmp_path):
 
 
 def test_ctrl_c_stops_cleanly_with_a_dataset(campaign, tmp_path, monkeypatch):
-    import joulecast.profiling.collection as collection
+    from joulecast.profiling import session
 
-    real, calls = collection.measure, []
+    real, calls = session.measure, []
 
     def interrupted(*arguments):
         calls.append(1)
@@ -101,7 +100,7 @@ def test_ctrl_c_stops_cleanly_with_a_dataset(campaign, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(collection, "measure", interrupted)
+    monkeypatch.setattr(session, "measure", interrupted)
     assert "3 measurements" in run(campaign, tmp_path / "out")
     assert len(load(tmp_path / "out").measurements) == 3
 

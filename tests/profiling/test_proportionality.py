@@ -9,7 +9,7 @@ from joulecast.errors import InputError
 from joulecast.metering import NoSensor
 from joulecast.metering.samples import Samples
 from joulecast.profiling.campaign import Campaign, Subject, Task, duration_s, lengths, proportionality
-from joulecast.profiling.collection import measure
+from joulecast.profiling.session import measure
 from joulecast.profiling.timing import time_operation
 
 COUNTS = [10 * 2**power for power in range(14)]

@@ -13,7 +13,7 @@ import os, sys, time
 
 # (the sampler, a spawned process that imports this file, too, needs none of it)
 if __name__ == "__main__":
-    from joulecast.profiling import collection, command, devices, session, summary
+    from joulecast.profiling import command, devices, session, summary
     from joulecast.metering.sampler import nvidia_smi_sensor
     from joulecast.metering.sampler import nvml_sensor
 
@@ -23,19 +23,18 @@ if __name__ == "__main__":
         summary.write_summary = lambda journal, folder: folder
     devices.sensor_of = lambda device, period_s=0.01: nvml_sensor(0, period_s)
     devices.second_sensor_of = lambda device: nvidia_smi_sensor(0)
-    devices.clocks_of = session.clocks_of = lambda device: devices.Clocks(0)
-    collection.clocks_of = devices.clocks_of
+    devices.clocks_of = lambda device: devices.Clocks(0)
     # What happens in the third measurement: the job is terminated, or the GPU falls off the bus.
     lost = os.environ.get("FAKE_NVML_LOST_FILE", "")
     events = {"interrupt": lambda: os.kill(os.getpid(), 15), "lose": lambda: open(lost, "w")}
     if sys.argv[-1] in events:
-        happen, real, calls = events[sys.argv.pop()], collection.measure, []
+        happen, real, calls = events[sys.argv.pop()], session.measure, []
         def measure(*arguments):
             calls.append(1)
             if len(calls) == 3:
                 happen()
             return real(*arguments)
-        collection.measure = measure
+        session.measure = measure
     print(command.collect(sys.argv[1:]))
 """
 
