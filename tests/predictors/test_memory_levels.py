@@ -114,11 +114,6 @@ def test_products_move_most_through_shared_memory(size):
     assert found.movement_j / found.dynamic_j < 0.5
 
 
-def test_larger_products_move_a_larger_share():
-    shares = [product(size).movement_j / product(size).predicted_j for size in (512, 1024, 2048, 4096)]
-    assert shares == sorted(shares)
-
-
 def test_resnet50_pays_memory_mostly_for_dram():
     for precision in ("fp32", "fp16"):
         found = training(precision)
