@@ -68,7 +68,7 @@ def product_times_s(n: Any, least: LeastTimes, gpu: GPU, capped: bool) -> FloatA
     batched, by_vector = is_batched(n.batch, n.rows, n.columns), (n.rows == 1) | (n.columns == 1)
     outputs = np.maximum(n.batch * n.rows * n.columns, 1.0)
     waves = np.where(batched, _batched_waves(n, gpu), _LINEAR_SLOWER * _linear_waves(n, gpu))
-    waves = np.where(by_vector, outputs / (_WHOLE.outputs * gpu.sms), waves)
+    waves = np.where(by_vector, np.maximum(outputs / (_WHOLE.outputs * gpu.sms), _least_waves(n)), waves)
     compute_s = n.flops * _started(n) / outputs * waves * (_WHOLE.outputs * gpu.sms / peak)
     lanes = peak / (2 * gpu.sms * gpu.boost_clock_mhz * 1e6)
     if generation == _AMPERE and lanes > _MANY_LANES:
@@ -115,10 +115,20 @@ def _linear_waves(n: Any, gpu: GPU) -> FloatArray:
     for tile in _LINEAR_TILES:
         held = tile_count(n.rows, n.columns, tile, n.batch) / gpu.sms
         slower = _NARROW_SLOWER if _NARROW in tile else 1.0
-        split = np.maximum(_LINEAR_SLOWER * held, (_FEWEST_STEPS + _START_STEPS) / (n.reduction + _START_STEPS))
+        split = np.maximum(_LINEAR_SLOWER * held, _least_part(n))
         waves.append(np.minimum(np.ceil(held), split) * (slower * tile.outputs / _WHOLE.outputs))
     least: FloatArray = np.min(waves, axis=0)
     return least
+
+
+def _least_part(n: Any) -> Any:
+    """Share of the time of a reduction that its shortest part takes, with the start of a tile."""
+    return np.minimum((_FEWEST_STEPS + _START_STEPS) / (n.reduction + _START_STEPS), 1.0)
+
+
+def _least_waves(n: Any) -> Any:
+    """The least that `_linear_waves` are in whole: one part in one of the smallest tiles. No vector takes less."""
+    return _LINEAR_SLOWER * _least_part(n) * _NARROW_SLOWER * _NARROW / _WHOLE.rows
 
 
 def _wanted_power(gpu: GPU, computing: FloatArray, rate: FloatArray) -> FloatArray:
