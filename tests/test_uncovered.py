@@ -216,7 +216,7 @@ def test_files_store_uncovered_work_and_earlier_files_load():
                 "reason": "",
                 "work": dict.fromkeys([f.name for f in dataclasses.fields(DroppedWork)], -1),
             },
-            "integer from 0",
+            "integers from 0",
         ),
     ],
 )

@@ -24,10 +24,9 @@ from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import asked_together
-from ..contract import Files, Regressor, host_times, launch_s
+from ..contract import Files, Regressor, host_times
 from ..formats.numbers import require_features
 from ..physics.energy import EnergyConstants
-from ..physics.fp32_kernels import counted_s
 from ..physics.half_precision import device_ratio, seen_as
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.operation_rows import OperationRows
@@ -111,13 +110,7 @@ class LearnedOperations:
         n = numbers_of(seen)
         in_training, in_inference = self._trust[:, n.kind.astype(int)]
         trust = np.where(is_depthwise(n), 0.0, np.where(n.is_training > 0, in_training, in_inference))
-        # Nobody saw products that are shorter than their launch. The shorter, the more what is counted of them decides.
-        shown = np.where(
-            (n.is_product > 0) & (n.is_convolution == 0),
-            np.minimum(counted_s(seen, gpu) / self._launches_s(seen), 1.0),
-            1.0,
-        )
-        trust = np.where(self._by_chip(seen, gpu), shown, trust)
+        trust[self._by_chip(seen, gpu)] = 1.0
         return device_ratio(listed, gpu, np.exp(trust * self._known_log_ratios(listed, [gpu])[gpu]), capped)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
@@ -156,10 +149,6 @@ class LearnedOperations:
             return np.zeros(len(seen), dtype=bool)
         measured: NDArray[np.bool_] = self._measured[gpu.chip][numbers_of(seen).kind.astype(int)]
         return measured
-
-    def _launches_s(self, operations: OperationList) -> FloatArray:
-        in_training, in_inference = (launch_s(operations, mode, self.host_s) for mode in ("training", "inference"))
-        return np.where(numbers_of(operations).is_training > 0, in_training, in_inference)
 
     @cached_property
     def _measured(self) -> dict[str, NDArray[np.bool_]]:
