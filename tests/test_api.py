@@ -152,7 +152,8 @@ def test_bad_input(arguments, options, error, says):
 
 def test_a_gpu_without_a_predictor_is_reported(monkeypatch, tmp_path):
     (tmp_path / "zoo").mkdir()
-    monkeypatch.setattr("joulecast.zoo.catalogue.shipped", lambda name: tmp_path / name)
+    for room in ("catalogue", "store"):
+        monkeypatch.setattr(f"joulecast.zoo.{room}.shipped", lambda name: tmp_path / name)
     with pytest.raises(ZooError, match="no predictor for inference"):
         joulecast.predict([(CONV, 1)], None, "A30")
 
