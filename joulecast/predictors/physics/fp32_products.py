@@ -32,7 +32,7 @@ from .bandwidth import reached_bandwidth
 from .energy import PRIOR_ENERGY, process_factor, static_power_w
 from .least_times import LeastTimes
 from .norms import overlapped
-from .operation_numbers import is_batched
+from .operation_numbers import KIND_PLACES
 from .tiling import Tile, tile_count
 
 _BATCHED_TILES = {6: Tile(64, 128), 7: Tile(64, 64), 8: Tile(128, 128)}
@@ -65,7 +65,7 @@ def product_times_s(n: Any, least: LeastTimes, gpu: GPU, capped: bool) -> FloatA
         capped: Whether the default power cap applies.
     """
     generation, peak = kernel_generation(gpu), gpu.peak_flops["fp32"]
-    batched, by_vector = is_batched(n.batch, n.rows, n.columns), (n.rows == 1) | (n.columns == 1)
+    batched, by_vector = _is_batched(n), (n.rows == 1) | (n.columns == 1)
     outputs = np.maximum(n.batch * n.rows * n.columns, 1.0)
     waves = np.where(batched, _batched_waves(n, gpu), _LINEAR_SLOWER * _linear_waves(n, gpu))
     waves = np.where(by_vector, np.maximum(outputs / (_WHOLE.outputs * gpu.sms), _least_waves(n)), waves)
@@ -89,11 +89,20 @@ def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
     """Time of batched products in whole tiles and waves, relative to the time of their FLOPs alone.
 
     Returns:
-        Shape (operations,).
+        Shape (operations,); 1 for other operations.
     """
     outputs = np.maximum(n.batch * n.rows * n.columns, 1.0)
-    found: FloatArray = _batched_waves(n, gpu) * _WHOLE.outputs * gpu.sms / outputs * _started(n)
-    return found
+    ratio = _batched_waves(n, gpu) * _WHOLE.outputs * gpu.sms / outputs * _started(n)
+    return np.where((n.kind == KIND_PLACES["matmul"]) & _is_batched(n), ratio, 1.0)
+
+
+def _is_batched(n: Any) -> Any:
+    """Which products are computed by batched kernels.
+
+    A single product is computed as a linear layer is (PyTorch calls gemm in place of bmm), and one with a vector by a
+    kernel of its own.
+    """
+    return (n.batch > 1) & (n.rows > 1) & (n.columns > 1)
 
 
 def _started(n: Any) -> Any:

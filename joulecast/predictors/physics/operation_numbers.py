@@ -200,20 +200,6 @@ def _winograd(operation: Counted) -> float:
     return saving
 
 
-def is_batched(batch: Any, rows: Any, columns: Any) -> Any:
-    """Whether products of two tensors are computed by batched kernels, which have tiles of a few sizes.
-
-    A single product is computed as a linear layer is (PyTorch calls gemm in place of bmm). A product with a vector has
-    a kernel of its own (gemv), which has no tiles to fill.
-    """
-    return (batch > 1) & (rows > 1) & (columns > 1)
-
-
-def by_batched_kernels(n: Any) -> Any:
-    """Whether each operation is a product of two tensors that batched kernels compute; shape (operations,)."""
-    return (n.kind == KIND_PLACES["matmul"]) & is_batched(n.batch, n.rows, n.columns)
-
-
 def _as_product(operation: Counted) -> Product:
     """The operation as a batched matrix product; other operations get their output's shape and a reduction of 1."""
     out = operation.output_shape

@@ -21,7 +21,7 @@ from .cached import cached
 from .convolutions import CONVOLUTION_NAMES, dense_convolutions
 from .fp32_products import kernel_generation, tile_ratio
 from .least_times import LeastTimes
-from .operation_numbers import FAMILIES, KIND_PLACES, by_batched_kernels, numbers_of
+from .operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 from .roofline import on_tensor_cores, peak_flops
 from .tiling import Tile, padded, tile_count
 
@@ -83,7 +83,7 @@ def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
         **dict(zip(CONVOLUTION_NAMES, of_dense, strict=True)),
         "log_compute_over_memory": np.log((least.compute_s + _LEAST) / (least.memory_s + _LEAST)),
         "log_cycles": np.log(least.time_s * clock_mhz * 1e6),
-        "log_library_tiles": np.where(by_batched_kernels(n), np.log(tile_ratio(n, gpu)), 0.0),
+        "log_library_tiles": np.log(tile_ratio(n, gpu)),
         # A tree splits halfway between two values of its training data. The feature counts whole generations of
         # kernels, so that a GPU left out of training falls on the side of those that run the same kernels: the V100 on
         # that of the T4, not of Pascal, and the H100 on that of Ampere.
