@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from .attention import attended_cycles
 from .machine import Machine
-from .work import ATTENTION, Work
+from .work import ATTENTION, PRODUCT, Work
 
 TILES: FloatArray = np.array(
     [
@@ -62,28 +62,31 @@ def tiled_cycles(
 def _quickest(work: Work, machine: Machine, rate: FloatArray, full: FloatArray, constants: FloatArray) -> FloatArray:
     """Cycles, waves, fill and splits of the quickest of all tiles and splits, shape (4, kernels)."""
     tile, peak, loaded, split, exposed, l2_rate = constants
-    tall, wide, splits = TILES[:, 0, None, None], TILES[:, 1, None, None], _SPLITS[:, None]
+    splits = _SPLITS[:, None]
+    # A product with a vector has kernels of its own (gemv), which have no tiles to fill, and all start at once.
+    by_vector = (work.group == PRODUCT) & ((work.rows == 1) | (work.columns == 1))
+    tall, wide = (
+        np.where(by_vector & (size == 1), 1.0, side[:, None, None])
+        for size, side in zip((work.rows, work.columns), TILES.T, strict=True)
+    )
     steps = np.maximum(work.reduction / splits, _FEWEST_STEPS)
     tiles = np.ceil(work.rows / tall) * np.ceil(work.columns / wide) * work.batch
     waves = tiles * splits / machine.sms
-    operands = (work.loads_rows * tall + wide) * work.in_bytes * steps
-    loading = operands * loaded / full
+    sides = work.loads_rows * np.minimum(tall, work.rows) + np.minimum(wide, work.columns)
+    loading = sides * work.in_bytes * steps * loaded / full
     # What kernels lose beside the products costs as many cycles for each FLOP as at the rate that they are written for.
     product = (1 / rate + (1 / peak - 1) / full) / np.sqrt(np.where(full < _LANE_RATE, work.saved, 1.0))
     computing = 2 * tall * wide * steps * product + exposed * work.exponentials * tall * steps / (
         machine.exponentials * np.ceil(work.columns / wide)
     )
     sums = split + waves * tall * wide * _PARTIAL_BYTES / l2_rate
-    whole = np.ceil(waves)
-    cycles = whole * (np.maximum(computing, loading) + tile) + np.where(splits > 1, sums, 0.0)
+    whole = np.where(by_vector, np.maximum(waves, 1.0), np.ceil(waves))
+    cycles = whole * np.maximum(computing, loading) + np.where(by_vector, 1.0, whole) * tile
     possible = (splits == 1) | (work.reduction / splits >= _LEAST_REDUCTION)
-    cycles = np.where(possible, cycles, np.inf)
-    shape = (len(TILES) * len(_SPLITS), -1)
-    cycles, waves = cycles.reshape(shape), waves.reshape(shape)
-    taken = cycles.argmin(axis=0)
-    each = np.arange(len(work.place))
-    chosen = waves[taken, each]
-    area = TILES.prod(axis=1)[taken // len(_SPLITS)]
+    cycles = np.where(possible, cycles + np.where(splits > 1, sums, 0.0), np.inf)
+    taken = cycles.reshape(len(TILES) * len(_SPLITS), -1).argmin(axis=0)
+    each = (*np.divmod(taken, len(_SPLITS)), np.arange(len(work.place)))
+    parts = _SPLITS[each[1]]
+    computed = np.ceil(waves[each]) * machine.sms * (tall * wide)[each[0], 0, each[2]]
     outputs = work.batch * work.rows * work.columns
-    fill = outputs * _SPLITS[taken % len(_SPLITS)] / (np.ceil(chosen) * machine.sms * area)
-    return np.array([cycles[taken, each], chosen, fill, _SPLITS[taken % len(_SPLITS)]])
+    return np.array([cycles[each], waves[each], outputs * parts / computed, parts])
