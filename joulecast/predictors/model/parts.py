@@ -42,6 +42,7 @@ FLASH_GENERATION = "8.0"
 _BY_PYTORCH = ("pytorch", "triton")
 _PRODUCTS = ("linear", "matmul", "grouped_linear")
 
+_DIRECTIONS = ("forward", "input_gradient", "weight_gradient")
 _PRECISIONS = ("tf32", "fp16", "bf16", "fp8", "nvfp4")  # Of the products and attention that were measured.
 
 _ROWS = 8
@@ -146,10 +147,13 @@ def kernels_of(operation: Operation) -> tuple[Operation, ...]:
     """The kernels that an operation consists of, as operations that may have been measured.
 
     Returns:
-        The products of a product in training or in TF32, the forward pass of an attention; otherwise one kernel. A
-        product of two tensors that is none of a batch is the linear layer of its sizes, as PyTorch calls gemm for both.
+        The products of a product in training or in TF32, the forward and both gradients of a convolution in training,
+        the forward pass of an attention; otherwise one kernel. A product of two tensors that is none of a batch is the linear layer of its sizes, as PyTorch calls gemm for both.
         A linear layer has the rows of its tiles, and adds its bias on the way.
     """
+    if operation.kind == "conv2d" and operation.mode == "training":
+        forward = operation.replace(mode="inference")
+        return tuple(forward.with_attributes(direction=each) for each in _DIRECTIONS)
     if operation.kind not in (*_PRODUCTS, "attention") or operation.precision not in _PRECISIONS:
         return (operation,)
     if operation.kind == "attention":
