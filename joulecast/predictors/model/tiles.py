@@ -49,9 +49,10 @@ def tiled_cycles(
     found = np.zeros((4, len(work.place)))
     found[1:] = 1.0
     attended = np.flatnonzero(work.group == ATTENTION)
-    found[:3, attended] = attended_cycles(
-        work.some(attended), machine, rate[attended], ways[attended], constants[:, attended]
-    )
+    if len(attended):
+        found[:3, attended] = attended_cycles(
+            work.some(attended), machine, rate[attended], ways[attended], constants[:, attended]
+        )
     products = np.flatnonzero((work.rows > 0) & (work.group != ATTENTION))
     for first in range(0, len(products), _AT_ONCE):
         some = products[first : first + _AT_ONCE]

@@ -104,7 +104,10 @@ class Work(NamedTuple):
 
     def asked_of(self, *libraries: str) -> NDArray[np.bool_]:
         """Whether one of these libraries, named as in IMPLEMENTATIONS, was asked for each kernel."""
-        return np.isin(self.implementation, [IMPLEMENTATIONS.index(library) for library in libraries])
+        asked: NDArray[np.bool_] = np.logical_or.reduce(
+            [self.implementation == IMPLEMENTATIONS.index(library) for library in libraries]
+        )
+        return asked
 
     def some(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Self:
         """The kernels at these indices."""
