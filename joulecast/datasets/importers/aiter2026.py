@@ -84,9 +84,7 @@ def import_aiter2026(folder: Folder, *, held_back: bool = False) -> list[Dataset
         path = Path(folder) / f"{name}.parquet"
         _table(*table, held_back).read(path, "aiter2026", found, None, name)
     return [
-        Dataset(
-            card_of("aiter2026", gpu, sensor="none", limits=("no power", *mine.limits())), tuple(mine.measurements)
-        )
+        Dataset(card_of("aiter2026", gpu, sensor="none", limits=("no power", *mine.limits())), tuple(mine.measurements))
         for gpu, mine in sorted(found.items())
         if mine.measurements
     ]
