@@ -64,17 +64,19 @@ def _quickest(work: Work, machine: Machine, rate: FloatArray, full: FloatArray, 
     """Cycles, waves, fill and splits of the quickest of all tiles and splits, shape (4, kernels)."""
     tile, peak, loaded, split, exposed, l2_rate = constants
     splits = _SPLITS[:, None]
-    # A product with a vector has kernels of its own (gemv), which have no tiles to fill, and all start at once.
-    by_vector = (work.group == PRODUCT) & ((work.rows == 1) | (work.columns == 1))
+    # A product with a vector has kernels of its own (gemv), which have no tiles to fill, and all start at once. Linear
+    # layers with one row take as long as tiles that they hardly fill (aiconfigurator2026).
+    row = (work.rows == 1) & (work.batch > 1)
+    by_vector = (work.group == PRODUCT) & (row | (work.columns == 1))
     tall, wide = (
-        np.where(by_vector & (size == 1), 1.0, side[:, None, None])
+        np.where(by_vector, np.minimum(side[:, None, None], size), side[:, None, None])
         for size, side in zip((work.rows, work.columns), TILES.T, strict=True)
     )
     steps = np.maximum(work.reduction / splits, _FEWEST_STEPS)
     tiles = np.ceil(work.rows / tall) * np.ceil(work.columns / wide) * work.batch
     waves = tiles * splits / machine.sms
-    sides = work.loads_rows * np.minimum(tall, work.rows) + np.minimum(wide, work.columns)
-    loading = sides * work.in_bytes * steps * loaded / full
+    operands = (work.loads_rows * tall + wide) * work.in_bytes * steps
+    loading = operands * loaded / full
     # What kernels lose beside the products costs as many cycles for each FLOP as at the rate that they are written for.
     product = (1 / rate + (1 / peak - 1) / full) / np.sqrt(np.where(full < _LANE_RATE, work.saved, 1.0))
     computing = 2 * tall * wide * steps * product + exposed * work.exponentials * tall * steps / (

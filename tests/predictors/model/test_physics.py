@@ -77,12 +77,6 @@ def test_products_with_a_vector_have_no_tiles_to_fill(shapes):
     assert found.compute_s == pytest.approx(2 * 9 * 4096 * 2 * 64 / 1024 / 1e9)
 
 
-def test_padded_rows_are_computed_but_not_loaded():
-    given = constants(flops_per_loaded_byte=1024.0)
-    found = of("linear", [(2, 4096)], {"out_features": 16, "bias": False}, precision="bf16", given=given)
-    assert found.compute_s == pytest.approx((2 + 16) * 4096 * 2 / 1e9)
-
-
 def test_the_power_cap_slows_long_products_down():
     given = constants(picojoules_per_flop=1.0)
     free = of("linear", [(12800, 4096)], {"out_features": 1280}, precision="bf16", given=given)
