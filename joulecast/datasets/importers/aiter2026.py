@@ -39,8 +39,8 @@ def _operation(row: Row) -> Operation:
 def _is_held_back(columns: Columns) -> npt.NDArray[np.bool_]:
     if "m" not in columns:
         return np.ones(len(columns["gpu"]), dtype=bool)
-    octaves = [np.floor(np.log2(columns[side])).astype(np.int64) for side in ("n", "k")]
-    held: npt.NDArray[np.bool_] = sum(octaves) % 2 == 0
+    n, k = (np.floor(np.log2(columns[side])).astype(np.int64) for side in ("n", "k"))
+    held: npt.NDArray[np.bool_] = (n + k) % 2 == 0
     return held
 
 

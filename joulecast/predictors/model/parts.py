@@ -1,11 +1,11 @@
 """The kernels that operations consist of, by the part of the one model that learned them.
 
-Products of two tensors are linear layers whose weights no loop holds. Products in training or in TF32 were not measured
-themselves, but as products that were. Training takes three products of the same number of FLOPs: the forward, and the
-gradients of both factors. The gradient of a bias, a sum over rows, is left out. Tensor cores multiply half as many TF32
-as half-precision elements in a clock cycle, and read twice as many bytes for each, so a product in TF32 takes the time
-of one in half precision with twice the reduction. The backward pass of an attention was not measured. It is predicted
-relative to its forward.
+A product of two tensors is a linear layer; those of a batch have no weights that a loop holds. Products in training or
+in TF32 were not measured themselves, but as products that were. Training takes three products of the same number of
+FLOPs: the forward, and the gradients of both factors. The gradient of a bias, a sum over rows, is left out. Tensor
+cores multiply half as many TF32 as half-precision elements in a clock cycle, and read twice as many bytes for each, so
+a product in TF32 takes the time of one in half precision with twice the reduction. The backward pass of an attention
+was not measured. It is predicted relative to its forward.
 """
 
 from __future__ import annotations
@@ -148,8 +148,9 @@ def kernels_of(operation: Operation) -> tuple[Operation, ...]:
 
     Returns:
         The products of a product in training or in TF32, the forward and both gradients of a convolution in training,
-        the forward pass of an attention; otherwise one kernel. A product of two tensors that is none of a batch is the linear layer of its sizes, as PyTorch calls gemm for both.
-        A linear layer has the rows of its tiles, and adds its bias on the way.
+        the forward pass of an attention; otherwise one kernel. A product of two tensors that is none of a batch is the
+        linear layer of its sizes, as PyTorch calls gemm for both. A linear layer has the rows of its tiles, and adds
+        its bias on the way.
     """
     if operation.kind == "conv2d" and operation.mode == "training":
         forward = operation.replace(mode="inference")
