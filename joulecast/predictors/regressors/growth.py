@@ -21,8 +21,9 @@ from ...operations.operation import Operation
 from ..recipes import TreeSettings
 from .fitted_trees import FittedTrees, unfitted_trees
 
-_WEIGHT = 5.0  # Of a pair that breaks the law, relative to that of a measurement.
+_WEIGHT = 10.0  # Of a pair that breaks the law, relative to that of a measurement.
 _MARGIN = 0.03  # Pairs that grow by less (in logs) count as broken, so that others of such sizes do not break the law.
+_USUAL, _OUTSIDE = 0.3, 0.3  # Width of the usual errors (in logs), and the curvature of the loss outside of it.
 _SIZES = ("out_features", "out_channels", "normalized_shape", "groups")  # Attributes that are sizes of tensors.
 _SMALLEST, _LARGEST = 2.0**-10, 2.0**3  # Of the factors on sizes.
 _TRIES = 3  # Draws for each pair; sizes that fit no operation are drawn again.
@@ -86,9 +87,15 @@ def _of_sizes(operation: Operation, shapes: Iterable[Sequence[int]], attributes:
 
 
 def fit_growing(
-    settings: TreeSettings, inputs: NDArray[np.float32], targets: FloatArray, weights: FloatArray, pairs: Pairs
+    settings: TreeSettings,
+    inputs: NDArray[np.float32],
+    targets: FloatArray,
+    weights: FloatArray,
+    pairs: Pairs,
+    quantile: float | None = None,
+    **more: Any,
 ) -> FittedTrees:
-    """Boosted trees with the least squares on measurements, and on pairs that break the law.
+    """Boosted trees with the least loss on measurements, and on pairs that break the law.
 
     Args:
         settings: Of the trees.
@@ -96,23 +103,39 @@ def fit_growing(
         targets: Log ratio of measured time to physics, shape (measurements,).
         weights: Weight of each measurement, shape (measurements,).
         pairs: Pairs of operations.
+        quantile: The quantile of measurements that is predicted where they scatter by more than `_USUAL`, which counts
+            by its size and not by its square (Huber's loss, tilted); None for the mean.
+        more: Further settings of XGBoost.
 
     Raises MissingDependencyError: xgboost is not installed.
     """
-    trees = unfitted_trees(settings, settings.trees, objective=_loss(targets, weights, pairs.growth), base_score=0.0)
+    limits = (-np.inf, np.inf) if quantile is None else (-quantile * _USUAL, (1 - quantile) * _USUAL)
+    loss = _loss(targets, weights, pairs.growth, limits)
+    trees = unfitted_trees(settings, settings.trees, objective=loss, base_score=0.0, **more)
     rows = np.vstack([inputs, pairs.once, pairs.twice])
     return FittedTrees(trees.fit(rows, np.zeros(len(rows))))
 
 
-def _loss(targets: FloatArray, weights: FloatArray, growth: FloatArray) -> Callable[[Any, FloatArray], Any]:
-    """Gradient and curvature of the loss by the predictions of measurements, and of both operations of all pairs."""
+def _loss(
+    targets: FloatArray, weights: FloatArray, growth: FloatArray, limits: tuple[float, float]
+) -> Callable[[Any, FloatArray], Any]:
+    """Gradient and curvature of the loss by the predictions of measurements, and of both operations of all pairs.
+
+    Args:
+        targets: See `fit_growing`.
+        weights: See `fit_growing`.
+        growth: See `Pairs`.
+        limits: Errors of measurements beyond these count by their size alone.
+    """
     measured, pairs = len(targets), len(growth)
 
     def derivatives(_: Any, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
         once, twice = np.split(predicted[measured:], [pairs])
         lacking = np.maximum(_MARGIN - (growth + twice - once), 0.0)
         slope, curve = _WEIGHT * lacking, _WEIGHT * (lacking > 0)
-        gradient = np.concatenate([weights * (predicted[:measured] - targets), slope, -slope])
-        return gradient, np.concatenate([weights, curve, curve])
+        error = predicted[:measured] - targets
+        limited = np.clip(error, *limits)
+        own = np.where(limited == error, 1.0, _OUTSIDE)
+        return np.concatenate([weights * limited, slope, -slope]), np.concatenate([weights * own, curve, curve])
 
     return derivatives
