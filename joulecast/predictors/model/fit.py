@@ -43,7 +43,7 @@ _SHARED_ROWS = 8_000
 USUAL_TRUST = 0.5
 """Trust in the trees over all GPUs of a part that was measured on a single generation."""
 
-_PAIRS = 0.5  # Pairs of kernels that differ by twice the work, for each measurement.
+_PAIRS = 0.5  # Pairs of kernels of which one does twice the work, for each measurement.
 
 LEAST_ROWS = 300
 """Measurements of a part below which it is not learned."""
@@ -198,11 +198,21 @@ def _seen(
 
 
 def _pairs(table: Measured, constants: FloatArray, seed: int) -> tuple[Pairs, NDArray[np.int64]]:
-    """Pairs of kernels of a group, of which the second does twice the work of the first, and the group of each."""
-    both = doubled_sizes(table.kernels, int(_PAIRS * len(table.kernels)), np.random.default_rng(seed))
-    (once, once_s, group), (twice, twice_s, other) = (_seen(OperationList(each), table.gpu, constants) for each in both)
+    """Pairs of kernels of a group, of which the second does more, and the group of each.
+
+    It does twice the work of the first, or is an attention without its mask.
+    """
+    once, twice = doubled_sizes(table.kernels, int(_PAIRS * len(table.kernels)), np.random.default_rng(seed))
+    masks = [
+        each for each in once if each.kind == "attention" and 1 < each.input_shapes[0][-2] <= each.input_shapes[1][-2]
+    ]
+    less, more = (
+        OperationList([*doubled, *(each.with_attributes(causal=causal) for each in masks)])
+        for doubled, causal in ((once, True), (twice, False))
+    )
+    (less_in, less_s, group), (more_in, more_s, other) = (_seen(each, table.gpu, constants) for each in (less, more))
     alike = group == other
-    return Pairs(once[alike], twice[alike], np.log(twice_s / once_s)[alike]), group[alike]
+    return Pairs(less_in[alike], more_in[alike], np.log(more_s / less_s)[alike]), group[alike]
 
 
 class _Sample(NamedTuple):

@@ -1,7 +1,7 @@
-"""Boosted trees that learn a law beside the measurements: twice the work never takes less time.
+"""Boosted trees that learn a law beside the measurements: more work never takes less time.
 
 Trees are piecewise constant, and where physics is flat, because a launch decides, their jumps decide. So they see pairs
-of operations of random sizes besides, of which the second does twice the work of the first. Nothing was measured of
+of operations of random sizes besides, of which the second does more than the first. Nothing was measured of
 them: a pair adds to the loss only where the second is predicted to be quicker, and by the square of how much.
 """
 
@@ -30,15 +30,16 @@ _TRIES = 3  # Draws for each pair; sizes that fit no operation are drawn again.
 
 
 class Pairs(NamedTuple):
-    """Pairs of operations on GPUs, the second with twice the work of the first.
+    """Pairs of operations on GPUs, the second with more work than the first.
 
     Args:
-        once, twice: Their inputs, shape (pairs, inputs) each.
+        less: Inputs of the first, shape (pairs, inputs).
+        more: Inputs of the second, shape (pairs, inputs).
         growth: Log ratio of the times by physics of the two, to which what is learned adds, shape (pairs,).
     """
 
-    once: NDArray[np.float32]
-    twice: NDArray[np.float32]
+    less: NDArray[np.float32]
+    more: NDArray[np.float32]
     growth: FloatArray
 
 
@@ -93,7 +94,7 @@ def fit_growing(
     weights: FloatArray,
     pairs: Pairs,
     quantile: float | None = None,
-    **more: Any,
+    **others: Any,
 ) -> FittedTrees:
     """Boosted trees with the least loss on measurements, and on pairs that break the law.
 
@@ -105,14 +106,14 @@ def fit_growing(
         pairs: Pairs of operations.
         quantile: The quantile of measurements that is predicted where they scatter by more than `_USUAL`, which counts
             by its size and not by its square (Huber's loss, tilted); None for the mean.
-        more: Further settings of XGBoost.
+        others: Further settings of XGBoost.
 
     Raises MissingDependencyError: xgboost is not installed.
     """
     limits = (-np.inf, np.inf) if quantile is None else (-quantile * _USUAL, (1 - quantile) * _USUAL)
     loss = _loss(targets, weights, pairs.growth, limits)
-    trees = unfitted_trees(settings, settings.trees, objective=loss, base_score=0.0, **more)
-    rows = np.vstack([inputs, pairs.once, pairs.twice])
+    trees = unfitted_trees(settings, settings.trees, objective=loss, base_score=0.0, **others)
+    rows = np.vstack([inputs, pairs.less, pairs.more])
     return FittedTrees(trees.fit(rows, np.zeros(len(rows))))
 
 
@@ -130,8 +131,8 @@ def _loss(
     measured, pairs = len(targets), len(growth)
 
     def derivatives(_: Any, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
-        once, twice = np.split(predicted[measured:], [pairs])
-        lacking = np.maximum(_MARGIN - (growth + twice - once), 0.0)
+        less, more = np.split(predicted[measured:], [pairs])
+        lacking = np.maximum(_MARGIN - (growth + more - less), 0.0)
         slope, curve = _WEIGHT * lacking, _WEIGHT * (lacking > 0)
         error = predicted[:measured] - targets
         limited = np.clip(error, *limits)
