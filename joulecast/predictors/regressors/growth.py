@@ -21,9 +21,9 @@ from ...operations.operation import Operation
 from ..recipes import TreeSettings
 from .fitted_trees import FittedTrees, unfitted_trees
 
-_WEIGHT = 10.0  # Of a pair that breaks the law, relative to that of a measurement.
-_MARGIN = 0.03  # Pairs that grow by less (in logs) count as broken, so that others of such sizes do not break the law.
-_USUAL, _OUTSIDE = 0.3, 0.3  # Width of the usual errors (in logs), and the curvature of the loss outside of it.
+_WEIGHT = 0.35  # Of all pairs, if all broke the law, relative to that of all measurements.
+_MARGIN = 0.02  # Pairs that grow by less (in logs) count as broken, so that others of such sizes do not break the law.
+_USUAL, _OUTSIDE = 0.1, 0.3  # Width of the usual errors (in logs), and the curvature of the loss outside of it.
 _SIZES = ("out_features", "out_channels", "normalized_shape", "groups")  # Attributes that are sizes of tensors.
 _SMALLEST, _LARGEST = 2.0**-10, 2.0**3  # Of the factors on sizes.
 _TRIES = 3  # Draws for each pair; sizes that fit no operation are drawn again.
@@ -129,11 +129,12 @@ def _loss(
         limits: Errors of measurements beyond these count by their size alone.
     """
     measured, pairs = len(targets), len(growth)
+    each = _WEIGHT * weights.sum() / max(pairs, 1)
 
     def derivatives(_: Any, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
         less, more = np.split(predicted[measured:], [pairs])
         lacking = np.maximum(_MARGIN - (growth + more - less), 0.0)
-        slope, curve = _WEIGHT * lacking, _WEIGHT * (lacking > 0)
+        slope, curve = each * lacking, each * (lacking > 0)
         error = predicted[:measured] - targets
         limited = np.clip(error, *limits)
         own = np.where(limited == error, 1.0, _OUTSIDE)
