@@ -140,7 +140,7 @@ def best_generation(asked: Asked, shown: Shown) -> None:
         title = title if given["rate"] is not None else "most requests per second"
         start = ["", "to start a replica of the first:"]
         for name, words in COMMANDS.items():
-            start += ["", f"{name} {words.version}:", first.command(name)]
+            start += ["", f"{name} {words['version']}:", first.command(name)]
     tokens = " + ".join(map(_lengths_text, (asked["prompt_tokens"], asked["output_tokens"])))
     head = f"{given['model']}, {tokens} tokens, by {given['engine']}: {title}\n\n"
     shown.tell_ways(choices, lambda ways: head + listing(ways, _SERVED, shown.top), start)

@@ -105,38 +105,16 @@ class Engine:
         return next((size for size in self.captured if size >= tokens), tokens)
 
 
-@dataclass(frozen=True)
-class Commands:
-    """The command that starts a replica, and its options, as the documentation of this version of an engine lists them.
-
-    They name the GPUs that share layers, the sequences and tokens of a step, the share of the memory, and what is set
-    where experts are distributed, weights or cache are fp8, and where replicas only read prompts, or decode those that
-    others have read.
-    """
-
-    version: str
-    start: str
-    tensor: str
-    sequences: str
-    tokens: str
-    memory: str
-    experts: str
-    fp8_weights: str = ""
-    fp8_cache: str = ""
-    reading: str = ""
-    decoding: str = ""
-
-
 _LARGE_BYTES = 70 * 2**30
 _NVIDIA = ("7.", "8.", "9.", "10.", "12.")
 _A100 = "8.0"  # Of the boards of this compute capability, only A100s have more than 70 GiB.
 
 
 _TABLES = tomllib.loads(Path(__file__).with_name("engines.toml").read_text(encoding="utf-8"))
-COMMANDS: Mapping[str, Commands] = {
-    name: Commands(**table["commands"]) for name, table in _TABLES.items() if "commands" in table
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    name: table["commands"] for name, table in _TABLES.items() if "commands" in table
 }
-"""Engine -> the words that start it; engines without any are missing."""
+"""Engine -> the words that start it (see engines.toml); engines without any are missing."""
 
 
 def _engine(name: str) -> Engine:
@@ -148,15 +126,6 @@ def _engine(name: str) -> Engine:
 
 ENGINES: Mapping[str, Engine] = {name: _engine(name) for name in _TABLES}
 """Name -> engine."""
-
-
-def find_engine(name: str) -> Engine:
-    """Find an engine by its name.
-
-    Raises:
-        UnknownNameError: No engine has this name.
-    """
-    return named("engine", name, ENGINES)
 
 
 # How tokens are sampled from logits: the operations over the whole vocabulary, in fp32 (vLLM, v1/sample).

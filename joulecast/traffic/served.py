@@ -87,7 +87,7 @@ class Served:
         """
         means = Lengths(prompt.mean, 0.0, prompt.mean), Lengths(output.mean, 0.0, output.mean)
         images = find_images(asked["model"], find_decoder(asked["model"]), asked["images"])
-        server = server_of(asked, 1, *means, "continuous", asked["max_step_tokens"], images)
+        server = server_of(asked, 1, *means, "continuous", images)
         served = server.deployment
         sequences = asked["max_sequences"]
         if concurrency is not None:
@@ -109,7 +109,7 @@ class Served:
         clock_mhz = served.gpu.checked_clock_mhz(asked["clock"])
         drafting = None
         if drafts and model is not None:
-            drafting = server_of({**asked, "model": model}, 1, *means, "continuous", asked["max_step_tokens"])
+            drafting = server_of({**asked, "model": model}, 1, *means, "continuous")
         cache = cache_of(server, sequences, drafting)
         context = math.inf if served.decoder.context is None else served.decoder.context
         usual = max(512.0, *(4 * (each.mean + each.deviation) for each in (prompt, output)))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..checked import in_range
-from ..errors import InputError, unknown_name
-from ..generation.engines import ENGINES, find_engine
+from ..errors import InputError, named, unknown_name
+from ..generation.engines import ENGINES
 from ..generation.models import find_decoder
 from ..generation.serving import Lengths, Tokens
 from ..generation.towers import IMAGES_NOTE, find_images
@@ -262,7 +262,7 @@ def _check(asked: dict[str, Any]) -> None:
             in_range(name, asked[name], **limits)
     if asked["warmup_s"] and asked["duration_s"] is not None:
         in_range("warmup_s", asked["warmup_s"], high=math.nextafter(asked["duration_s"], 0))
-    if not find_engine(asked["engine"]).fused:
+    if not named("engine", asked["engine"], ENGINES).fused:
         raise InputError(
             f"{asked['engine']} runs one batch from beginning to end, and has no queue to simulate",
             given=f"engine={asked['engine']!r}",
