@@ -127,7 +127,7 @@ def _figures(
         one = alike[0][0]
         # The largest batch of each GPU is its own, so its steps are predicted on this GPU alone.
         tokens = dict.fromkeys(
-            one.padded(tokens)
+            tokens
             for _, fitting in alike
             for served in (fitting if len(alike) == 1 else fitting[:-1] or fitting)
             for tokens in served.steps

@@ -96,7 +96,7 @@ class Server:
         Raises:
             InputError: The GPU lacks a precision or cannot be capped so.
         """
-        asked = [tokens for tokens in dict.fromkeys(map(self.padded, steps)) if tokens not in self._known]
+        asked = [tokens for tokens in dict.fromkeys(steps) if tokens not in self._known]
         if asked:
             self.take(self.networks(asked))
 
@@ -245,14 +245,7 @@ class Server:
 
     def _step(self, tokens: StepTokens) -> PreparedNetwork:
         self.prepare([tokens])
-        return self._known[self.padded(tokens)]
-
-    def padded(self, tokens: StepTokens) -> StepTokens:
-        """The step as it is computed: a CUDA graph computes the number of sequences that it was recorded with."""
-        if tokens.prompts or tokens.images:
-            return tokens
-        padded = self.deployment.engine.padded(tokens.decoding)
-        return StepTokens(padded, tokens.cached, sampled=padded)
+        return self._known[tokens]
 
 
 @dataclass(frozen=True)

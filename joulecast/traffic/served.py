@@ -25,7 +25,7 @@ from ..units import si
 from .requests import Trace
 from .scheduler import Cache, Limits, Replica, Requests
 from .simulation import ServingSimulation
-from .step_costs import OtherSteps, PredictedSteps, StepCosts
+from .step_costs import PredictedSteps
 
 ROUTERS = ("round_robin", "least_loaded", "prefix")
 """How requests are given to replicas: in turn, to the one with the fewest, or those with a prefix to the same one."""
@@ -77,7 +77,7 @@ class Served:
     clock_mhz: float  # Requested graphics clock in MHz
     cache: Cache  # Memory of a replica for keys and values
     limits: Limits
-    costs: StepCosts  # Time and energy of its steps
+    costs: PredictedSteps  # Time and energy of its steps
 
     @classmethod
     def of(cls, asked: Mapping[str, Any], prompt: Lengths, output: Lengths, concurrency: int | None = None) -> Served:
@@ -138,7 +138,7 @@ class Served:
 
     def stretched(self, factor: float) -> Served:
         """The same with steps that take longer by a factor."""
-        return replace(self, costs=OtherSteps(self.costs, self.costs, factor))
+        return replace(self, costs=replace(self.costs, factor=factor))
 
     def replicas(
         self,

@@ -24,7 +24,6 @@ from ..predictors.board.profile import Calibrated
 from .requests import Drawn, Trace, at_rate, endless, read_trace
 from .served import ROUTERS, Served
 from .simulation import ServingSimulation
-from .step_costs import OtherSteps
 from .timeline import usual_step
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ def simulate_serving(
                 again = Drawn("prompt_tokens", prompt_tokens, for_prompts, seen)
                 source = endless(again, Drawn("output_tokens", output_tokens, for_outputs), context)
             # Steps that read prompts as those of the reader, as if boards changed their clock in between.
-            both = made if made is reader else replace(made, costs=OtherSteps(made.costs, reader.costs))
+            both = made if made is reader else replace(made, costs=replace(made.costs, prompts=reader.costs))
             replicas = both.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
         return made.simulated(
             replicas,
