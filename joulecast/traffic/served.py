@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import InputError
 from ..generation.deployment import CACHED_IN, STATE_BYTES, activations_bytes, cached_bytes, weights_bytes
 from ..generation.generate import server_of
-from ..generation.intervals import HOST_S, SlowHost, factors
+from ..generation.intervals import HOST_S, factors
 from ..generation.models import find_decoder
 from ..generation.server import Server
 from ..generation.serving import Lengths
@@ -133,8 +133,8 @@ class Served:
         if sigmas is None:
             return None
         step_s, joules = self.costs.decode(batch, context)
-        slow = SlowHost.of(level, step_s, self.costs.idle_w * step_s / joules, 0.0 if known_host else HOST_S)
-        return factors(level, sigmas, slow)
+        idle_share = self.costs.idle_w * step_s / joules
+        return factors(level, sigmas, step_s, idle_share, 0.0 if known_host else HOST_S)
 
     def stretched(self, factor: float) -> Served:
         """The same with steps that take longer by a factor."""

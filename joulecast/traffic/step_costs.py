@@ -25,6 +25,7 @@ from ..generation.serving import Steps
 from ..generation.steps import StepTokens, step_network
 from ..operations.entry import Entry
 from ..operations.network import Network
+from ..predictors.model.parts import rows_of_tiles
 from ..predictors.physics.energy import static_power_w
 
 Cost = tuple[float, float]
@@ -126,8 +127,8 @@ class PredictedSteps:
         most = max(engine.step_tokens, last)
         # Products are cut into tiles: their time steps up behind multiples of a tile's rows.
         ends = [*range(_TILE, _MANY + 1, _TILE), *range(_MANY + 2 * _TILE, most + 2 * _TILE, 2 * _TILE)]
-        edges = (edge for begin, end in zip((0, *ends), ends, strict=False) for edge in (begin + 1, end))
-        tokens = sorted({*_doubling(1, _TILE), *edges})
+        edges = (edge for begin, end in zip((0, *ends), ends, strict=False) for edge in (rows_of_tiles(begin + 1), end))
+        tokens = sorted({1, 2, 4, *range(8, 257, 8), *edges})
         by_tokens = dense(tokens, costs(layers, [StepTokens(prompts=1, prompt_tokens=count) for count in tokens]))
         sizes = _doubling(1, last)
         words = costs(
@@ -135,7 +136,7 @@ class PredictedSteps:
             [StepTokens(count, 1, sampled=count) for count in sizes],
         )
         contexts = _doubling(_FEW, context, math.sqrt(2))
-        batches = _doubling(1, sequences, math.sqrt(2))
+        batches = [size for size in tokens if size < sequences] + _doubling(sequences, sequences)
         attended = costs(attention, [StepTokens(count, seen + 1) for count in batches for seen in contexts])
         chunks, earlier = _doubling(_LEAST_CHUNK, most), [seen - _FEW for seen in _doubling(_FEW, 2 * context)]
         prompts = [
@@ -147,7 +148,7 @@ class PredictedSteps:
         read = np.log(costs(attention, prompts)).reshape(2, len(_PROMPTS), len(chunks), len(earlier), -1)
         reached = int(np.argmax([*within, True])) + 1  # The first clock at which all parts are within the cap.
         columns = [
-            by_tokens,
+            by_tokens[:, [rows_of_tiles(count) for count in range(most + 1)]],
             dense(sizes, words),
             _between(np.arange(sequences + 1), batches, attended.reshape(2, len(batches), len(contexts), -1)),
             read,
