@@ -33,24 +33,6 @@ ROUTERS = ("round_robin", "least_loaded", "prefix")
 _REQUESTS_BETWEEN_STOPS = 1000  # A service may stop a simulation after so many requests.
 
 
-def _open(replicas: Sequence[Replica], trace: Trace, router: str) -> None:
-    """Give replicas the requests of a trace, which arrive whatever becomes of the others."""
-    integers = (trace.prompt, trace.output, trace.prefix, trace.shared)
-    columns = (trace.arrival_s.tolist(), *(each.astype(int).tolist() for each in integers))
-    for place, (arrival_s, prompt, output, prefix, shared) in enumerate(zip(*columns, strict=True)):
-        if place % _REQUESTS_BETWEEN_STOPS == 0:
-            PACE.get()()
-        if router == "least_loaded":
-            for replica in replicas:
-                replica.advance(arrival_s)
-            chosen = min(replicas, key=lambda each: each.outstanding)
-        else:
-            sticky = router == "prefix" and prefix >= 0
-            chosen = replicas[(prefix if sticky else place) % len(replicas)]
-            chosen.advance(arrival_s)
-        chosen.add(chosen.requests.add(arrival_s, prompt, output, prefix, shared))
-
-
 def refuse_beyond_memory(tokens: Any, cache: Cache, model: str, gpu: str) -> None:
     """Refuse requests of which one alone is larger than the memory for keys and values."""
     longest = float(tokens.max())
@@ -166,7 +148,19 @@ class Served:
         replicas = [Replica(self.costs, self.cache, limits, every) for _ in range(number)]
         if isinstance(requests, Trace):
             refuse_beyond_memory(requests.prompt + requests.output, self.cache, served.decoder.name, served.gpu.name)
-            _open(replicas, requests, router)
+            integers = (requests.prompt, requests.output, requests.prefix, requests.shared)
+            columns = (requests.arrival_s.tolist(), *(each.astype(int).tolist() for each in integers))
+            for place, (arrival_s, prompt, output, prefix, shared) in enumerate(zip(*columns, strict=True)):
+                if place % _REQUESTS_BETWEEN_STOPS == 0:
+                    PACE.get()()
+                if router == "least_loaded":
+                    for replica in replicas:
+                        replica.advance(arrival_s)
+                    chosen = min(replicas, key=lambda each: each.outstanding)
+                else:
+                    chosen = replicas[(prefix if router == "prefix" and prefix >= 0 else place) % number]
+                    chosen.advance(arrival_s)
+                chosen.add(every.add(arrival_s, prompt, output, prefix, shared))
         else:
 
             def begin(replica: Replica, now: float) -> None:

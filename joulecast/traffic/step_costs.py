@@ -3,7 +3,7 @@
 A step is the sum of three parts that depend on few numbers each: layers other than attention on the tokens of the step,
 logits and sampling on the sequences that sample, and attention on the caches that it reads. Each part is predicted on a
 grid (`Server.kernels`), at the requested clock and at those to which the power cap may lower it: the cap holds for a
-whole step, whose kernels run at one clock. A look-up takes about five microseconds. Steps that only decode are 0.2 %
+whole step, whose kernels run at one clock. A look-up takes about five microseconds. Steps that only decode are 0.4 %
 off steps that are predicted whole in the mean, steps with prompts 0.6 % in time and 0.4 % in joules
 (`benchmarks/traffic_steps.py`).
 """
@@ -25,7 +25,6 @@ from ..generation.serving import Steps
 from ..generation.steps import StepTokens, step_network
 from ..operations.entry import Entry
 from ..operations.network import Network
-from ..predictors.model.parts import rows_of_tiles
 from ..predictors.physics.energy import static_power_w
 
 Cost = tuple[float, float]
@@ -125,18 +124,18 @@ class PredictedSteps:
 
         last = sequences * (1 + drafts)  # Tokens of all sequences that decode.
         most = max(engine.step_tokens, last)
-        # Products are cut into tiles: their time steps up behind multiples of a tile's rows.
+        # Products are cut into tiles: their time steps up behind multiples of a tile's rows, and of 8 if there are few.
         ends = [*range(_TILE, _MANY + 1, _TILE), *range(_MANY + 2 * _TILE, most + 2 * _TILE, 2 * _TILE)]
-        edges = (edge for begin, end in zip((0, *ends), ends, strict=False) for edge in (rows_of_tiles(begin + 1), end))
-        tokens = sorted({1, 2, 4, *range(8, 257, 8), *edges})
+        nodes = {2, 4, *range(1, 257, 8), *range(8, 257, 8), *(edge for end in (0, *ends) for edge in (end, end + 1))}
+        tokens = sorted(nodes - {0})
         by_tokens = dense(tokens, costs(layers, [StepTokens(prompts=1, prompt_tokens=count) for count in tokens]))
-        sizes = _doubling(1, last)
+        sizes = [*(size for size in tokens if size < last), last]
         words = costs(
             lambda tokens: entries(tokens, lambda part: isinstance(part, Logits)),
             [StepTokens(count, 1, sampled=count) for count in sizes],
         )
         contexts = _doubling(_FEW, context, math.sqrt(2))
-        batches = [size for size in tokens if size < sequences] + _doubling(sequences, sequences)
+        batches = sorted({1, 2, 4, sequences, *(size for size in tokens if size < sequences and size % 8 == 0)})
         attended = costs(attention, [StepTokens(count, seen + 1) for count in batches for seen in contexts])
         chunks, earlier = _doubling(_LEAST_CHUNK, most), [seen - _FEW for seen in _doubling(_FEW, 2 * context)]
         prompts = [
@@ -148,7 +147,7 @@ class PredictedSteps:
         read = np.log(costs(attention, prompts)).reshape(2, len(_PROMPTS), len(chunks), len(earlier), -1)
         reached = int(np.argmax([*within, True])) + 1  # The first clock at which all parts are within the cap.
         columns = [
-            by_tokens[:, [rows_of_tiles(count) for count in range(most + 1)]],
+            by_tokens,
             dense(sizes, words),
             _between(np.arange(sequences + 1), batches, attended.reshape(2, len(batches), len(contexts), -1)),
             read,
