@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from ...operations.network import Network
-from .layers import Layers, Shape
+from .layers import JOINED, Layers, Shape
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,11 @@ class JointDiT:
             self._refine(found, text)
         double = found.within("double.{}", self.double)
         double.attention("attention", of_both, of_both)
-        double.add("attention", "cat", of_image, of_text, each=3, dim=2)
+        if self.convolved and not self.single:
+            # Views of (images, tokens, heads, elements).
+            double.within("attention").add(JOINED, "cat", of_image, of_text, each=3, dim=2)
+        else:
+            double.add("attention", "cat", of_image, of_text, each=3, dim=2)
         self._stream(double.within("image"), image, self.convolved)
         self._stream(found.within("double.{}.text", self.double - (not self.last_context)), text, False)
         if not self.last_context:

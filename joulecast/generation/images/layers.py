@@ -12,17 +12,19 @@ from ...operations.rules import size
 
 Shape = tuple[int, ...]
 
-_TRANSPOSED = "transposed"  # Last name of the path of what PyTorch writes across memory.
-_ELEMENT_CYCLES = 1.8  # Of a multiprocessor, for each element that is written so.
+TRANSPOSED, JOINED = "transposed", "joined"
+_ELEMENT_CYCLES: Mapping[str, float] = {TRANSPOSED: 1.8, JOINED: 1.5}
+"""Last name of a path -> cycles of a multiprocessor for each element that a kernel of PyTorch writes there."""
 
 
 def strided_cycles(network: Network, sms: int) -> Mapping[Operation, float]:
     """Cycles that operations take to address elements that do not lie side by side in memory; others are missing."""
-    return {
-        entry.operation: _ELEMENT_CYCLES * size(entry.operation.output_shape) / sms
-        for entry in network
-        if entry.module_paths and entry.module_paths[0].rpartition(".")[2] == _TRANSPOSED
-    }
+    found = {}
+    for entry in network:
+        cycles = _ELEMENT_CYCLES.get(entry.module_paths[0].rpartition(".")[2] if entry.module_paths else "")
+        if cycles is not None:
+            found[entry.operation] = cycles * size(entry.operation.output_shape) / sms
+    return found
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Layers:
         as a copy that transposes (traced with diffusers 0.35.2).
         """
         images, tokens, features = shape
-        self.within(path).add(_TRANSPOSED, "copy", (images, features, tokens), each=each)
+        self.within(path).add(TRANSPOSED, "copy", (images, features, tokens), each=each)
 
     def rms_norm(self, path: str, shape: Shape, *, each: int = 1) -> None:
         """Record a norm as `diffusers` computes it: in fp32, one operation after the other."""

@@ -17,13 +17,14 @@ from ...errors import InputError
 from ...hardware import GPU
 from ...operations.entry import Entry
 from ...operations.network import Network
+from ...operations.operation import Operation
 from ...operations.rules import size
 from ...predictors.networks.prepared import PreparedNetwork
 from ...predictors.operation_predictions import OperationPredictions
 from ..collectives import KINDS, with_collectives
 from ..parallel import GROUPS
 from ..run_energy import denoising_j, with_joules
-from .layers import Layers, Shape, strided_cycles
+from .layers import JOINED, Layers, Shape, strided_cycles
 
 _EXCHANGE_HOST_S = 300e-6
 _SEND_HOST_S = 150e-6
@@ -106,11 +107,15 @@ class Split:
             return part
         found = Layers(part.entries[0].operation.precision)
         for entry in part:
-            operation, paths = entry.operation, [path for path, n in entry.by_module.items() for _ in range(n)]
+            # xDiT joins text and image before heads and tokens change places, as they lie in memory.
+            paths = [path.removesuffix(f".{JOINED}") for path, n in entry.by_module.items() for _ in range(n)]
+            operation = entry.operation
             if operation.kind == "attention":
                 self._attention(found, entry, math.prod(grid), text_tokens % self.gpus != 0)
                 continue
             found.calls.setdefault(operation, []).extend(paths)
+            if operation.kind == "conv2d":
+                self._bordering(found, operation, entry.count)
             if operation.kind == "matmul" and operation.input_shapes[0][-1] == math.prod(grid):
                 # Linear attention: the first product of each block, values times keys, sums over tokens.
                 keys = operation.input_shapes[1]
@@ -134,6 +139,20 @@ class Split:
         found.within("", times=calls * self.ring).attention("attention", wide, read)
         if self.ring > 1:
             self._merge(found.within("attention"), wide, calls)
+
+    def _bordering(self, found: Layers, operation: Operation, calls: int) -> None:
+        """Record what a convolution over neighbouring rows adds: each GPU gets a row of two others, and computes it."""
+        (images, channels, _, width), attributes = operation.input_shapes[0], operation.attributes
+        wide = attributes["out_channels"] > channels  # The layer before a depthwise convolution is computed as well.
+        depthwise = attributes["groups"] > 1
+        if depthwise or wide:
+            shape = (images, channels, 3 if depthwise else 1, width)
+            found.add("border", "conv2d", shape, each=2 * calls, **attributes)
+        if depthwise:
+            row = (images, channels, 1, width)
+            found.add("border", "add", row, row, each=2 * calls)
+        elif wide:
+            self._collective(found, "all_gather", (images * width, channels), 2 * calls, 2)
 
     def _exchanged(self, found: Layers, queries: Shape, keys: Shape, read: Shape, calls: int) -> None:
         """Record exchanging tokens for heads, there and back, and passing the keys and values that are read on."""
