@@ -126,8 +126,8 @@ class PredictedSteps:
         most = max(engine.step_tokens, last)
         # Products are cut into tiles: their time steps up behind multiples of a tile's rows, and of 8 if there are few.
         ends = [*range(_TILE, _MANY + 1, _TILE), *range(_MANY + 2 * _TILE, most + 2 * _TILE, 2 * _TILE)]
-        nodes = {2, 4, *range(1, 257, 8), *range(8, 257, 8), *(edge for end in (0, *ends) for edge in (end, end + 1))}
-        tokens = sorted(nodes - {0})
+        edges = (edge for end in (*range(16, 257, 8), *ends) for edge in (end, end + 1))
+        tokens = sorted({*range(1, 17), *edges})
         by_tokens = dense(tokens, costs(layers, [StepTokens(prompts=1, prompt_tokens=count) for count in tokens]))
         sizes = [*(size for size in tokens if size < last), last]
         words = costs(
