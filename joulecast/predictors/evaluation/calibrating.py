@@ -232,10 +232,7 @@ def fit_networks(
     for quantity in QUANTITIES:
         summed = np.array([e.parts.variances(calibration, quantity) for e in errors])
         size = np.array([abs(log_error(e, "overlap", quantity)) for e in errors])
-        difficulties[quantity] = min(
-            (Difficulty(floor, correlation) for floor in _FLOORS for correlation in _CORRELATIONS),
-            key=lambda difficulty: _misfit(size, difficulty.of(summed)),
-        )
+        difficulties[quantity] = fitted_difficulty(size, summed, np.ones(len(size)))
     found = NetworkCalibration(difficulties, {}, basis)
     units = [found.difficulty(calibration, e.parts) for e in errors]
     scores = {
@@ -262,9 +259,18 @@ def _one_of_each(errors: Sequence[NetworkError], scores: Sequence[float]) -> Flo
     return np.sort([float(np.mean(values)) for values in of_each.values()])
 
 
-def _misfit(size: FloatArray, width: FloatArray) -> float:
-    """Negative log likelihood of errors under a Laplace distribution of this width, up to a constant."""
-    return float(np.log(np.mean(size / width)) + np.mean(np.log(width)))
+def fitted_difficulty(size: FloatArray, variances: FloatArray, weights: FloatArray) -> Difficulty:
+    """The difficulty under which absolute log errors are likeliest, with a Laplace distribution that wide.
+
+    Each error has a weight, and a row of what `network_calibration.variances` gives.
+    """
+
+    def misfit(difficulty: Difficulty) -> float:
+        width = difficulty.of(variances)
+        means = (np.average(values, weights=weights) for values in (size / width, np.log(width)))
+        return float(np.log(next(means)) + next(means))
+
+    return min((Difficulty(floor, each) for floor in _FLOORS for each in _CORRELATIONS), key=misfit)
 
 
 def log_error(error: NetworkError, composition: str, quantity: str) -> float:
