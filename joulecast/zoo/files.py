@@ -23,7 +23,7 @@ from ..errors import ZooError, damaged_entry
 from ..system.regular_files import loaded_json, read_regular
 from ..system.whole_files import exchanged
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the format. It increases when older entries can no longer be read."""
 MANIFEST = "manifest.json"
 CARD, README = "card.json", "README.md"
