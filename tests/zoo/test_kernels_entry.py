@@ -72,8 +72,8 @@ def test_what_is_stored_predicts_as_what_was_trained(trained, entry, operations)
 
 def test_the_card_says_what_was_measured_and_how_good_it_is(trained, entry):
     card = (entry / "README.md").read_text(encoding="utf-8")
-    assert "| linear, half | measured: NVIDIA H200 |" in card
-    assert trained.card.kernels == {"linear, half": (H100.name, "NVIDIA H200")}
+    assert "### Measured" in card
+    assert "| NVIDIA H200 | linear, half |" in card
 
 
 def test_it_is_no_predictor_of_networks(entry):

@@ -25,9 +25,9 @@ def test_a_run_holds_what_is_needed(small, small_entry, mlflow_at, client):
     assert run.data.params["trees"] == "6"
     assert run.data.params["seed"] == "0"
     assert run.data.params["version_numpy"]
-    assert run.data.params["dataset_sha256"] == small.card.data["sha256"]
-    assert run.data.metrics["simulated/time_r2"] > 0.9
-    assert run.data.metrics["simulated/linear/power_mean"] < 0.2
+    assert run.data.params["dataset_sha256"] == small.card.data[0]["sha256"]
+    assert run.data.metrics["operations in folds/simulated/time_r2"] > 0.9
+    assert run.data.metrics["operations in folds/simulated/linear/power_mean"] < 0.2
     tags = {name: run.data.tags[name] for name in ("gpu", "mode", "predictor", "precision", "stage", "command")}
     assert tags == {
         "gpu": "NVIDIA A30",
@@ -39,7 +39,7 @@ def test_a_run_holds_what_is_needed(small, small_entry, mlflow_at, client):
     }
     assert len(run.data.tags["git_commit"].rstrip("+")) in (40, len("unknown"))
     (dataset,) = run.inputs.dataset_inputs
-    assert small.card.data["sha256"].startswith(dataset.dataset.digest)
+    assert small.card.data[0]["sha256"].startswith(dataset.dataset.digest)
     assert dataset.tags[0].key == "mlflow.data.context"
     assert [item.path for item in client.list_artifacts(run_id, "report")] == ["report/REPORT.md"]
     assert run.outputs.model_outputs
@@ -54,7 +54,7 @@ def test_an_evaluation_is_a_run(small, mlflow_at, client, tmp_path):
     )
     run = client.get_run(run_id)
     assert run.data.tags["stage"] == "evaluate"
-    assert run.data.metrics["simulated/time_median"] < 0.1
+    assert run.data.metrics["operations in folds/simulated/time_median"] < 0.1
     assert run.inputs.dataset_inputs[0].dataset.digest == ("ab" * 32)[:36]
     assert "report/REPORT.md" in {item.path for item in client.list_artifacts(run_id, "report")}
 

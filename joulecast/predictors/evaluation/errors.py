@@ -32,7 +32,7 @@ def r2(measured: FloatArray, predicted: FloatArray) -> float:
 
 
 def statistics(errors: Sequence[float] | FloatArray) -> dict[str, float]:
-    """Median, mean (the MAPE) and 90th percentile of the absolute values of relative errors; and the bias, their mean."""
+    """Median, mean (the MAPE) and 90th percentile of absolute values of relative errors; and the bias, their mean."""
     error = np.asarray(errors, dtype=float)
     size = np.abs(error)
     middle, most = np.median(size), np.quantile(size, 0.9)
@@ -153,7 +153,7 @@ class Errors:
         return found
 
     def row(self, split: str, where: str = ALL, what: str = ALL, *, with_r2: bool = False) -> Row:
-        """Statistics of all rows together, for each known quantity; if asked for, with R2 of it and of its logarithm."""
+        """Statistics of all rows together, of each known quantity; if asked for, R2 of it and of its logarithm."""
         found: Row = {"split": split, "where": where, "what": what}
         found["count"] = max(int(self.known(quantity).sum()) for quantity in self.measured)
         if with_r2:

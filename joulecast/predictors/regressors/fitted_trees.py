@@ -28,7 +28,6 @@ with any of these inputs, so that their product, the time, never falls when one 
 
 _STOPPING_FOLDS = 10  # Folds for early stopping; one of them is held out.
 _LEAST_HELD = 5
-_CURVE_POINTS = 100
 
 
 @dataclass(frozen=True)
@@ -51,22 +50,6 @@ class FittedTrees:
         found = {trees_file(name): self.trees().to_bytes()}
         if hasattr(self.model, "get_booster"):
             found[f"{name}.ubj"] = bytes(self.model.get_booster().save_raw("ubj"))
-        return found
-
-    def error_by_trees(self, inputs: NDArray[np.float32], targets: FloatArray) -> list[float]:
-        """Mean absolute error of boosted trees on held-out rows after every hundredth of the trees."""
-        import xgboost
-
-        booster: Any = self.model.get_booster()
-        matrix, trees = xgboost.DMatrix(inputs), booster.num_boosted_rounds()
-        ends = np.unique(np.linspace(0, trees, _CURVE_POINTS + 1).round().astype(int))[1:].tolist()
-        found, margin = [], None
-        # Each step adds to the sum of the trees before it, so that every tree is evaluated once.
-        for start, end in zip([0, *ends], ends, strict=False):
-            if margin is not None:
-                matrix.set_base_margin(margin)
-            margin = booster.predict(matrix, output_margin=True, iteration_range=(start, end))
-            found.append(float(np.abs(margin - targets).mean()))
         return found
 
 

@@ -7,14 +7,9 @@ import pytest
 from simulated_measurements import simulated_dataset, simulated_gpu
 
 from joulecast.predictors.contract import curves_of
-from joulecast.predictors.evaluation.any_gpu import cross_validate
 from joulecast.predictors.fitting.fit import fit_chip, fit_on_all
-from joulecast.predictors.measured import device_rows
-from joulecast.predictors.model.fit_operations import inputs_and_targets
-from joulecast.predictors.recipes import BoostingRecipe, ForestRecipe, TransformerRecipe, XGBoostRecipe
-from joulecast.predictors.regressors.fitted_trees import FittedTrees, unfitted_trees
+from joulecast.predictors.recipes import ForestRecipe, TransformerRecipe, XGBoostRecipe
 
-TREES = BoostingRecipe(trees=10, depth=3, learning_rate=0.3, folds=2)
 STOPPED = XGBoostRecipe(trees=60, patience=5, learning_rate=0.3)
 
 
@@ -47,22 +42,3 @@ def test_a_transformer_has_its_losses_by_epoch():
     alone = np.array(curves["transformer/loss_alone"])
     assert len(alone) == 6
     assert np.nanmean(alone[-2:]) < np.nanmean(alone[:2])
-
-
-def test_trees_for_any_gpu_are_judged_on_the_first_fold():
-    pytest.importorskip("xgboost")
-    rows = [row for gpu in ("A30", "T4", "L4") for row in device_rows(simulated_gpu(gpu))]
-    _, curves = cross_validate(rows, TREES)
-    (values,) = curves.values()
-    assert len(values) == 10
-    assert values[-1] < values[0]
-
-
-def test_the_last_error_of_a_curve_is_that_of_all_trees():
-    pytest.importorskip("xgboost")
-    rows = device_rows(simulated_gpu("A30"))
-    inputs, targets = inputs_and_targets(rows)
-    regressor = FittedTrees(unfitted_trees(TREES, 150).fit(inputs[::2], targets[::2]))
-    values = regressor.error_by_trees(inputs[1::2], targets[1::2])
-    assert len(values) == 100
-    assert values[-1] == pytest.approx(np.abs(regressor(inputs[1::2]) - targets[1::2]).mean(), rel=1e-4)
