@@ -319,7 +319,7 @@ def test_the_shipped_predictor_of_a_cpu_is_what_its_card_says():
     assert found.name == card["name"] == name
     assert card["gpu"] == found.operations.cpu.name == "CPU AMD EPYC"
     assert card["data"][0]["sha256"] == fingerprint(shipped("datasets") / "cpu-amd-epyc")
-    assert card["data"]["unique_operations"] == len(found.operations.measured) >= 150
+    assert card["data"][0]["operations"] == len(found.operations.measured) >= 150
     assert found.operations.power is None
     assert any(limit.startswith("Energy: not measured") for limit in card["limits"])
     assert any(limit.startswith("Load average") for limit in card["limits"])

@@ -163,11 +163,12 @@ def interval_errors(validation: Validation) -> dict[str, Any]:
     of power and energy, of loops that are clearly bound by the GPU. These are empty if power was measured on fewer than
     two chips, because the errors on one chip do not show those on others.
     """
-    operations = dict(validation.operations.groups("split"))[BY_CHIP]
-    powered = operations.where(operations.known("power"))
-    several = len(set(powered["chip"].tolist())) > 1
-    found: dict[str, Any] = {name: _device_errors(powered, name) if several else {} for name in ("power", "energy")}
-    found["time"] = _device_errors(operations.where(operations.known("time")), "time")
+    operations = dict(validation.operations.groups("split")).get(BY_CHIP, Errors())
+    found: dict[str, Any] = {}
+    for quantity in ("time", "power", "energy"):
+        known = operations.where(operations.known(quantity)) if len(operations) else operations
+        enough = len(set(known["chip"].tolist())) > (quantity != "time") if len(known) else False
+        found[quantity] = _device_errors(known, quantity) if enough else {}
     networks = dict(validation.networks.groups("split"))
     found["networks"] = {mode: network_log_errors(networks.get(f"{NOTHING_KNOWN}, {mode}", Errors())) for mode in MODES}
     return found
