@@ -143,7 +143,7 @@ def tune(
             for trial in search(each.dataset, mode, recipe, trials):
                 found.append(trial)
                 if log is not None:
-                    log.trial(trial.settings, trial.metrics, trial.curves)
+                    log.trial(trial.settings, trial.metrics)
             best = min(found, key=lambda trial: trial.metrics["loss"])
             if log is not None:
                 log.best(best.settings, best.metrics)

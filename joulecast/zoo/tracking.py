@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..predictors.contract import Curves, curves_of
+from ..predictors.contract import Curves
 from ..predictors.evaluation.validation import Validation
 from ..predictors.recipes import Recipe
 from .cards import git_commit
@@ -41,7 +41,7 @@ def track(trained: Trained[Any], recipe: Recipe, entry: Path, uri: str | None = 
         "precision": ",".join(card.precisions or ["any"]),
     }
     with _started(card.name, {**tags, "command": command, "stage": "train"}, uri) as (mlflow, run_id):
-        _log(mlflow, run_id, settings, trained.validation.metrics(), curves_of(trained.predictor))
+        _log(mlflow, run_id, settings, trained.validation.metrics(), getattr(trained.predictor, "curves", {}))
         _log_datasets(mlflow, run_id, card.data)
         text = report(f"Errors of {card.name}", card.splits, recipe, [trained.validation], command=command)
         mlflow.log_text(text, "report/REPORT.md")
@@ -86,10 +86,10 @@ class Tuning:
     _mlflow: Any
     _tags: Mapping[str, str]
 
-    def trial(self, settings: Mapping[str, Any], metrics: Mapping[str, float], curves: Curves | None = None) -> str:
+    def trial(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> str:
         """Log a trial as a nested run, and return its id."""
         with self._mlflow.start_run(nested=True, tags={**self._tags, "stage": "trial"}) as run:
-            _log(self._mlflow, run.info.run_id, settings, metrics, curves or {})
+            _log(self._mlflow, run.info.run_id, settings, metrics)
             return str(run.info.run_id)
 
     def best(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:

@@ -7,24 +7,21 @@ network is left out together with every operation that no other network has.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from ...arrays import FloatArray
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
 from ...operations.network import Network
-from ...operations.operation import Operation
 from ...system.cluster import in_parallel
-from ..contract import Curves, curves_of
 from ..fitting.fit import LEAST_OPERATIONS, fit_cpu, fit_serial, quickest_loops, quickest_networks
 from ..intervals.calibration import Calibration, Closeness
 from ..intervals.conformal import power_range_w
 from ..intervals.network_calibration import NetworkCalibration
-from ..measured import fold_of, only_in
+from ..measured import MeasuredLoop, fold_of, only_in
 from ..networks.on_cpu import CpuNetworkPredictor
 from ..recipes import Recipe, XGBoostRecipe
 from .calibrating import LEVEL, calibrate, fit_networks, network_coverage, operation_coverage
@@ -108,38 +105,30 @@ def validate_cpu(
     Raises DatasetError: too few usable operations.
     """
     loops = quickest_loops(dataset, mode)
-    operations = tuple(loop.operation for loop in loops)
-    fold = fold_of(operations, recipe.folds, recipe.seed)
-    predicted = np.full((2, len(loops)), np.nan)
-    for held, found in each_left_out(
-        [fold[operation] for operation in operations], _predicted, dataset, mode, recipe, operations, what="folds"
-    ):
-        predicted[:, held] = found
-    columns = {"split": [FOLDS] * len(loops), "where": [dataset.campaigns(mode)[0]] * len(loops)}
-    columns["what"] = [operation.kind for operation in operations]
-    power_w = [np.nan if loop.power_w is None else loop.power_w for loop in loops]
-    errors = Errors(
-        operations,
-        {name: np.array(values) for name, values in columns.items()},
-        {"time": np.array([loop.time_s for loop in loops]), "power": np.array(power_w)},
-        dict(zip(("time", "power"), predicted, strict=True)),
-    )
+    fold = fold_of([loop.operation for loop in loops], recipe.folds, recipe.seed)
+    column = [fold[loop.operation] for loop in loops]
+    folds = each_left_out(column, _cpu_fold, dataset, mode, recipe, loops, what="folds")
     measured = [(m, networks[m]) for m in quickest_networks(dataset.usable_networks(mode))]
     judged = each_left_out(
         [m.network for m, _ in measured], _networks_judged, dataset, mode, recipe, measured, what="networks left out"
     )
-    return Validation(f"{dataset.card.gpu}, {mode}", errors, Errors.joined([mine for _, mine in judged]))
+    operations, errors = (Errors.joined([mine for _, mine in each]) for each in (folds, judged))
+    return Validation(f"{dataset.card.gpu}, {mode}", operations, errors)
 
 
-def _predicted(
-    dataset: Dataset, mode: str, recipe: Recipe, operations: Sequence[Operation], held: Held
-) -> FloatArray | float:
-    """Seconds and watts of operations that are left out, shape (2, left out); NaN where too few others remain."""
-    mine = [*compress(operations, held)]
-    if len(operations) - len(mine) < LEAST_OPERATIONS:
-        return np.nan
-    found = fit_cpu(dataset, mode, recipe, without=mine).predict(mine)
-    return np.array([found.time_s, found.power_w])
+def _cpu_fold(dataset: Dataset, mode: str, recipe: Recipe, loops: Sequence[MeasuredLoop], held: Held) -> Errors:
+    """Errors on loops that are left out; without predictions where too few others remain."""
+    mine = [*compress(loops, held)]
+    operations = tuple(loop.operation for loop in mine)
+    predicted = dict.fromkeys(("time", "power"), np.full(len(mine), np.nan))
+    if len(loops) - len(mine) >= LEAST_OPERATIONS:
+        found = fit_cpu(dataset, mode, recipe, without=operations).predict(operations)
+        predicted = {"time": found.time_s, "power": found.power_w}
+    kinds = np.array([operation.kind for operation in operations])
+    columns = {"split": np.full(len(mine), FOLDS), "where": np.full(len(mine), dataset.campaigns(mode)[0])}
+    powers_w = np.array([np.nan if loop.power_w is None else loop.power_w for loop in mine])
+    measured = {"time": np.array([loop.time_s for loop in mine]), "power": powers_w}
+    return Errors(operations, {**columns, "what": kinds}, measured, predicted)
 
 
 def _networks_judged(
@@ -165,13 +154,11 @@ class Trial:
     Args:
         metrics: Median and mean absolute errors of time and power, and "loss", which a search minimizes: the sum of the
             mean absolute log errors of time and power.
-        curves: Learning curves of the first fold, as `curves_of` gives them.
     """
 
     recipe: XGBoostRecipe
     settings: Mapping[str, Any]
     metrics: Mapping[str, float]
-    curves: Curves = field(default_factory=dict)
 
 
 def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> Iterator[Trial]:
@@ -196,11 +183,11 @@ def _trial(dataset: Dataset, mode: str, recipe: XGBoostRecipe, settings: Mapping
     candidate = replace(recipe, **settings)
     # These folds differ from those of the evaluation, so that the choice of settings does not see its test data.
     judged = replace(candidate, folds=_TRIAL_FOLDS, seed=recipe.seed + 1)
-    predictors, errors = cross_validate(dataset, mode, judged)
+    _, errors = cross_validate(dataset, mode, judged)
     found = errors.row(FOLDS)
     metrics = {f"{name}_{statistic}": found[name][statistic] for name in ("time", "power") for statistic in _JUDGED}
     loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))
-    return Trial(candidate, settings, {**metrics, "loss": loss}, curves_of(predictors[0]))
+    return Trial(candidate, settings, {**metrics, "loss": loss})
 
 
 _JUDGED = ("median", "mean")

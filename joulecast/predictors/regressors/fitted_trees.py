@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -35,7 +35,6 @@ class FittedTrees:
     """A fitted forest of scikit-learn, or trees of XGBoost, behind the interface of a regressor."""
 
     model: Any
-    curves: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
 
     def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
         """One value per row of inputs."""
@@ -150,17 +149,13 @@ def fit_boosted(
     fold = fold_of(set(operations), _STOPPING_FOLDS, recipe.seed)
     held = np.array([fold[operation] == 0 for operation in operations])
     trees = recipe.trees
-    curves: Mapping[str, Sequence[float]] = {}
     monotone = tuple(int(quantity == "time" and name in MORE_WORK) for name in INPUT_NAMES)
     if _LEAST_HELD <= held.sum() < len(operations):
         stopped = unfitted_trees(recipe, trees, monotone_constraints=monotone, early_stopping_rounds=recipe.patience)
-        seen, unseen = (inputs[~held], targets[~held]), (inputs[held], targets[held])
-        stopped.fit(*seen, eval_set=[seen, unseen], verbose=False)  # Early stopping uses the last set.
+        stopped.fit(inputs[~held], targets[~held], eval_set=[(inputs[held], targets[held])], verbose=False)
         trees = int(stopped.best_iteration) + 1
-        rmse = [each["rmse"] for each in stopped.evals_result().values()]
-        curves = dict(zip(("fitted_rmse", "held_out_rmse"), rmse, strict=True))
     model = unfitted_trees(recipe, trees, monotone_constraints=monotone)
-    return FittedTrees(model.fit(inputs, targets), curves)
+    return FittedTrees(model.fit(inputs, targets))
 
 
 def unfitted_trees(recipe: TreeSettings, trees: int, depth: int | None = None, **more: Any) -> Any:
