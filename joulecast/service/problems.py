@@ -89,9 +89,8 @@ def invalid(error: ValidationError | RequestValidationError, part: str | None = 
     place = where or "body"
     shape = where == "input_shape" or where.startswith("input_shape.")
     allowed = _SHAPES if shape else first["msg"].removeprefix("Value error, ")
-    return RefusalError(
-        422, "input", f"{place} has an invalid value{more}", given=_shown(first.get("input")), allowed=allowed
-    )
+    what, given = f"{place} has an invalid value{more}", _shown(first.get("input"))
+    return RefusalError(422, "input", what, given=given, allowed=allowed, hint=f"give another; {_LISTED}")
 
 
 def _place(fault: dict[str, Any]) -> str:

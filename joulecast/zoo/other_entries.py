@@ -16,7 +16,6 @@ from ..predictors.contract import INPUT_NAMES, ResidualModel
 from ..predictors.cpu import CallModel, CpuPredictor
 from ..predictors.fitting.fit import read_residual_model
 from ..predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
-from ..predictors.intervals import conformal
 from ..predictors.intervals.calibration import Calibration
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.model.learned import OneModel
@@ -54,8 +53,7 @@ class AnyGpuEntry:
             basis = self.kernels.network_basis(gpu)
             errors = self.kernels.network_errors.get(basis)
             if errors and mode == "training":
-                steps = conformal.step_errors(errors["power"])
-                half_errors = NetworkCalibration.of_errors(steps, conformal.TRAINING_BASIS)
+                half_errors = NetworkCalibration.of_training_steps(errors["power"])
             elif errors:
                 said = f"networks in half precision that were left out, from {basis}"
                 half_errors = NetworkCalibration.of_errors(errors, said)

@@ -217,10 +217,7 @@ def fit_networks(calibration: Calibration, compositions: Mapping[str, Errors], b
     for quantity in QUANTITIES:
         summed = np.array([parts.variances(calibration, quantity) for parts in errors["parts"]])
         size = np.abs(errors.log_errors(quantity))
-        difficulties[quantity] = min(
-            (Difficulty(floor, correlation) for floor in _FLOORS for correlation in _CORRELATIONS),
-            key=lambda difficulty: _misfit(size, difficulty.of(summed)),
-        )
+        difficulties[quantity] = fitted_difficulty(size, summed, np.ones(len(size)))
     found = NetworkCalibration(difficulties, {}, basis)
     scores = {
         composition: {quantity: _one_of_each(found, calibration, some, quantity) for quantity in NETWORK_QUANTITIES}
@@ -242,9 +239,18 @@ def _difficulties(networks: NetworkCalibration, calibration: Calibration, errors
     return np.array([networks.difficulty(calibration, parts)[quantity] for parts in errors["parts"]])
 
 
-def _misfit(size: FloatArray, width: FloatArray) -> float:
-    """Negative log likelihood of errors under a Laplace distribution of this width, up to a constant."""
-    return float(np.log(np.mean(size / width)) + np.mean(np.log(width)))
+def fitted_difficulty(size: FloatArray, variances: FloatArray, weights: FloatArray) -> Difficulty:
+    """The difficulty under which absolute log errors are likeliest, with a Laplace distribution that wide.
+
+    Each error has a weight, and a row of what `network_calibration.variances` gives.
+    """
+
+    def misfit(difficulty: Difficulty) -> float:
+        width = difficulty.of(variances)
+        means = (np.average(values, weights=weights) for values in (size / width, np.log(width)))
+        return float(np.log(next(means)) + next(means))
+
+    return min((Difficulty(floor, each) for floor in _FLOORS for each in _CORRELATIONS), key=misfit)
 
 
 LEVEL = 0.9
