@@ -190,7 +190,9 @@ def _command() -> str:
     return shlex.join(["joulecast", *sys.argv[1:]])
 
 
-def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), networks_only: bool = False) -> None:
+def train_kernels(
+    dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), networks_only: bool = False, more: bool = False
+) -> None:
     """Learn device times of kernels in half precision and below, and write the zoo entry that predictors use for them.
 
     Where datasets contain networks, it also learns how much longer kernels take inside networks. The zoo's predictor
@@ -203,7 +205,7 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entry import load_entry
     from ..zoo.kernels_entry import load_kernels
-    from ..zoo.kernels_training import learn_networks
+    from ..zoo.kernels_training import learn_more, learn_networks
     from ..zoo.kernels_training import train_kernels as train
     from ..zoo.other_entries import AnyGpuEntry
     from ..zoo.training import renew_hosts
@@ -222,7 +224,9 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
         renew_hosts(zoo / ANY_GPU, networks)
     base = load_entry(zoo / ANY_GPU, AnyGpuEntry) if networks else None
     data = [(each.folder, each.dataset) for each in loaded]
-    if networks_only and base is not None:
+    if more:
+        trained = learn_more(data, load_kernels(zoo / KERNELS_ENTRY), settings)
+    elif networks_only and base is not None:
         trained = learn_networks(data, load_kernels(zoo / KERNELS_ENTRY), networks, base)
     else:
         trained = train(data, settings, networks, base)

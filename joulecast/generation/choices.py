@@ -12,7 +12,7 @@ from ..queries.objectives import Tariff
 from ..queries.ways import Ways
 from ..rendering.answers import Plain, Table
 from ..units import si
-from .engines import COMMANDS, Commands
+from .engines import COMMANDS
 from .parallel import Parallel, boards_of
 
 OBJECTIVES = ("energy", "time", "gpus", "cost", "carbon")
@@ -134,22 +134,23 @@ class GenerationChoice(Plain):
         Raises:
             UnknownNameError: No commands are known for this engine.
         """
-        words = named("engine with commands", engine, COMMANDS)
-        decoding = self._command(words, words.decoding, None if self.default_clock else self.clock_mhz)
+        words = {"reading": "", "decoding": "", **named("engine with commands", engine, COMMANDS)}
+        decoding = self._command(words, words["decoding"], None if self.default_clock else self.clock_mhz)
         if not self.prefill_replicas:
             return decoding
-        return f"# reads prompts\n{self._command(words, words.reading, self.prefill_clock_mhz)}\n# decodes\n{decoding}"
+        reading = self._command(words, words["reading"], self.prefill_clock_mhz)
+        return f"# reads prompts\n{reading}\n# decodes\n{decoding}"
 
-    def _command(self, words: Commands, role: str, clock_mhz: float | None) -> str:
+    def _command(self, words: Mapping[str, str], role: str, clock_mhz: float | None) -> str:
         known = LANGUAGE_MODELS.get(self.model)
         parts = [
-            f"{words.start} {self.model if known is None else known.source}",
-            f"{words.tensor} {self.tensor_parallel}" if self.tensor_parallel > 1 else "",
-            words.experts.format(experts=self.expert_parallel) if self.expert_parallel > 1 else "",
-            f"{words.sequences} {self.max_sequences} {words.tokens} {self.max_step_tokens}",
-            f"{words.memory} {self.memory_share}",
-            words.fp8_weights if self.precision == "fp8" else "",
-            words.fp8_cache if self.cache_precision == "fp8" else "",
+            f"{words['start']} {self.model if known is None else known.source}",
+            f"{words['tensor']} {self.tensor_parallel}" if self.tensor_parallel > 1 else "",
+            words["experts"].format(experts=self.expert_parallel) if self.expert_parallel > 1 else "",
+            f"{words['sequences']} {self.max_sequences} {words['tokens']} {self.max_step_tokens}",
+            f"{words['memory']} {self.memory_share}",
+            words.get("fp8_weights", "") if self.precision == "fp8" else "",
+            words.get("fp8_cache", "") if self.cache_precision == "fp8" else "",
             role if self.prefill_replicas else "",
         ]
         drafts = [f"# with speculative decoding: {self.draft_tokens} tokens"] if self.draft_tokens else []
