@@ -61,11 +61,11 @@ def test_a_rest_closes_sums_of_any_size(values, share, steps):
     assert min(found.values()) >= 0
 
 
-def test_a_sum_in_the_middle_of_two_floats_is_closed():
-    """2^53 + 1 lies between two floats, and is rounded to the even one whatever the large part is."""
-    total_j = float(2**53 + 2)
-    found = closed({"a": float(2**53), "b": 1.0, "c": 1.0 + 2**-40}, total_j)
-    assert math.fsum(found.values()) == total_j
+@pytest.mark.parametrize(("parts", "total"), [((2**53 + 2, 0.5, 0.5), 2**53 + 2), ((2**53, 0.5, 1), 2**53 - 1)])
+def test_a_sum_in_the_middle_of_two_floats_is_closed(parts, total):
+    """Around 2^53 it is rounded to the even float whatever the large part is: below the total, and above it."""
+    found = closed(dict(zip("abc", map(float, parts), strict=True)), float(total))
+    assert math.fsum(found.values()) == total
 
 
 def test_the_command_line_and_pictures(call):
