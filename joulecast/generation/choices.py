@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any
 
 from ..errors import named
 from ..extraction.models.language_models import LANGUAGE_MODELS
@@ -169,13 +169,6 @@ class GenerationChoices(Ways[GenerationChoice]):
 
     AIM = "to serve a language model"
     AXES = "time_per_output_token_s", "energy_per_token_j", "time per token"
-
-    def __new__(cls, rows: Iterable[GenerationChoice], left_out: Mapping[str, str]) -> Self:
-        """Choose the best of the rows for each GPU and number of GPUs.
-
-        `left_out`: GPU -> the reason why it is not among them.
-        """
-        return super().__new__(cls, rows, left_out, lambda row: row.value)
 
     @staticmethod
     def table_of(rows: Iterable[GenerationChoice]) -> Table:
