@@ -120,7 +120,6 @@ def intensity(text: str) -> str | list[float]:
         found = [float(each) for each in Path(text).read_text(encoding="utf-8").replace(",", " ").split()]
         if not found:
             raise ValueError("no numbers")
-        return found
     except (OSError, ValueError) as error:
         raise InputError(
             "the intensities of the hours cannot be read",
@@ -128,6 +127,7 @@ def intensity(text: str) -> str | list[float]:
             allowed="numbers in g/kWh, in lines or separated by commas",
             hint="give such a file, without names of columns and times: the first number is that of the first hour",
         ) from None
+    return found
 
 
 def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[str, Any] | None]:
