@@ -153,10 +153,10 @@ def test_plain_sum_is_the_sum_of_loops(network_predictor):
 def test_folds_share_no_operation(dataset):
     repeated = replace(dataset, measurements=dataset.measurements * 2)
     _, errors = cross_validate(repeated, "inference", RECIPE, "simulated")
-    summary = errors.summary()
-    assert summary["measurements"] == 2 * summary["unique_operations"] == 200
+    row = errors.row("folds", with_r2=True)
+    assert row["count"] == 2 * row["unique"] == 200
     # The physics is exact but for a 2 % spread of the host; a leak would give errors of zero.
-    assert 0.0005 < summary["time_median"] < 0.05
-    assert summary["power_median"] < 0.05
-    once = dict(zip(errors.operations, errors.predicted_time_s, strict=True))
-    assert errors.predicted_time_s == pytest.approx([once[operation] for operation in errors.operations])
+    assert 0.0005 < row["time"]["median"] < 0.05
+    assert row["power"]["median"] < 0.05
+    once = dict(zip(errors.of, errors.predicted["time"], strict=True))
+    assert errors.predicted["time"] == pytest.approx([once[operation] for operation in errors.of])
