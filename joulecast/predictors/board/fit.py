@@ -33,7 +33,7 @@ from ..intervals.conformal import thinned
 from ..operation_predictions import OperationPredictions
 from ..physics.operation_numbers import FAMILIES, numbers_of
 from ..predictor import OperationPredictor
-from .calibrated import calibrated, members
+from .calibrated import calibrated, members, with_voltage
 from .profile import (
     ACTING,
     ALL,
@@ -43,6 +43,7 @@ from .profile import (
     MOST_ERRORS,
     QUANTITIES,
     TIME_PARTS,
+    VOLTAGE,
     BoardProfile,
     Improvement,
     places_of,
@@ -58,7 +59,7 @@ _LEAST_VARIANCE, _FIRST_VARIANCE, _LEAST_NOISE = 1e-8, 0.02, 1e-4
 _LEAST_FAMILY = 10  # Errors from which a family has intervals of its own.
 _AT_CAP = 0.97  # Share of the cap from which power says nothing about energy.
 _LEAST_ABOVE = 0.1  # Watts above static ones, relative to these: less cannot be told from an error of static power.
-_NUDGE = 0.01  # Of the exponent of the voltage, for a derivative.
+_NUDGE = 0.01  # Of a factor of the voltage, for a derivative.
 _LARGEST_LOG = 2.0  # Of a factor: 7.4 times.
 _FREE, _CLOCK_STEP = 0.8, 0.02  # Share of the cap below which no clock is lowered; clocks change in steps of about 1 %.
 _LEAST = 1e-30
@@ -292,9 +293,12 @@ def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
     read = np.isfinite(rows.held_mhz)
     held_mhz = np.where(read, rows.held_mhz, found.held_clock_mhz)
     joules = np.maximum(found.work.at(held_mhz)[1], _LEAST)
-    # How joules follow the log of the exponent of the voltage, where the clock was read.
-    steeper = replace(found.work, voltage_power=found.work.voltage_power * (1 + _NUDGE)).at(held_mhz)[1]
-    voltage = np.where(read, np.log(np.maximum(steeper, _LEAST) / joules) / math.log1p(_NUDGE), 0.0)
+    # How joules follow the voltage, where the clock was read.
+    voltage = {}
+    for name in VOLTAGE:
+        of_curve = {each: profile.factors.get(each, 1.0) * (1 + _NUDGE * (each == name)) for each in VOLTAGE}
+        nudged = replace(found.work, gpu=with_voltage(rows.predictor.gpu, *of_curve.values())).at(held_mhz)[1]
+        voltage[name] = np.where(read, np.log(np.maximum(nudged, _LEAST) / joules) / math.log1p(_NUDGE), 0.0)
     at_cap = np.isfinite(rows.power_w) & ~below
     return _Equations(
         np.concatenate(
@@ -305,8 +309,12 @@ def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
         ),
         np.concatenate(
             [
-                rows.follows(static=1 - dynamic, dynamic=dynamic * follows, voltage=dynamic * follows * voltage),
-                rows.follows(static=static_w / above_w, dynamic=one, voltage=voltage),
+                rows.follows(
+                    static=1 - dynamic,
+                    dynamic=dynamic * follows,
+                    **{name: dynamic * follows * each for name, each in voltage.items()},
+                ),
+                rows.follows(static=static_w / above_w, dynamic=one, **voltage),
             ]
         ),
         np.concatenate([rows.groups, rows.groups]),
