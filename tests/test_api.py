@@ -9,7 +9,6 @@ from torch import nn
 import joulecast
 from joulecast import Operation
 from joulecast.errors import InputError, UncoveredError, UnknownNameError, ZooError
-from joulecast.system.resources import shipped
 from joulecast.units import si
 
 CONV = Operation("conv2d", [(32, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3, "padding": 1}, precision="tf32")
@@ -28,7 +27,7 @@ def test_resnet50_on_an_a30_is_what_was_measured():
     assert not prediction.uncovered
     assert {"measured", "modelled"} == {cost.source for cost in prediction.operations}
     assert json.loads(json.dumps(prediction.to_dict()))["energy_j"] == prediction.energy_j
-    assert len(prediction.to_csv().splitlines()) == 1 + len(prediction.operations)
+    assert prediction.to_frame()["energy_j"].sum() == pytest.approx(prediction.energy_j)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
@@ -134,12 +133,7 @@ def test_what_was_not_measured_on_a_gpu_is_predicted_by_what_all_gpus_share():
         (("resnet18", (8, 3, 64, 64), "A30"), {"predictor": "tree"}, UnknownNameError, "predictor"),
         (("resnet18", (8, 3, 64, 64), "A30"), {"optimizer": "adamw"}, InputError, "steps in training"),
         (("resnet18", (8, 3, 64, 64), "A30"), {"optimizer": "adma"}, UnknownNameError, "did you mean adam"),
-        (
-            ([(CONV, 1)], None, "A30"),
-            {"operators": {"mylib.gelu": "gelu"}},
-            InputError,
-            "list of operations is complete",
-        ),
+        (([(CONV, 1)], None, "A30"), {"operators": {"a.b": "gelu"}}, InputError, "list of operations is complete"),
         (("resnet18", (8, 3, 64, 64), "A30"), {"composition": "product"}, InputError, "overlap, sum"),
         (("resnet18", (8, 3, 64, 64), "A30"), {"predictor": 3}, InputError, "not the name of a predictor"),
         (("resnet18", (8, 3, 64, 64), ["A30"]), {}, InputError, "not the name of a GPU"),
@@ -231,11 +225,6 @@ def test_numbers_of_numpy_are_accepted():
     assert joulecast.best("resnet18", shape, **asked) == joulecast.best("resnet18", (8, 3, 64, 64), **plain)
 
 
-def test_a_predictor_may_be_a_path():
-    found = joulecast.predict("resnet18", (8, 3, 64, 64), "A30", predictor=shipped("zoo") / "a30" / "forest-inference")
-    assert found.predictor == "a30/forest-inference"
-
-
 def test_a_cap_that_the_lowest_clock_exceeds_is_noted():
     low, high = (joulecast.predict("resnet50", (64, 3, 224, 224), "P4", power_limit_w=watts) for watts in (20, 60))
     assert low.held_clock_mhz == pytest.approx(455, rel=0.01)
@@ -250,7 +239,3 @@ def test_tables_tell_operations_apart():
     ]
     for frame in frames:
         assert not frame[["kind", "input_shapes", "attributes", "precision", "mode"]].duplicated().any()
-    assert frames[1]["energy_j"].sum() == pytest.approx(
-        joulecast.predict("resnet50", (32, 3, 224, 224), "A30").energy_j
-    )
-    assert frames[2]["time_s"].gt(0).all()

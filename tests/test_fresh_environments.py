@@ -5,7 +5,6 @@ the tutorials in test_tutorials.py, and those of README here.
 """
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +15,7 @@ import pytest
 from documented import ROOT, TUTORIALS, assert_shows, blocks, first_steps, lines, run_line
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-LIMITS_S = {"tasks.py demo": 60, "joulecast best": 120, "joulecast measure": 180, "joulecast train": 600}
-"""Part of a command -> seconds from the beginning until a stranger has its answer, on an idle machine."""
+STEPS = ("tasks.py demo", "joulecast best", "joulecast measure", "joulecast train")
 
 
 def stranger(home: Path) -> dict[str, str]:
@@ -27,19 +25,13 @@ def stranger(home: Path) -> dict[str, str]:
     return {**own, "HOME": str(home), "PATH": f"{python}:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
-def run(script: str, folder: Path) -> dict[str, float]:
-    """Run a script of shell line by line: line -> seconds from the beginning until it was done."""
-    marked = "".join(f'{line}\necho "@@ $(date +%s.%N) {number}"\n' for number, line in enumerate(script.splitlines()))
-    text = f'set -e\necho "@@ $(date +%s.%N) begin"\n{marked}'
+def run(script: str, folder: Path) -> None:
+    """Run a script of shell, which ends at the first line that fails."""
     result = subprocess.run(
-        ["/bin/bash", "-c", text], cwd=folder, env=stranger(folder.parent), capture_output=True, text=True, timeout=1800
-    )
+        ["/bin/bash", "-e", "-c", script],
+        cwd=folder, env=stranger(folder.parent), capture_output=True, text=True, timeout=1800,
+    )  # fmt: skip
     assert result.returncode == 0, f"{result.stdout[-2000:]}\n{result.stderr[-4000:]}"
-    (begin, *ends) = (float(moment) for moment in re.findall(r"^@@ ([\d.]+)", result.stdout, re.MULTILINE))
-    took = {line: end - begin for line, end in zip(script.splitlines(), ends, strict=True)}
-    for line, seconds in took.items():
-        sys.stdout.write(f"{seconds:6.1f} s  {line}\n")  # pytest -s shows them
-    return took
 
 
 @pytest.fixture
@@ -56,10 +48,7 @@ def clone(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.slow
 def test_a_stranger_follows_the_first_steps(clone: Path) -> None:
     steps = lines(first_steps((clone / "README.md").read_text(encoding="utf-8")))
-    took = run("\n".join(steps), clone)
-    for part, limit_s in LIMITS_S.items():
-        (seconds,) = (seconds for line, seconds in took.items() if part in line)
-        assert seconds < limit_s, part
+    run("\n".join(steps), clone)
     assert list((clone / "my-zoo").rglob("card.json"))
 
 
@@ -102,7 +91,7 @@ def test_the_first_steps_of_readme_run(tmp_path: Path, monkeypatch: pytest.Monke
             break  # what follows takes minutes
         run_line(line)
     assert "least energy" in capsys.readouterr().out
-    assert all(any(part in line for line in lines(first_steps(README))) for part in LIMITS_S)
+    assert all(any(part in line for line in lines(first_steps(README))) for part in STEPS)
 
 
 def test_what_readme_and_the_first_pages_show_is_what_is_printed(printed) -> None:

@@ -48,10 +48,6 @@ def test_no_file_of_python_is_too_long_to_be_read_at_once():
     assert {path.name for path in files if len(path.read_text().splitlines()) > 400} == set()
 
 
-def test_import_is_light():
-    assert not modules_after("import joulecast") & HEAVY
-
-
 def test_a_command_imports_what_it_needs():
     code = (
         "import joulecast.cli\n"
@@ -62,19 +58,12 @@ def test_a_command_imports_what_it_needs():
     assert [name for name in all_modules_after(code) if name.startswith(unused)] == []
 
 
-def test_predicting_operations_is_light():
-    code = (
-        "import joulecast as j\n"
-        "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
-        "j.predict_operations([o], 'A30'); j.predict([(o, 3)], None, 'A30')"
-    )
-    assert not modules_after(code) & HEAVY
-
-
-def test_predicting_a_model_with_a_template_is_light(tmp_path, monkeypatch):
+def test_importing_and_predicting_are_light(tmp_path, monkeypatch):
     monkeypatch.setenv("JOULECAST_CACHE", str(tmp_path))
     code = (
         "import joulecast as j\n"
+        "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
+        "j.predict_operations([o], 'A30'); j.predict([(o, 3)], None, 'A30')\n"
         "j.predict('resnet50', (3, 3, 97, 131), 'A30'); j.predict('gpt2', (2, 7), 'A30', precision='fp32')\n"
         "j.extract('llama3_8b', (8, 1), cache_length=511, precision='bf16')"
     )

@@ -210,12 +210,8 @@ def test_files_store_uncovered_work_and_earlier_files_load():
         ({"name": "aten.sort"}, "what was dropped is an object"),
         ({"name": "aten.sort", "count": 1, "reason": "", "work": {"flops": 1}}, "dropped work is an object"),
         (
-            {
-                "name": "aten.sort",
-                "count": 1,
-                "reason": "",
-                "work": dict.fromkeys([f.name for f in dataclasses.fields(DroppedWork)], -1),
-            },
+            {"name": "aten.sort", "count": 1, "reason": ""}
+            | {"work": dict.fromkeys([f.name for f in dataclasses.fields(DroppedWork)], -1)},
             "integers from 0",
         ),
     ],

@@ -56,12 +56,6 @@ def test_before_the_first_and_after_the_last_reading_power_is_unknown_and_not_ze
     assert found.unknown_s[0] == pytest.approx([1, 1], abs=EXACT)
 
 
-def test_without_counters_only_seconds_are_shared():
-    found = sweep(np.array([0.0, 1.0]), np.array([2.0, 3.0]))
-    assert found.time_s == pytest.approx([1.5, 1.5], abs=EXACT)
-    assert found.energy_j.shape == (0, 2)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_every_joule_is_accounted_once(seed):
     rng = np.random.default_rng(seed)
@@ -90,29 +84,6 @@ def test_a_slow_sweep_written_out_finds_the_same():
         for i in active:
             expected[i] += joules / len(active)
     assert sweep(starts, ends, [curve]).energy_j[0] == pytest.approx(expected, abs=EXACT)
-
-
-def test_innermost_pieces_cover_what_nested_events_cover():
-    rng = np.random.default_rng(3)
-    starts, ends, lanes = [], [], []
-    for lane in range(3):
-        for _ in range(20):
-            left = rng.uniform(0, 100)
-            right = left + rng.uniform(0.5, 1.0)
-            for _ in range(4):  # each inside the one before
-                starts.append(left)
-                ends.append(right)
-                lanes.append(lane)
-                left, right = left + 0.1 * (right - left), right - 0.3 * (right - left)
-    starts, ends, lanes = np.array(starts), np.array(ends), np.array(lanes)
-    piece_starts, piece_ends, owner = innermost(starts, ends, lanes)
-    for lane in range(3):
-        mine = np.flatnonzero(lanes == lane)
-        points = np.linspace(0, 101, 5000)
-        covered = np.array([((starts[mine] <= p) & (p < ends[mine])).any() for p in points])
-        pieces = lanes[owner] == lane
-        held = np.array([((piece_starts[pieces] <= p) & (p < piece_ends[pieces])).sum() for p in points])
-        assert (held == covered).all()
 
 
 @pytest.mark.parametrize(

@@ -42,16 +42,13 @@ def graph():
     return energy_graph(Residual(), (4, 8), tree(first=3.0, second=5.0))
 
 
-def test_edges_are_the_tensors_that_flow(graph):
+def test_edges_are_the_tensors_that_flow_and_nodes_have_the_joules_of_both_phases(graph):
     assert {(edge.source, edge.target): (edge.tensors, edge.size_bytes) for edge in graph.edges} == {
         (INPUT, "first"): (1, 128),  # 4 x 8 in fp32
         ("first", "second"): (1, 128),
         ("first", "(model)"): (1, 128),
         ("second", "(model)"): (1, 128),
     }
-
-
-def test_nodes_have_the_joules_of_both_phases(graph):
     found = {node.name: (node.energy_j, node.time_s) for node in graph.nodes}
     assert found == {INPUT: (None, None), "first": (6, 12), "second": (10, 20), "(model)": (None, None)}
     assert [node.name for node in graph.nodes] == [INPUT, "first", "second", "(model)"]

@@ -244,14 +244,10 @@ def test_one_profiler_at_a_time():
         ({"loop_s": 0}, InputError, "loop"),
         ({"profiled_iterations": 0}, InputError, "at least 1"),
         ({"sensors": ("gpu7",)}, UnknownNameError, "device"),
+        ({"module": nn.Linear(4, 4).requires_grad_(False), "mode": "training"}, InputError, "requires a gradient"),
     ],
 )
 def test_bad_input_is_one_clear_error(given, error, words):
     arguments = {"module": nn.Linear(4, 4), "inputs": (2, 4), **QUICK, **given}
     with pytest.raises(error, match=words):
         account(**arguments)
-
-
-def test_a_model_without_gradients_cannot_be_accounted_in_training():
-    with pytest.raises(InputError, match="requires a gradient"):
-        account(nn.Linear(4, 4).requires_grad_(False), (2, 4), mode="training", **QUICK)

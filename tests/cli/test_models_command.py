@@ -57,9 +57,9 @@ def test_impossible_models_are_refused(call, net, name, options, says):
 
 
 def test_a_file_that_is_not_there_or_does_not_run(call, tmp_path):
-    assert "cannot be read" in call("extract", f"{tmp_path / 'no.py'}:Net", "2,8")[2]
     (tmp_path / "bad.py").write_text("import nowhere_at_all\n")
-    assert "nowhere_at_all" in call("extract", f"{tmp_path / 'bad.py'}:Net", "2,8")[2]
+    for file, says in (("no.py", "cannot be read"), ("bad.py", "nowhere_at_all")):
+        assert says in call("extract", f"{tmp_path / file}:Net", "2,8")[2]
 
 
 def test_options_of_models_by_name(call, printed):
@@ -67,10 +67,9 @@ def test_options_of_models_by_name(call, printed):
     assert json.loads(out)["operations"][0]["input_shapes"] == [[1, 3, 64, 64]]
     out = printed("extract", "gpt2", "1,8", "--model-option", "n_layer=2", "--json")
     assert sum(op["count"] for op in json.loads(out)["operations"] if op["kind"] == "attention") == 2
-    code, _, err = call("extract", "vit_b_32", "1,3,64,64", "--model-option", "weights=IMAGENET1K_V1")
-    assert (code, "without weights" in err) == (2, True)
-    code, _, err = call("extract", "vit_b_32", "1,3,64,64", "--model-option", "imagesize=64")
-    assert (code, "imagesize" in err) == (2, True)
+    for option, says in (("weights=IMAGENET1K_V1", "without weights"), ("imagesize=64", "imagesize")):
+        code, _, err = call("extract", "vit_b_32", "1,3,64,64", "--model-option", option)
+        assert (code, says in err) == (2, True)
 
 
 def test_assumptions_are_printed(call, printed, net):

@@ -56,15 +56,11 @@ def test_unknown_networks_and_bad_lines_are_refused_with_their_lines(tmp_path):
         import_energaizer2026(written(tmp_path, [row(1.0, 900, power_w="much")]))
     with pytest.raises(DatasetError, match=r"line 2: power .* outside 0 to 300 W"):
         import_energaizer2026(written(tmp_path, [row(1.0, 900, power_w=301.0, energy_j=0.301)]))
-
-
-def test_missing_and_damaged_files_are_refused(tmp_path):
-    with pytest.raises(DatasetError, match="cannot be read"):
-        import_energaizer2026(tmp_path)
-    written(tmp_path, [row(1.0, 900)])
     (tmp_path / "networks.csv").write_text("gpu\n")
     with pytest.raises(DatasetError, match="columns are missing"):
         import_energaizer2026(tmp_path)
+    with pytest.raises(DatasetError, match="cannot be read"):
+        import_energaizer2026(tmp_path / "none")
 
 
 @pytest.fixture(scope="module")

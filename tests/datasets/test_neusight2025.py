@@ -151,11 +151,7 @@ def times(share, count=60, least_s=1e-3):
 )
 def test_long_products_of_one_gpu_reach_about_the_same(linear, batched, throttled):
     assert throttled_kinds({"linear": linear, "batched": batched}) == throttled
-
-
-def test_one_kind_alone_cannot_be_compared():
-    assert throttled_kinds({"linear": times(0.01)}) == set()
-    assert throttled_kinds({}) == set()
+    assert throttled_kinds({"linear": linear}) == throttled_kinds({}) == set()  # One kind alone cannot be compared.
 
 
 @pytest.fixture(scope="module")

@@ -75,25 +75,18 @@ def test_energy_over_another_duration_is_recomputed(tmp_path):
     assert "recomputed" in dataset.measurements[0].remark
 
 
-def test_energy_that_nothing_explains_is_refused_with_its_line(tmp_path):
-    rows = [row("a", CONV, 1e-3, 160.0), row("a", CONV, 1e-3, 160.0, energy_j=0.2)]
-    with pytest.raises(DatasetError, match="line 3: energy"):
-        import_nicolai2025(written(tmp_path, rows))
-
-
-def test_unknown_operations_are_refused_with_their_lines(tmp_path):
-    rows = [row("a", CONV, 1e-3, 160.0), row("a", "Conv2e(3)", 1e-3, 160.0)]
-    with pytest.raises(DatasetError, match="line 3: unknown torch module"):
-        import_nicolai2025(written(tmp_path, rows))
-
-
-def test_missing_files_and_columns_are_refused(tmp_path):
-    with pytest.raises(DatasetError, match="cannot be read"):
-        import_nicolai2025(tmp_path)
-    written(tmp_path, [])
+def test_wrong_lines_and_files_are_refused(tmp_path):
+    for wrong, says in (
+        (row("a", CONV, 1e-3, 160.0, energy_j=0.2), "line 3: energy"),
+        (row("a", "Conv2e(3)", 1e-3, 160.0), "line 3: unknown torch module"),
+    ):
+        with pytest.raises(DatasetError, match=says):
+            import_nicolai2025(written(tmp_path, [row("a", CONV, 1e-3, 160.0), wrong]))
     (tmp_path / "operations.csv").write_text("gpu,time_s\n")
     with pytest.raises(DatasetError, match="columns are missing"):
         import_nicolai2025(tmp_path)
+    with pytest.raises(DatasetError, match="cannot be read"):
+        import_nicolai2025(tmp_path / "none")
 
 
 # Printed torch modules as operations
@@ -118,17 +111,15 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=repr)
-def test_shape_is_that_of_the_module(module):
-    operation = operation_from_repr(repr(module), IMAGE)
-    assert operation.output_shape == tuple(module.eval()(torch.zeros(IMAGE)).shape)
-    assert operation.parameters == sum(p.numel() for p in module.parameters())
+OF_ROWS = [nn.Linear(16, 3), nn.LayerNorm((16,)), nn.LayerNorm([5, 16])]
 
 
-@pytest.mark.parametrize("module", [nn.Linear(16, 3), nn.LayerNorm((16,)), nn.LayerNorm([5, 16])], ids=repr)
-def test_modules_of_rows(module):
-    operation = operation_from_repr(repr(module), (4, 5, 16))
-    assert operation.output_shape == tuple(module(torch.zeros(4, 5, 16)).shape)
+@pytest.mark.parametrize(
+    ("module", "shape"), [*((each, IMAGE) for each in MODULES), *((each, (4, 5, 16)) for each in OF_ROWS)], ids=repr
+)
+def test_shape_is_that_of_the_module(module, shape):
+    operation = operation_from_repr(repr(module), shape)
+    assert operation.output_shape == tuple(module.eval()(torch.zeros(shape)).shape)
     assert operation.parameters == sum(p.numel() for p in module.parameters())
 
 

@@ -18,12 +18,9 @@ from joulecast.errors import DatasetError
 RELU = Operation("relu", [(4, 8)])
 
 
-def test_round_trip(dataset, tmp_path):
-    assert load(save(dataset, tmp_path / "d")) == dataset
-
-
-def test_fingerprint_follows_the_content(dataset, tmp_path):
-    first = fingerprint(save(dataset, tmp_path / "a"))
+def test_a_dataset_comes_back_and_its_fingerprint_follows_the_content(dataset, tmp_path):
+    assert load(save(dataset, tmp_path / "a")) == dataset
+    first = fingerprint(tmp_path / "a")
     assert fingerprint(save(dataset, tmp_path / "b")) == first
     shorter = replace(dataset, measurements=dataset.measurements[1:])
     assert fingerprint(save(shorter, tmp_path / "c")) != first
@@ -40,25 +37,22 @@ def test_a_changed_byte_is_refused(dataset, tmp_path):
     assert path.read_bytes() == data
 
 
-@pytest.mark.parametrize("name", ["card.json", "operations.parquet", "networks.parquet"])
-def test_a_missing_file_is_refused(dataset, tmp_path, name):
-    folder = save(dataset, tmp_path / "d")
-    (folder / name).unlink()
-    with pytest.raises(DatasetError, match=r"missing|no complete dataset"):
-        load(folder)
-
-
 def rewrite_card(folder, **changes):
     card = json.loads((folder / "card.json").read_text())
     (folder / "card.json").write_text(json.dumps({**card, **changes}))
 
 
 @pytest.mark.parametrize(
-    ("change", "says"), [({"schema_version": 99}, "schema version"), ({"colour": "green"}, "keys")]
-)
-def test_cards_of_other_versions_are_refused(dataset, tmp_path, change, says):
-    folder = save(dataset, tmp_path / "d")
-    rewrite_card(folder, **change)
+    ("damage", "says"),
+    [
+        *((lambda folder, n=name: (folder / n).unlink(), r"missing|no complete dataset") for name in
+          ("card.json", "operations.parquet", "networks.parquet")),
+        (lambda folder: rewrite_card(folder, schema_version=99), "schema version"),
+        (lambda folder: rewrite_card(folder, colour="green"), "keys"),
+    ],
+)  # fmt: skip
+def test_missing_files_and_cards_of_other_versions_are_refused(dataset, tmp_path, damage, says):
+    damage(folder := save(dataset, tmp_path / "d"))
     with pytest.raises(DatasetError, match=says):
         load(folder)
 
@@ -132,11 +126,8 @@ def test_impossible_measurements_are_refused_with_their_line(dataset, time_s, po
     assert "line 6" not in str(caught.value)
 
 
-def test_time_without_power_is_a_measurement(dataset):
+def test_time_without_power_and_power_of_a_cpu_whose_cap_is_not_known_are_measurements(dataset):
     assert Dataset(dataset.card, (Measurement(RELU, 1.0, None, None),)).usable("inference")
-
-
-def test_power_of_a_cpu_whose_cap_is_not_known_is_a_measurement(dataset):
     measured = Measurement(RELU, 0.5, 280.0, 140.0)
     on_cpu = replace(dataset.card, gpu="CPU AMD EPYC 7742 64-Core Processor", power_limit_w=None)
     assert Dataset(on_cpu, (measured,)).usable("inference") == [measured]

@@ -37,19 +37,15 @@ class Selects(nn.Module):
         return torch.relu(kept), torch.sigmoid(x[places])
 
 
+# Of sixteen experts for three tokens, those that get no token do not run.
+@pytest.mark.parametrize(("experts", "tokens", "run", "each"), [(EXPERTS, TOKENS, EXPERTS, 6), (16, 3, 3 * CHOSEN, 1)])
 @pytest.mark.parametrize("mode", ["inference", "training"])
-def test_every_expert_gets_equally_many_tokens(mode):
-    network = joulecast.extract(Mixture(), (TOKENS, WIDTH), mode=mode, assume=UNIFORM)
-    experts = [entry for entry in network if entry.operation.attributes.get("out_features") == 3 * WIDTH]
-    assert [(e.operation.input_shapes[0], e.count) for e in experts] == [((TOKENS * CHOSEN // EXPERTS, WIDTH), EXPERTS)]
-    assert experts[0].module_paths == tuple(f"experts.{i}" for i in range(EXPERTS))
+def test_every_expert_gets_equally_many_tokens(mode, experts, tokens, run, each):
+    network = joulecast.extract(Mixture(experts), (tokens, WIDTH), mode=mode, assume=UNIFORM)
+    (found,) = (entry for entry in network if entry.operation.attributes.get("out_features") == 3 * WIDTH)
+    assert (found.operation.input_shapes[0], found.count) == ((each, WIDTH), run)
+    assert found.module_paths == tuple(f"experts.{i}" for i in range(run))
     assert network.assumptions == ("every expert gets equally many tokens",)
-
-
-def test_experts_that_get_no_token_do_not_run():
-    network = joulecast.extract(Mixture(experts=16), (3, WIDTH), assume=UNIFORM)
-    (experts,) = (entry for entry in network if entry.operation.attributes.get("out_features") == 3 * WIDTH)
-    assert (experts.operation.input_shapes[0], experts.count) == ((1, WIDTH), 3 * CHOSEN)
 
 
 def test_answers_carry_the_assumption():
@@ -63,9 +59,34 @@ def test_answers_carry_the_assumption():
     assert said in joulecast.best(carried, gpus="A30")[0].notes
 
 
-def test_without_an_assumption_the_error_names_the_one_to_make():
-    with pytest.raises(ExtractionError, match=r"values that only the input has(?s:.*)assume=\{'experts': 'uniform'\}"):
-        joulecast.extract(Mixture(), (TOKENS, WIDTH))
+class Decides(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) if x.sum() > 0 else x
+
+
+NOTHING = "nothing that can be assumed gives this value"
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "options", "says"),
+    [
+        (Mixture, (TOKENS, WIDTH), {}, r"values that only the input has(?s:.*)assume=\{'experts': 'uniform'\}"),
+        (Selects, (40, 8), {}, r"runs under an assumption: assume=\{'boxes': 100\}"),
+        (Decides, (2, 3), {}, NOTHING),
+        (Decides, (2, 3), {"assume": UNIFORM}, NOTHING),
+        (
+            *("fcos_resnet50_fpn", (1, 3, 300, 300), {"mode": "training"}),
+            r"targets should not be none(?s:.*)assume=\{'boxes': 20\}",
+        ),
+        (
+            *("maskrcnn_resnet50_fpn", (1, 3, 300, 300), {"assume": {"boxes": 5}}),
+            r"assume=\{'boxes': 5, 'box_side': 100\}",
+        ),
+    ],
+)
+def test_the_advice_is_an_assumption_that_was_tried_and_helps(model, shape, options, says):
+    with pytest.raises(ExtractionError, match=says):
+        joulecast.extract(model if isinstance(model, str) else model(), shape, **options)
 
 
 @pytest.mark.parametrize("form", [torch.Tensor.tolist, "{}".format], ids=["list", "text"])
@@ -78,21 +99,6 @@ def test_experts_may_be_called_by_numbers_that_are_read_from_tensors(form):
 
     network = joulecast.extract(Named(), (TOKENS, WIDTH), assume=UNIFORM)
     assert sum(e.count for e in network if e.operation.attributes.get("out_features") == 3 * WIDTH) == EXPERTS
-
-
-def test_the_advice_is_an_assumption_that_was_tried():
-    with pytest.raises(ExtractionError, match=r"runs under an assumption: assume=\{'boxes': 100\}"):
-        joulecast.extract(Selects(), (40, 8))
-
-
-@pytest.mark.parametrize("assume", [None, UNIFORM])
-def test_no_assumption_is_advised_that_does_not_help(assume):
-    class Decides(nn.Module):
-        def forward(self, x):
-            return torch.relu(x) if x.sum() > 0 else x
-
-    with pytest.raises(ExtractionError, match="nothing that can be assumed gives this value"):
-        joulecast.extract(Decides(), (2, 3), assume=assume)
 
 
 @pytest.mark.parametrize("boxes", [5, 1000])
@@ -184,11 +190,6 @@ def test_detectors_with_a_stated_number_of_boxes(name, boxes, published):
     assert joulecast.predict(network, None, "A30").time_s > 0
 
 
-def test_training_a_detector_needs_boxes():
-    with pytest.raises(ExtractionError, match=r"targets should not be none(?s:.*)assume=\{'boxes': 20\}"):
-        joulecast.extract("fcos_resnet50_fpn", (1, 3, 300, 300), mode="training")
-
-
 @pytest.mark.parametrize("name", ["ssd300_vgg16", "maskrcnn_resnet50_fpn"])
 def test_training_of_detectors(name):
     """A backward has twice the products of the forward, except in the first layer and in frozen ones."""
@@ -218,8 +219,3 @@ def test_key_points_are_looked_for_in_boxes_of_the_stated_size():
     (resized,) = (e for e in network if e.operation.attributes.get("mode") == "cubic")
     assert resized.operation.output_shape == (17, 1, 64, 64)
     assert resized.count == 7
-
-
-def test_the_advice_names_the_assumption_that_is_still_missing():
-    with pytest.raises(ExtractionError, match=r"assume=\{'boxes': 5, 'box_side': 100\}"):
-        joulecast.extract("maskrcnn_resnet50_fpn", (1, 3, 300, 300), assume={"boxes": 5})

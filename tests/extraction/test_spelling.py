@@ -37,10 +37,7 @@ def test_other_models_stay_unknown(name):
     [
         ("stable-diffusion-xl", "sdxl"),
         ("Wan2.1-14B", "wan_2_1_14b"),
-        ("flux", "flux"),
-        ("", ""),
-        ("p", "p"),
-        ("dall-e", "dall-e"),
+        *((each, each) for each in ("flux", "", "p", "dall-e")),
     ],
 )
 def test_the_beginning_of_a_pipeline_is_enough_where_no_other_has_it(written, name):

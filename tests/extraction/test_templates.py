@@ -143,9 +143,6 @@ def test_questions_that_only_torch_can_answer_are_left_to_it():
     assert joulecast.extract("swin_t", (2, 3, 225, 224)).calls > 300
     assert answered("fcn_resnet50", IMAGE) is None
     assert answered("../data/resnet50", IMAGE) is None
-
-
-def test_questions_with_a_whitelist_are_left_to_torch():
     network = joulecast.extract("resnet18", IMAGE, whitelist={"conv2d"})
     assert {entry.operation.kind for entry in network} == {"conv2d"}
 

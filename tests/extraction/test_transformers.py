@@ -60,18 +60,13 @@ def test_every_architecture_of_the_table_is_checked():
     assert set(BY_NAME) - set(LANGUAGE_MODELS) <= set(MILLIONS) <= set(BY_NAME)
 
 
-def test_eager_attention_is_what_it_runs():
-    module = small_llama(attn_implementation="eager")
-    network = joulecast.extract(module, (2, 8))
-    assert (count(network, "attention"), count(network, "softmax"), count(network, "matmul")) == (0, 2, 4)
-
-
 # A layer has 12 x hidden^2 weights, 2 FLOPs each and token; scores and their product with the values are 2 x 2 x
 # sequence x hidden per token. GPT-2 small: 12 layers of 768. BERT-large: 24 of 1024, and a pooler. ViT-L/16: 24 of 1024
 # over 197 tokens, a pooler, and a convolution of 768 x 1024 at 196 places.
 @pytest.mark.parametrize(
     ("name", "shape", "layers", "flops"),
     [
+        (lambda: small_llama(attn_implementation="eager"), (2, 8), 2, None),
         ("gpt2_eager", (2, 256), 12, 12 * (2 * 12 * 768**2 + 4 * 256 * 768) * 512),
         ("bert_large_eager", (2, 128), 24, 24 * (2 * 12 * 1024**2 + 4 * 128 * 1024) * 256 + 2 * 2 * 1024**2),
         (
@@ -81,9 +76,9 @@ def test_eager_attention_is_what_it_runs():
     ],
 )
 def test_eager_attention_is_its_kernels_with_products_by_hand(name, shape, layers, flops):
-    network = joulecast.extract(name, shape, precision="bf16")
+    network = joulecast.extract(name if isinstance(name, str) else name(), shape, precision="bf16")
     products = [e for e in network if e.operation.kind in ("linear", "matmul", "conv2d")]
-    assert sum(e.count * e.operation.flops for e in products) == flops
+    assert flops in (None, sum(e.count * e.operation.flops for e in products))
     assert [count(network, kind) for kind in ("attention", "softmax", "matmul")] == [0, layers, 2 * layers]
     if len(shape) == 2:  # The scores of texts are masked in each layer.
         scores = (shape[1], shape[1])
@@ -138,12 +133,6 @@ def test_inputs_by_name_are_integers_where_they_must_be():
     alone = joulecast.extract("bert_base", (2, 16))
     masked = joulecast.extract("bert_base", {"input_ids": (2, 16), "attention_mask": (2, 16)})
     assert masked.flops == alone.flops + 2 * 16  # The mask is compared with one number for each token.
-
-
-def test_llama_runs_in_half_precision_except_what_it_computes_in_fp32():
-    network = joulecast.extract("qwen2_0_5b", (1, 8), precision="bf16")
-    by_kind = {entry.operation.kind: entry.operation.precision for entry in network}
-    assert (by_kind["linear"], by_kind["attention"], by_kind["rsqrt"]) == ("bf16", "bf16", "fp32")
 
 
 def test_training():

@@ -59,8 +59,5 @@ def test_damaged_profiles_are_refused(tmp_path, content):
 def test_impossible_hosts_are_refused(wanted):
     with pytest.raises(InputError):
         find_host(wanted)
-
-
-def test_unknown_names_suggest_close_ones():
     with pytest.raises(UnknownNameError, match="did you mean h100-server"):
         find_host("h100-serve")

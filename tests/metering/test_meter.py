@@ -148,18 +148,7 @@ def test_a_recording_that_a_full_disk_cuts_off_is_no_success(counters, tmp_path)
     script = (
         "import resource, sys; from joulecast.cli import main; resource.setrlimit(resource.RLIMIT_FSIZE, (2000,) * 2)"
     )
-    words = [
-        "measure",
-        "--devices",
-        "cpu",
-        "--interval",
-        "0.02",
-        "--out",
-        str(tmp_path / "r.jsonl"),
-        "--",
-        "sleep",
-        "2.5",
-    ]
+    words = f"measure --devices cpu --interval 0.02 --out {tmp_path / 'r.jsonl'} -- sleep 2.5".split()
     command = [sys.executable, "-c", f"{script}; main(sys.argv[1:])", *words]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 1, found.stderr
@@ -207,18 +196,15 @@ def test_a_killed_program_and_a_killed_meter_leave_what_was_recorded(counters, t
 
 
 def test_errors_of_the_command_line_are_clear(counters, tmp_path, call):
-    code, _, err = call("measure", "--devices", "cpu", "--", "no-such-command")
-    assert code == 2
-    assert "there is no such command" in err
-    code, _, err = call("measure", "--devices", "gpu7", "--", "true")
-    assert code == 2
-    assert "unknown device" in err
     (tmp_path / "there.jsonl").write_text("")
-    assert (
-        "a file that does not exist yet"
-        in call("measure", "--devices", "cpu", "--out", tmp_path / "there.jsonl", "--", "true")[2]
-    )
-    assert call("measure", "show", tmp_path / "nothing")[0] == 2
+    for words, code, says in (
+        (("--devices", "cpu", "--", "no-such-command"), 2, "there is no such command"),
+        (("--devices", "gpu7", "--", "true"), 2, "unknown device"),
+        (("--devices", "cpu", "--out", tmp_path / "there.jsonl", "--", "true"), 10, "a file that does not exist yet"),
+        (("show", tmp_path / "nothing"), 2, "nothing"),
+    ):
+        got, _, err = call("measure", *words)
+        assert (got, says in err) == (code, True)
 
 
 class Communicator:

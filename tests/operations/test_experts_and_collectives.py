@@ -48,6 +48,8 @@ def test_experts_are_divided_over_gpus():
 def test_impossible_layers_of_experts_are_refused(changes, match):
     with pytest.raises(InputError, match=match):
         experts(**changes)
+    with pytest.raises(InputError, match="does not divide"):
+        collective("reduce_scatter", elements=1001)
 
 
 def collective(kind, elements=1 << 20, gpus=8, **changes):
@@ -73,8 +75,3 @@ def test_collectives_by_hand(kind, output, sent, flops):
     # Those that were not learned are missing, and nothing stands in.
     for gpu in ("A30", "H100 SXM"):
         assert predict_operations([operation], gpu).source == ("missing",)
-
-
-def test_parts_must_divide():
-    with pytest.raises(InputError, match="does not divide"):
-        collective("reduce_scatter", elements=1001)

@@ -9,6 +9,7 @@ from joulecast.operations.entry import Entry
 from joulecast.operations.inputs import Input, Inputs, shape_from_json, shape_text, shape_to_json, titled
 
 SHAPES = [
+    (None, ""),
     ((32, 3, 224, 224), "32 x 3 x 224 x 224"),
     (((8, 128), (8, 4)), "8 x 128, 8 x 4"),
     ({"input_ids": (8, 128), "mask": (8, 1)}, "input_ids 8 x 128, mask 8 x 1"),
@@ -17,18 +18,12 @@ SHAPES = [
 
 @pytest.mark.parametrize(("shape", "text"), SHAPES)
 def test_shapes_survive_json_and_are_printed(shape, text):
-    assert Inputs.of(shape).shape == shape
+    assert shape is None or Inputs.of(shape).shape == shape
     assert shape_from_json(shape_to_json(shape)) == shape
     assert shape_text(shape) == text
+    assert titled("net", shape) == f"net {text}".strip()
     network = Network((Entry(Operation("relu", [(4,)])),), input_shape=shape)
     assert Network.from_dict(network.to_dict()) == network
-
-
-def test_no_shape():
-    assert shape_from_json(shape_to_json(None)) is None
-    assert shape_text(None) == ""
-    assert titled("net", None) == "net"
-    assert titled("net", (8, 3)) == "net 8 x 3"
 
 
 def test_example_tensors_give_shape_and_type():

@@ -21,19 +21,13 @@ def test_equal_operations_are_merged():
     assert network.flops == 5 * 32 + 2 * 4 * 8 * 2
 
 
-def test_file_round_trip(tmp_path):
-    network = Network.of([(RELU, 2), (LINEAR, 1)], name="small")
-    network.save(tmp_path / "small.json")
-    assert Network.load(tmp_path / "small.json") == network
-
-
 def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path):
     """So a calibration that is killed while it lists its operations chooses them again, or has all of them."""
     small, large = (Network.of([(Operation("relu", [(n, 8)]), 1) for n in range(1, count)]) for count in (2, 50))
     small.save(tmp_path / "net.json")
     with full_disk(1000), pytest.raises(OSError, match="too large"):
         large.save(tmp_path / "net.json")
-    assert Network.load(tmp_path / "net.json").operations == small.operations
+    assert Network.load(tmp_path / "net.json") == small
     assert [path.name for path in tmp_path.iterdir()] == ["net.json"]
     (tmp_path / "null").symlink_to("/dev/null")
     small.save(tmp_path / "null")

@@ -83,7 +83,8 @@ def test_kinds_without_quantized_kernels_refuse_them(kind, shapes, attributes):
 def test_refinements_are_written_only_where_they_say_something():
     plain = linear("bf16")
     assert plain.to_dict()["attributes"] == {"bias": False, "out_features": N}
-    # The digest from before these attributes existed. Stored predictors find their operations by it.
+    # The digest from before these attributes existed. Stored predictors find their operations by it: if it changes, so
+    # must the zoo's format version.
     assert Operation("linear", [(32, 128)], {"out_features": 64}).digest == "e56b3c69f1a48556"
     engine = linear("bf16", implementation="vllm")
     assert engine.to_dict()["attributes"]["implementation"] == "vllm"

@@ -3,7 +3,6 @@
 import pytest
 
 import joulecast
-from joulecast.errors import UnknownNameError
 
 SMALL, LARGE = (1, 3, 224, 224), (64, 3, 224, 224)
 
@@ -90,8 +89,3 @@ def test_networks_are_the_same_in_best_and_predict_many(execution):
     assert best.notes == alone.notes
     many = joulecast.predict_many(["resnet18"], "A30", 900, input_shape=SMALL, **how)
     assert (many.time_s[0], many.energy_j[0]) == (alone.time_s, alone.energy_j)
-
-
-def test_unknown_ways_to_run_are_refused():
-    with pytest.raises(UnknownNameError, match="did you mean graph"):
-        predicted(SMALL, execution="graphs")

@@ -97,12 +97,6 @@ def product(size):
     return joulecast.predict([(operation, 1)], None, A100).by_memory_level()
 
 
-def training(precision):
-    return joulecast.predict(
-        "resnet50", (512, 3, 224, 224), A100, mode="training", precision=precision
-    ).by_memory_level()
-
-
 @pytest.mark.parametrize("size", [512, 1024, 2048, 4096])
 def test_products_move_most_through_shared_memory(size):
     found = product(size)
@@ -114,18 +108,15 @@ def test_products_move_most_through_shared_memory(size):
     assert found.movement_j / found.dynamic_j < 0.5
 
 
-def test_resnet50_pays_memory_mostly_for_dram():
-    for precision in ("fp32", "fp16"):
-        found = training(precision)
-        if precision == "fp16":
-            assert found.energy_j["dram"] / found.movement_j > 0.7  # measured: over 0.7
-        assert max(MEMORY_LEVELS, key=found.energy_j.__getitem__) == "dram"
-        assert 0.02 < found.energy_j["l2"] / found.movement_j < 0.12  # measured: 0.02 to 0.08
-
-
-def test_movement_in_half_precision_is_about_what_was_measured():
-    found = training("fp16")
-    assert found.movement_j / found.dynamic_j == pytest.approx(0.29, abs=0.08)  # measured: 0.29
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_training_resnet50_pays_memory_mostly_for_dram(precision):
+    how = {"mode": "training", "precision": precision}
+    found = joulecast.predict("resnet50", (512, 3, 224, 224), A100, **how).by_memory_level()
+    assert max(MEMORY_LEVELS, key=found.energy_j.__getitem__) == "dram"
+    assert 0.02 < found.energy_j["l2"] / found.movement_j < 0.12  # measured: 0.02 to 0.08
+    if precision == "fp16":
+        assert found.energy_j["dram"] / found.movement_j > 0.7  # measured: over 0.7
+        assert found.movement_j / found.dynamic_j == pytest.approx(0.29, abs=0.08)  # measured: 0.29
 
 
 def test_predicted_traffic_stands_beside_counters(tmp_path, call):

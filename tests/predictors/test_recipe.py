@@ -61,34 +61,23 @@ WRONG = [
     ("transformer", "epochs = 1.5", InputError, "epochs"),
     ("transformer", 'stacks = "two"', UnknownNameError, "three"),
     ("transformer", "unknown_kinds = 0.6", InputError, "0 to 0.5"),
+    ("kernels", "quantile = 2.0", InputError, "quantile"),
+    ("kernels", "most_rows = 99", InputError, "most_rows"),
+    ("kernels", "folds = 1", InputError, "folds"),
+    ("kernels", "generation = 3", InputError, "generation"),
+    ("kernels", "[generation]\ntrees = 0", InputError, "trees"),
+    ("kernels", "[generation]\nleaves = 3", UnknownNameError, "leaves"),
+    ("kernels", "depth = 3", UnknownNameError, "depth"),
+    ("kernels", "quantile =", InputError, "cannot be read"),
 ]
 
 
 @pytest.mark.parametrize(("predictor", "text", "error", "says"), WRONG, ids=[f"{each[0]}: {each[1]}" for each in WRONG])
 def test_wrong_recipes_are_refused(tmp_path, predictor, text, error, says):
-    named = f'predictor = "{predictor}"\n' if predictor else ""
+    named = f'predictor = "{predictor}"\n' if predictor not in ("", "kernels") else ""
     (tmp_path / "r.toml").write_text(named + text)
     with pytest.raises(error, match=says):
-        load_recipe(tmp_path / "r.toml")
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("quantile = 2.0", InputError),
-        ("most_rows = 99", InputError),
-        ("folds = 1", InputError),
-        ("generation = 3", InputError),
-        ("[generation]\ntrees = 0", InputError),
-        ("[generation]\nleaves = 3", UnknownNameError),
-        ("depth = 3", UnknownNameError),
-        ("quantile =", InputError),
-    ],
-)
-def test_wrong_recipes_of_kernels_are_refused(tmp_path, text, error):
-    (tmp_path / "r.toml").write_text(text)
-    with pytest.raises(error):
-        load_kernel_recipe(tmp_path / "r.toml")
+        (load_kernel_recipe if predictor == "kernels" else load_recipe)(tmp_path / "r.toml")
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(SharedForest)])

@@ -48,10 +48,7 @@ def session(on_driver, tmp_path):
     )
 
     def run(*options, **settings):
-        settings = {
-            "FAKE_NVML_AVERAGING_MS": 50,  # a measurement takes several times as long
-            **settings,
-        }
+        settings = {"FAKE_NVML_AVERAGING_MS": 50, **settings}  # A measurement takes several times as long.
         return on_driver(SCRIPT, str(campaign), "--out", str(tmp_path / "out"), "--device", "cpu", *options, **settings)
 
     return run

@@ -73,14 +73,11 @@ def test_predictions_are_equal(client, arguments, options):
     assert equal(there, here)
 
 
-def test_networks_are_equal(client):
+def test_networks_and_operations_are_equal(client):
     network = joulecast.extract("bert_base", (2, 16))
     assert client.extract("bert_base", (2, 16)) == network
     assert client.extract(network) == network
     assert equal(client.predict(network, None, "A30"), joulecast.predict(network, None, "A30"))
-
-
-def test_operations_are_equal(client):
     here = joulecast.predict_operations([RELU, ODD], "A30")
     there = client.predict_operations([RELU, ODD], "A30")
     assert there.operations == here.operations

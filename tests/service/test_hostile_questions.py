@@ -2,7 +2,6 @@
 
 import json
 import random
-from importlib.util import find_spec
 
 import pytest
 
@@ -17,16 +16,17 @@ def test_a_tensor_without_dimensions_has_one_element(service):
     assert scalar["operations"][0]["energy_j"] == one["operations"][0]["energy_j"]
 
 
-@pytest.mark.skipif(find_spec("timm") is None, reason="needs joulecast[timm]")
-def test_unknown_weights_of_a_known_model(service):
-    answer = service.ask("/v1/predict", {"model": "timm/resnet26d.nosuch", "input_shape": [1, 3, 64, 64], "gpu": "A30"})
-    assert (answer.status, answer.json["title"]) == (422, "unknown model of timm")
-
-
-@pytest.mark.skipif(find_spec("torchvision") is None, reason="needs joulecast[torch]")
-def test_an_input_that_no_tensor_can_be(service):
-    answer = service.ask("/v1/predict", {"model": "resnet18", "input_shape": [2**31 - 1] * 4, "gpu": "A30"})
-    assert (answer.status, answer.json["title"]) == (422, "this input is larger than any tensor")
+@pytest.mark.parametrize(
+    ("library", "model", "shape", "title"),
+    [
+        ("timm", "timm/resnet26d.nosuch", [1, 3, 64, 64], "unknown model of timm"),
+        ("torchvision", "resnet18", [2**31 - 1] * 4, "this input is larger than any tensor"),
+    ],
+)
+def test_unknown_weights_and_inputs_that_no_tensor_can_be(service, library, model, shape, title):
+    pytest.importorskip(library)
+    answer = service.ask("/v1/predict", {"model": model, "input_shape": shape, "gpu": "A30"})
+    assert (answer.status, answer.json["title"]) == (422, title)
 
 
 def test_any_method_is_one_label(service):

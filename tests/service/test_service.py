@@ -67,9 +67,7 @@ def test_without_extraction_only_templates_answer(narrow):
     problem = narrow.ask("/v1/predict", {**RESNET, "model": "resnet19"}).json
     assert problem["detail"] == str(caught.value)
     assert problem["type"] == "urn:joulecast:problem:missing-dependency"
-
-
-def test_templates_know_no_options(narrow):
+    # Templates know no options.
     for more in ({"assume": {"boxes": 9}}, {"model_options": {"num_classes": 10}}):
         problem = narrow.ask("/v1/predict", {**RESNET, **more}).json
         assert problem["type"] == "urn:joulecast:problem:missing-dependency"
@@ -148,19 +146,10 @@ def test_faults_are_named_by_the_field(service):
         assert problem["title"].startswith("input_shape")
         assert "[" not in problem["title"]
         assert problem["allowed"].startswith("sizes of at least 1")
-    problem = service.ask(
-        "/v1/sweep", {"model": "resnet18", "input_shape": [8, 3, 224, 224], "price_per_hour": "x"}
-    ).json
+    sweep = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "price_per_hour": "x"}
+    problem = service.ask("/v1/sweep", sweep).json
     assert problem["title"] == "price_per_hour has an invalid value"
     assert service.ask("/v1/predict", {"gpu": "A30"}).json["allowed"] == "either a model or operations"
-
-
-def test_an_unknown_model_is_not_asked_for_as_a_file(service):
-    problem = service.ask("/v1/predict", {**RESNET, "model": "resnet19"}).json
-    assert problem["title"] == "unknown model"
-    assert problem["hint"].startswith("did you mean resnet")
-    assert "/v1/models" in problem["hint"]
-    assert ".pt2" not in problem["detail"]
 
 
 def test_ids_of_repositories_are_names(service):
@@ -177,13 +166,20 @@ def test_a_pipeline_and_a_missing_shape_lead_to_the_right_question(service):
         assert shape in problem["hint"]
 
 
-def test_an_unknown_gpu_is_not_asked_for_as_a_file(service):
-    for path, question in (("/v1/predict", {**RESNET, "gpu": "A31"}), ("/v1/gpus/A31", None)):
-        problem = service.ask(path, question).json
-        assert problem["title"] == "unknown GPU"
-        assert problem["hint"].startswith("did you mean A")
-        assert problem["hint"].endswith("/v1/gpus lists them")
-        assert ".toml" not in problem["detail"]
+@pytest.mark.parametrize(
+    ("path", "question", "title", "close", "lists", "file"),
+    [
+        ("/v1/predict", {**RESNET, "model": "resnet19"}, "unknown model", "resnet", "/v1/models", ".pt2"),
+        ("/v1/predict", {**RESNET, "gpu": "A31"}, "unknown GPU", "A", "/v1/gpus lists them", ".toml"),
+        ("/v1/gpus/A31", None, "unknown GPU", "A", "/v1/gpus lists them", ".toml"),
+    ],
+)
+def test_unknown_names_are_not_asked_for_as_files(service, path, question, title, close, lists, file):
+    problem = service.ask(path, question).json
+    assert problem["title"] == title
+    assert problem["hint"].startswith(f"did you mean {close}")
+    assert lists in problem["hint"]
+    assert file not in problem["detail"]
 
 
 def test_lists_what_there_is(service):

@@ -97,10 +97,8 @@ SLOW = {
 @pytest.mark.parametrize("slow", SLOW)
 def test_one_deadline_for_all(served, slow):
     server = served(SLOW[slow])
-    started_s = time.monotonic()
     with pytest.raises(TimeoutError, match=r"within 0\.5 s"):
         fetch(request(server), seconds=0.5, most_bytes=1000)
-    assert time.monotonic() - started_s < 30
 
 
 def test_no_more_than_is_allowed(served):

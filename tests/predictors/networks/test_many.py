@@ -108,20 +108,14 @@ def test_a_network_without_a_total_says_why_and_harms_no_other():
     assert found.energy_j[0] == found.energy_j[2] == SAME(joulecast.predict(good, gpu="A30").energy_j)
 
 
-def test_nothing_to_predict_is_empty():
-    assert len(joulecast.predict_many([], "A30")) == 0
-
-
 def test_questions_that_no_network_can_answer_are_refused_at_once():
-    with pytest.raises(UnknownNameError):
-        joulecast.predict_many(CANDIDATES, "A31")
-    with pytest.raises(InputError):
-        joulecast.predict_many(CANDIDATES, "A30", 99999.0)
-    with pytest.raises(InputError):
-        joulecast.predict_many(CANDIDATES, "A30", composition="product")
-    with pytest.raises(InputError, match="at least one"):
-        joulecast.predict_many(CANDIDATES, [])
-    with pytest.raises(InputError, match="level"):
-        joulecast.predict_many(CANDIDATES, "A30", level=1.5)
-    with pytest.raises(InputError):
-        joulecast.predict_many([candidate(16, 1), 7], "A30")
+    for error, networks, gpu, question, says in (
+        (UnknownNameError, CANDIDATES, "A31", {}, "A31"),
+        (InputError, CANDIDATES, "A30", {"clock": 99999.0}, "99999"),
+        (InputError, CANDIDATES, "A30", {"composition": "product"}, "product"),
+        (InputError, CANDIDATES, [], {}, "at least one"),
+        (InputError, CANDIDATES, "A30", {"level": 1.5}, "level"),
+        (InputError, [candidate(16, 1), 7], "A30", {}, "not a model"),
+    ):
+        with pytest.raises(error, match=says):
+            joulecast.predict_many(networks, gpu, **question)

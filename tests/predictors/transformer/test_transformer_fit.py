@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_measurements import simulated_dataset, simulated_operations
+from simulated_measurements import simulated_operations
 
 from joulecast.errors import DatasetError
 from joulecast.predictors.physics.least_times import LeastTimes
@@ -27,16 +27,6 @@ from small_transformers import (  # noqa: E402
 )
 
 from joulecast.predictors.transformer.fit import fit_transformer  # noqa: E402
-
-
-@pytest.fixture(scope="module", name="dataset")
-def _dataset():
-    return simulated_dataset()
-
-
-@pytest.fixture(scope="module", name="quick")
-def _quick():
-    return quick()
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
@@ -106,14 +96,14 @@ def test_sequences_do_not_see_each_other_and_inputs_are_clipped():
     assert not np.allclose(one, third)
 
 
-def test_same_seed_same_weights_and_torch_stays_as_it_was(quick, dataset):
+def test_same_seed_same_weights_and_torch_stays_as_it_was(dataset):
     rows = rows_of(simulated_operations())
     torch.manual_seed(99)
     expected = torch.rand(1)
     torch.manual_seed(99)
     again, other = (fit_transformer([dataset], rows, replace(QUICK, seed=seed)) for seed in (QUICK.seed, 1))
     assert torch.rand(1) == expected  # Fitting leaves torch as it was.
-    assert again.encoder.to_bytes() == quick.encoder.to_bytes() != other.encoder.to_bytes()
+    assert again.encoder.to_bytes() == quick().encoder.to_bytes() != other.encoder.to_bytes()
 
 
 def test_learns_a_law(dataset):
