@@ -27,20 +27,7 @@ from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 from ..physics.roofline import on_tensor_cores
 from ..physics.voltage import voltage_of
 from ..predictor import OperationPredictor
-from .profile import (
-    ALL,
-    CYCLES,
-    DRAM,
-    JOULES,
-    LOWEST,
-    PARTS,
-    SLOPE,
-    STATIC,
-    WHOLE,
-    BoardProfile,
-    launches_in,
-    places_of,
-)
+from .profile import ALL, CYCLES, DRAM, JOULES, PARTS, STATIC, VOLTAGE, WHOLE, BoardProfile, launches_in, places_of
 
 _HIGHEST = 0.99  # Of a lowest voltage, relative to that at the boost clock.
 _MIDDLE_BYTES, _DECADES = 1e7, 2.0  # Where factors of sizes are 1, and how far from there they grow: no farther.
@@ -173,7 +160,7 @@ class CalibratedPredictor(OperationPredictor):
         )
         # The clocks that this board holds under its cap were not measured one by one.
         work = work.scaled_by(1.0, factor(JOULES))
-        board = with_voltage(self.gpu, self._factor(LOWEST), self._factor(SLOPE))
+        board = with_voltage(self.gpu, *map(self._factor, VOLTAGE))
         return replace(work, gpu=board, parts=parts, cap_w=np.inf)
 
     def _host_s(self, operations: OperationList) -> FloatArray:

@@ -33,7 +33,7 @@ from ..physics.operation_numbers import FAMILIES, KIND_PLACES
 UNITS = ("DRAM", "products on tensor cores", "products on other units", "cycles of other operations")
 DRAM, *CYCLES = UNITS
 LAUNCHES, STATIC, DYNAMIC = tuple(f"launches in {mode}" for mode in MODES), "static power", "dynamic energy"
-VOLTAGE = LOWEST, SLOPE = "lowest voltage", "slope of the voltage"
+VOLTAGE = ("lowest voltage", "slope of the voltage")
 
 CLASSES: Mapping[str, tuple[str, ...]] = {
     "units": UNITS,
