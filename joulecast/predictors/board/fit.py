@@ -8,7 +8,7 @@ chosen. Noise has heavy tails: a measurement that no factor explains counts less
 freedom). The predictions are corrected and the factors fitted again until they agree (Gauss and Newton).
 
 Errors are those of operations that were left out, a fifth at a time. Where they are no smaller than without the
-profile, the profile leaves time or energy as it is.
+profile, the profile leaves device time, launches or energy as it is.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from .profile import (
     CLASSES,
     DAY,
     ENERGY_PARTS,
+    JUDGED_BY,
     MOST_ERRORS,
     QUANTITIES,
     TIME_PARTS,
@@ -140,13 +141,12 @@ def fit_profile(
     gpu = next(iter(predictors.values())).gpu
     cap_w = gpu.power_limit_w if card.power_limit_w is None else card.power_limit_w
     most_mhz, clocks_mhz = _held_mhz(datasets, gpu, cap_w)
-    found = [
-        _rows(dataset, mode, predictors[mode], clock_mhz, cap_w, numbers)
+    rows = [
+        each
         for dataset, clock_mhz in zip(datasets, clocks_mhz, strict=True)
         for mode in MODES
-        if mode in predictors
+        if mode in predictors and (each := _rows(dataset, mode, predictors[mode], clock_mhz, cap_w, numbers))
     ]
-    rows = [each for each in found if each is not None]
     if len(numbers) < LEAST_OPERATIONS:
         raise InputError(
             "there are too few measurements for a calibration",
@@ -348,7 +348,7 @@ def _shrunk(errors: FloatArray, follows: FloatArray, classes: NDArray[np.int64])
 
 
 def _errors(profile: BoardProfile, rows: Sequence[_Rows]) -> FloatArray:
-    """Log errors of QUANTITIES, shape (quantities, measurements); NaN where they were not measured.
+    """Log errors of QUANTITIES and of loops, shape (4, measurements); NaN where they were not measured.
 
     Time is the device time where that was measured, and that of the loop elsewhere, as for intervals.
     """
@@ -358,7 +358,7 @@ def _errors(profile: BoardProfile, rows: Sequence[_Rows]) -> FloatArray:
         timed = np.isfinite(each.device_s)
         times = each.device_s / predicted.device_time_s, each.loop_s / predicted.time_s
         joules = each.power_w * each.loop_s / predicted.energy_j
-        found.append(np.log([np.where(timed, *times), each.power_w / predicted.power_w, joules]))
+        found.append(np.log([np.where(timed, *times), each.power_w / predicted.power_w, joules, times[1]]))
     return np.hstack(found)
 
 
@@ -370,26 +370,26 @@ def _judged(
     families: NDArray[np.int64],
 ) -> BoardProfile:
     """The profile with its errors; without the factors that did not help on operations that were left out."""
-    helps, pairs = {}, {}
-    for name, old, new in zip(QUANTITIES, before, after, strict=True):
-        known = np.isfinite(old)
-        gained = np.abs(old[known]) - np.abs(new[known])
+    helps = {}
+    for name, old, new in zip((*QUANTITIES, "loops"), before, after, strict=True):
+        gained = (np.abs(old) - np.abs(new))[np.isfinite(old)]
         # By more than the standard error of the difference.
-        helps[name] = bool(known.any() and gained.mean() > gained.std() / math.sqrt(gained.size))
-        if known.any():
-            pairs[name] = old[known], new[known], families[known]
-    helps["energy"] = helps["time"] or helps["power"]
-    kept = (*(TIME_PARTS if helps["time"] else ()), *(ENERGY_PARTS if helps["power"] else ()))
+        helps[name] = bool(gained.size and gained.mean() > gained.std() / math.sqrt(gained.size))
+    helps["energy"] = helps["time"] or helps["power"] or helps["loops"]
+    kept = {each for name, parts in JUDGED_BY.items() if helps[name] for each in parts}
     # Energy is the product of both, whose errors are taken to be independent.
     expected = {"energy": math.hypot(expected.get("time", 0.0), expected.get("power", 0.0)), **expected}
     improvements, errors = {}, {}
-    for name, (old, new, of) in pairs.items():
-        means = float(np.abs(old).mean()), expected[name], float(np.abs(new).mean())
-        improvements[name] = Improvement(*means, new.size)
-        logs = np.abs(new if helps[name] else old)
-        by_family = {FAMILIES[int(place)]: logs[of == place] for place in np.unique(of)}
+    for name, *both in zip(QUANTITIES, before, after, strict=False):
+        known = np.isfinite(both[0])
+        if not known.any():
+            continue
+        old, new = (np.abs(each[known]) for each in both)
+        improvements[name] = Improvement(float(old.mean()), expected[name], float(new.mean()), new.size)
+        sizes, of = new if helps[name] else old, families[known]
+        by_family = {FAMILIES[int(place)]: sizes[of == place] for place in np.unique(of)}
         enough = {family: each for family, each in by_family.items() if len(each) >= _LEAST_FAMILY}
-        errors[name] = {family: thinned(each, MOST_ERRORS) for family, each in {ALL: logs, **enough}.items()}
+        errors[name] = {family: thinned(each, MOST_ERRORS) for family, each in {ALL: sizes, **enough}.items()}
     return replace(
         profile,
         factors={name: factor for name, factor in profile.factors.items() if name in kept},

@@ -52,6 +52,10 @@ ENERGY_PARTS = (STATIC, *VOLTAGE, *JOULES)
 PARTS = (*TIME_PARTS, *ENERGY_PARTS)
 """Names of all factors that a profile may have."""
 
+JUDGED_BY = {"time": (*UNITS, *WHOLE), "loops": LAUNCHES, "power": ENERGY_PARTS}
+"""Factors that a profile has if errors of device times, loops or power are smaller with them. Device times say nothing
+of launches."""
+
 ACTING = {"memory": (DRAM,), "cycles": CYCLES, "whole": WHOLE, "launches": LAUNCHES}
 ACTING |= {"static": (STATIC,), "dynamic": JOULES, **{name: (name,) for name in VOLTAGE}}
 """Factors that a cost follows by the same share of it."""

@@ -72,6 +72,14 @@ def test_what_differs_is_found(profile, predictor):
     assert (profile.factors["static power"] - 1) * static_w == pytest.approx(board.USUAL.static_w, abs=3)
 
 
+def test_slow_launches_are_found_though_device_times_do_not_show_them(predictor, halves):
+    slow = replace(board.AS_PREDICTED, launch=1.3)
+    profile = fitted(predictor, board.measured(predictor.operations, halves[0], GPU, board=slow))
+    assert profile.factors["launches in inference"] == pytest.approx(1.3, rel=0.03)
+    assert "DRAM" not in profile.factors
+    assert profile.improvements["power"].after < 0.5 * profile.improvements["power"].before
+
+
 def test_a_lower_clock_is_read_and_held(predictor, halves):
     low_mhz = 0.8 * GPU.boost_clock_mhz
     profile = fitted(
