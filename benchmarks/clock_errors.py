@@ -10,11 +10,12 @@ network is the error that the clock law adds.
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+
+from joulecast.predictors.evaluation.any_gpu import NOTHING_KNOWN
 
 CARD = Path(__file__).parents[1] / "zoo/any-gpu/boosting/card.json"
 LEVELS = np.arange(1, 40) / 40
@@ -22,13 +23,12 @@ LEAST_OCTAVES = 0.15
 
 
 def main() -> None:
-    errors = json.loads(CARD.read_text())["network_errors"]
     by_network = defaultdict(list)
-    for label, error in errors.get("nothing", errors).items():
-        match = re.fullmatch(r"(.*A100.*) at (\d+) MHz", label)
-        if match:
-            time, energy = np.log1p(error["time"]), np.log1p(error["energy"])
-            by_network[match[1]].append((int(match[2]), time, energy))
+    for case in json.loads(CARD.read_text())["networks"]:
+        if "A100" in case["where"] and case["split"].startswith(NOTHING_KNOWN) and "clock_mhz" in case:
+            time, energy = np.log1p(case["time"]), np.log1p(case["energy"])
+            network = tuple(case[name] for name in ("where", "network", "input", "precision", "mode"))
+            by_network[network].append((round(case["clock_mhz"]), time, energy))
     added = defaultdict(list)
     for points in by_network.values():
         *lower, (top, top_time, top_energy) = sorted(points)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from joulecast.predictors.evaluation.left_out import FOLDS
+
 LEAST_OPERATIONS = 10
 """Kinds of fewer operations are not listed."""
 
@@ -20,9 +22,9 @@ def section(entry: Path) -> str:
         entry: Folder of the zoo entry of a CPU.
     """
     card: dict[str, Any] = json.loads((entry / "card.json").read_text("utf-8"))
-    (operations,) = card["operation_errors"].values()
-    (kinds,) = card["kind_errors"].values()
-    times = {label: row["time"] for label, row in card["network_errors"].items()}
+    operations, *kinds = [row for row in card["errors"] if row["split"] == FOLDS]
+    time = operations["time"]
+    times = {f"{each['network']} {each['input']} {each['precision']}": each["time"] for each in card["networks"]}
     errors = [abs(error) for error in times.values()]
     name, recipe = card["gpu"].removeprefix("CPU "), card["predictor"]
     lines = [
@@ -35,8 +37,8 @@ def section(entry: Path) -> str:
         "",
         "| left out | cases | time: median | mean | 90th percentile | R2 of the logarithm |",
         "| --- | --- | --- | --- | --- | --- |",
-        f"| operations, in folds | {operations['unique_operations']:.0f} | {_percent(operations['time_median'])} | "
-        f"{_percent(operations['time_mean'])} | {_percent(operations['time_p90'])} | {operations['time_r2_log']:.3f} |",
+        f"| operations, in folds | {operations['unique']} | {_percent(time['median'])} | {_percent(time['mean'])} | "
+        f"{_percent(time['p90'])} | {time['r2_log']:.3f} |",
         f"| networks, by name | {len(errors)} | {_percent(median(errors))} | {_percent(mean(errors))} | "
         f"{_percent(float(np.quantile(errors, 0.9)))} | |",
         "",
@@ -47,8 +49,8 @@ def section(entry: Path) -> str:
         f"| kind (from {LEAST_OPERATIONS} operations) | operations | time: median | mean |",
         "| --- | --- | --- | --- |",
         *(
-            f"| {kind} | {row['count']:.0f} | {_percent(row['time_median'])} | {_percent(row['time_mean'])} |"
-            for kind, row in kinds.items()
+            f"| {row['what']} | {row['count']} | {_percent(row['time']['median'])} | {_percent(row['time']['mean'])} |"
+            for row in kinds
             if row["count"] >= LEAST_OPERATIONS
         ),
         "",

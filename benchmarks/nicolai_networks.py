@@ -7,7 +7,6 @@ neither the network under any size, nor the operations that only it has.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import sqrt
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from joulecast.datasets import Dataset, Measurement, NetworkMeasurement
 from joulecast.extraction import network_of
 from joulecast.operations.network import Network
 from joulecast.operations.operation import Operation
-from joulecast.predictors.evaluation.errors import NetworkError
+from joulecast.predictors.evaluation.errors import statistics
 from joulecast.predictors.evaluation.left_out import leave_networks_out
 
 # (mode, precision) -> the campaign of the operations that belongs to the networks'.
@@ -81,16 +80,18 @@ def summed(network: Network, known: Known) -> Sum:
     )
 
 
-def line_of(error: NetworkError, network: Network, known: Known, deviations: tuple[float, float]) -> str:
+def line_of(
+    m: NetworkMeasurement, ours: Sequence[float], network: Network, known: Known, deviations: tuple[float, float]
+) -> str:
     """A line of the table: measured, summed, ours, in milliseconds and joules."""
-    m, his = error.measurement, summed(network, known)
+    his, (time_s, energy_j) = summed(network, known), ours
     time_std_s, energy_std_j = deviations
     return (
         f"| {m.network} {m.input_shape[-1]} "
         f"| {1e3 * m.time_s:.2f} +- {1e3 * time_std_s:.2f} | {1e3 * his.time_s:.2f} +- {1e3 * his.time_std_s:.2f} "
-        f"({his.time_s / m.time_s - 1:+.0%}) | {1e3 * error.time_s:.2f} ({error.error('time'):+.0%}) "
+        f"({his.time_s / m.time_s - 1:+.0%}) | {1e3 * time_s:.2f} ({time_s / m.time_s - 1:+.0%}) "
         f"| {m.energy_j:.3f} +- {energy_std_j:.3f} | {his.energy_j:.3f} +- {his.energy_std_j:.3f} "
-        f"({his.energy_j / m.energy_j - 1:+.0%}) | {error.energy_j:.3f} ({error.error('energy'):+.0%}) "
+        f"({his.energy_j / m.energy_j - 1:+.0%}) | {energy_j:.3f} ({energy_j / m.known_energy_j - 1:+.0%}) "
         f"| {his.calls} of {his.calls + his.missing} |"
     )
 
@@ -111,22 +112,19 @@ def tables(dataset: Dataset, recipe: Any, source: list[dict[str, str]]) -> Itera
             m: network_of(m.network, m.input_shape, mode=mode, precision=m.precision)
             for m in dataset.usable_networks(mode)
         }
-        errors = leave_networks_out(dataset, mode, recipe, networks).networks
-        by_precision: dict[str, list[NetworkError]] = defaultdict(list)
-        for error in errors:
-            by_precision[error.measurement.precision].append(error)
-        for precision, mine in sorted(by_precision.items()):
+        errors = leave_networks_out(dataset, mode, recipe, networks)[0]
+        _, composed = next(errors.groups("split"))  # The other split is of plain sums.
+        for precision, mine in sorted(composed.groups("precision"), key=lambda group: group[0]):
             known = measured_alone(dataset, mode, CAMPAIGNS[mode, precision])
             yield f"### {TITLES[mode, precision]}\n"
             yield HEADER
-            for error in sorted(mine, key=lambda e: e.measurement.energy_j):
-                m = error.measurement
-                yield line_of(error, networks[m], known, _deviations(source, m))
-            sums = [(e.measurement, summed(networks[e.measurement], known)) for e in mine]
+            ours = zip(mine.of, mine.predicted["time"].tolist(), mine.predicted["energy"].tolist(), strict=True)
+            for m, *predicted in sorted(ours, key=lambda one: one[0].energy_j):
+                yield line_of(m, predicted, networks[m], known, _deviations(source, m))
+            sums = [(m, summed(networks[m], known)) for m in mine.of]
             his_time = sum(abs(s.time_s / m.time_s - 1) for m, s in sums) / len(sums)
             his_energy = sum(abs(s.energy_j / m.energy_j - 1) for m, s in sums) / len(sums)
-            our_time = sum(abs(e.error("time")) for e in mine) / len(mine)
-            our_energy = sum(abs(e.error("energy")) for e in mine) / len(mine)
+            our_time, our_energy = (statistics(mine.relative(quantity))["mean"] for quantity in ("time", "energy"))
             inside = sum(abs(s.energy_j - m.energy_j) <= s.energy_std_j for m, s in sums)
             yield (
                 f"\nMean absolute error of time: summed {his_time:.1%}, ours {our_time:.1%}; of energy: summed "

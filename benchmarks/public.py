@@ -15,10 +15,13 @@ cached in the folder --networks.
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 from compared import LEGEND, Compared, kept, rows_of, table, write
 
 import joulecast
@@ -161,6 +164,22 @@ def section(title: str, compared: Sequence[Compared], predictors: Sequence[str])
     for each in worst:
         errors = " | ".join(each.error(predictor) for predictor in predictors)
         lines.append(f"| {each.run.network} | {each.run.group} | {each.run.step_ms:.0f} | {errors} |")
+    return [*lines, "", *shared(compared, predictors[0])]
+
+
+def shared(compared: Sequence[Compared], predictor: str) -> list[str]:
+    """How alike the errors of the same networks are on two GPUs."""
+    logs: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for each in compared:
+        if not each.run.channels_last:
+            logs[each.run.mode, each.run.gpu][each.run.network] = each.logs[predictor]
+    lines = ["| the same networks | networks | correlation of errors |", "| --- | --- | --- |"]
+    for ((mode, gpu), one), ((other_mode, other_gpu), other) in combinations(logs.items(), 2):
+        if mode == other_mode:
+            both = [(log, other[name]) for name, log in one.items() if name in other]
+            lines.append(
+                f"| {gpu} and {other_gpu}, {mode} | {len(both)} | {np.corrcoef(np.transpose(both))[0, 1]:.2f} |"
+            )
     return [*lines, ""]
 
 

@@ -20,8 +20,8 @@ from joulecast.zoo.cards import card_files, golden_values
 from joulecast.zoo.catalogue import entries
 from joulecast.zoo.entry import read_entry
 from joulecast.zoo.files import StoredEntry
-from joulecast.zoo.kernels_entry import KERNELS_PREDICTOR
-from joulecast.zoo.kernels_training import LIMITS as KERNELS_LIMITS
+from joulecast.zoo.kernels_entry import KERNELS_PREDICTOR, load_kernels
+from joulecast.zoo.kernels_training import limits_of_kernels
 from joulecast.zoo.other_entries import CPU_PREDICTOR
 from joulecast.zoo.training import ANY_GPU_LIMITS, limits_of
 
@@ -54,7 +54,7 @@ def renew_card(folder: Path) -> bool:
 def _sentences(stored: StoredEntry) -> dict[str, Any]:
     """What training would write into the card today."""
     if stored.predictor == KERNELS_PREDICTOR:
-        return {"splits": kernels.SPLITS, "limits": KERNELS_LIMITS}
+        return {"splits": kernels.SPLITS, "limits": limits_of_kernels(load_kernels(stored).kernels)}
     if stored.predictor in ANY_GPU_FORMS:
         quick = [any_gpu.QUICKLY] if stored.card["splits"].endswith(any_gpu.QUICKLY) else []
         return {"splits": " ".join([any_gpu.SPLITS, *quick]), "limits": ANY_GPU_LIMITS}

@@ -31,6 +31,7 @@ from commits import ROOT, commit_of, versions_of
 
 from joulecast.datasets import load
 from joulecast.hardware import find_gpu
+from joulecast.predictors.evaluation.any_gpu import NOTHING_KNOWN
 from joulecast.units import si
 
 HERE = Path(__file__).parent
@@ -42,7 +43,6 @@ _QUANTITIES = ("time", "power", "energy")
 _ROW = re.compile(
     r"\| (?P<network>\S+) (?P<size>\d+ x \d+), (?P<gpu>[^,]+), (?P<precision>\w+) \| (?P<ms>\d+) \| (\d+) \|"
 )
-_NETWORK = re.compile(r"(?P<gpu>.+): (?P<network>\S+) \S+ (?P<precision>\S+) (?P<mode>\w+)")
 
 
 class Score(NamedTuple):
@@ -120,12 +120,12 @@ def left_out() -> Iterator[Score]:
     """Networks on chips that were left out of training, as the card of the predictor for any GPU has them."""
     card = json.loads(CARD.read_text(encoding="utf-8"))
     commit = card["provenance"]["git_commit"][:8]
-    for name, logs in card["network_errors"]["nothing"].items():
-        network = _NETWORK.match(name)
-        if network:
-            source = "nicolai2025" if "A30" in network["gpu"] else "energaizer2026"
-            task = f"{network['network']} {network['precision']}, {network['mode']}"
-            yield Score(f"{source}, chip left out", f"1x {_short(network['gpu'])}", task, None, logs, {}, commit)
+    for case in card["networks"]:
+        if case["split"].startswith(NOTHING_KNOWN):
+            source = "nicolai2025" if "A30" in case["where"] else "energaizer2026"
+            task = f"{case['network']} {case['precision']}, {case['mode']}"
+            logs = {quantity: case[quantity] for quantity in _QUANTITIES}
+            yield Score(f"{source}, chip left out", f"1x {_short(case['where'])}", task, None, logs, {}, commit)
 
 
 def ours(datasets: Path = ROOT / "datasets", predicted: Path = least_sure.FOLDER) -> Iterator[Score]:

@@ -12,16 +12,16 @@ minutes on one core, and cached in the folder --networks.
 from __future__ import annotations
 
 import argparse
-import csv
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
+from compared import LEGEND, LEVEL, Compared, kept, rows_of, table, write
 
 import joulecast
-from joulecast import Operation
+from joulecast import Operation, Prediction
 from joulecast.extraction.models.named_models import build_timm
 from joulecast.operations.entry import Entry
 from joulecast.operations.network import Network
@@ -103,25 +103,25 @@ class Run:
 
     def extracted(self, folder: Path) -> Network:
         """The operations of a step; cached in a folder."""
-        path = folder / f"{self.network}-{self.batch}x{self.size}-{self.precision}.json"
-        if path.is_file():
-            return Network.load(path)
+        return kept(folder / f"{self.network}-{self.batch}x{self.size}-{self.precision}.json", self._extracted)
+
+    def _extracted(self) -> Network:
+        import torch
+
         shape = (self.batch, self.size) if self.is_text else (self.batch, 3, self.size, self.size)
         network = joulecast.extract(
             self._module(),
-            _token_ids(shape) if self.is_text else shape,
+            torch.zeros(shape, dtype=torch.long) if self.is_text else shape,
             mode="training",
             precision="default" if self.precision == "amp" else self.precision,
             # Gradients of pre-training are accumulated, so that a step costs little; of fine-tuning see _fine_tuning.
             optimizer=None if self.is_text else "sgd",
         )
-        if self.network == "bert_pretraining":
-            kept = "fp16" if self.precision == "fp16" else "fp32"
-            accumulated = Operation("gradient_accumulation", [(_BERT_PARAMETERS,)], precision=kept, mode="training")
-            network = with_loss(replace(network, entries=(*network.entries, Entry(accumulated, 1, ("(backward)",)))))
-        folder.mkdir(parents=True, exist_ok=True)
-        network.save(path)
-        return network
+        if self.network != "bert_pretraining":
+            return network
+        precision = "fp16" if self.precision == "fp16" else "fp32"
+        accumulated = Operation("gradient_accumulation", [(_BERT_PARAMETERS,)], precision=precision, mode="training")
+        return with_loss(replace(network, entries=(*network.entries, Entry(accumulated, 1, ("(backward)",)))))
 
     def _module(self) -> Any:
         module = _bert(self.network) if self.is_text else build_timm(self.network)
@@ -130,7 +130,6 @@ class Run:
 
 def published() -> list[Run]:
     """All rows of the file, in its order."""
-    lines = [line for line in (HERE / "runs.csv").read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     return [
         Run(
             row["gpu"],
@@ -141,14 +140,8 @@ def published() -> list[Run]:
             float(row["items_per_s"]),
             row["half"] == "first",
         )
-        for row in csv.DictReader(lines)
+        for row in rows_of(HERE / "runs.csv")
     ]
-
-
-def _token_ids(shape: tuple[int, ...]) -> Any:
-    import torch
-
-    return torch.zeros(shape, dtype=torch.long)
 
 
 def _bert(task: str) -> Any:
@@ -247,82 +240,36 @@ def _under_autocast(inner: Any) -> Any:
     return UnderAutocast()
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A run with the milliseconds that were predicted for its step, and what the interval says.
-
-    Args:
-        run: The run.
-        step_ms: Predicted milliseconds.
-        within: Whether the published time lies in the 90 % interval; None if there is no interval.
-    """
-
-    run: Run
-    step_ms: float
-    within: bool | None
-
-    @property
-    def log_ratio(self) -> float:
-        """Ratio of predicted to published time."""
-        return float(np.log(self.step_ms / self.run.step_ms))
+def predicted(run: Run, folder: Path) -> tuple[Prediction, float]:
+    """The prediction of forward and backward, and the seconds of the optimizer's step that follow."""
+    network = replace(run.extracted(folder), channels_last=run.channels_last)
+    # TorchScript fuses point-wise operations of pre-training, and of nothing else.
+    execution: Literal["compiled", "eager"] = "compiled" if run.network == "bert_pretraining" else "eager"
+    found, optimizer_s = joulecast.predict(network, gpu=run.gpu, execution=execution), run.launching_s
+    if run.network == "bert_squad":  # Its steps wait for the norm of the gradients.
+        step_s = joulecast.predict(_fine_tuning(run.precision), gpu=run.gpu).device_time_s
+        # One kernel waits for the lists of its tensors, and a loop over them for nothing.
+        optimizer_s = step_s + optimizer_s if run.precision == "fp16" else max(step_s, optimizer_s)
+    return found, optimizer_s
 
 
-def outcomes(runs: Sequence[Run], folder: Path) -> list[Outcome]:
-    """Predict all runs."""
-    found = []
-    for run in runs:
-        network = replace(run.extracted(folder), channels_last=run.channels_last)
-        # TorchScript fuses point-wise operations of pre-training, and of nothing else.
-        execution: Literal["compiled", "eager"] = "compiled" if run.network == "bert_pretraining" else "eager"
-        prediction = joulecast.predict(network, gpu=run.gpu, execution=execution)
-        interval, optimizer_s = prediction.interval(0.9), run.launching_s
-        if run.network == "bert_squad":  # Its steps wait for the norm of the gradients.
-            step_s = joulecast.predict(_fine_tuning(run.precision), gpu=run.gpu).device_time_s
-            # One kernel waits for the lists of its tensors, and a loop over them for nothing.
-            optimizer_s = step_s + optimizer_s if run.precision == "fp16" else max(step_s, optimizer_s)
-        seconds = run.step_ms / 1e3 - optimizer_s
-        within = None if interval is None else interval.time_s[0] <= seconds <= interval.time_s[1]
-        found.append(Outcome(run, 1e3 * (prediction.time_s + optimizer_s), within))
-    return found
+def compared(run: Run, folder: Path) -> Compared:
+    """A run beside its prediction, in milliseconds of a step."""
+    found, optimizer_s = predicted(run, folder)
+    interval = found.interval(LEVEL)
+    ends = interval and {"time": tuple(1e3 * (each + optimizer_s) for each in interval.time_s)}
+    return Compared.of(run, {"time": (1e3 * (found.time_s + optimizer_s), run.step_ms)}, ends)
 
 
-def _table(found: Sequence[Outcome], title: str, key: Callable[[Run], str]) -> list[str]:
-    lines = [f"| {title} | runs | median / mean error, bias | in the 90 % interval |", "| --- | --- | --- | --- |"]
-    groups = {name: [o for o in found if key(o.run) == name] for name in sorted({key(o.run) for o in found})}
-    for name, some in [*groups.items(), ("all", list(found))]:
-        logs = np.array([o.log_ratio for o in some])
-        errors = 100 * abs(np.expm1(logs))
-        cells = f"{np.median(errors):.0f} / {np.mean(errors):.0f} %, {100 * np.expm1(np.mean(logs)):+.0f} %"
-        known = [o.within for o in some if o.within is not None]
-        lines.append(f"| {name} | {len(some)} | {cells} | {f'{sum(known)} of {len(known)}' if known else '-'} |")
-    return [*lines, ""]
-
-
-def _section(title: str, found: Sequence[Outcome]) -> list[str]:
-    lines = [f"## {title}", ""]
-    lines += _table(found, "GPU and precision", lambda run: run.group)
-    lines += _table(found, "network", lambda run: run.network)
+def _section(title: str, found: Sequence[Compared]) -> list[str]:
+    lines = [f"## {title}", "", LEGEND, "", *table("GPU and precision", found, lambda each: each.run.group)]
+    lines += table("network", found, lambda each: each.run.network)
     lines += ["| run | published ms | predicted ms | error |", "| --- | --- | --- | --- |"]
-    for o in found:
-        name = f"{o.run.network} {o.run.batch} x {o.run.size}, {o.run.gpu}, {o.run.precision}"
-        lines.append(f"| {name} | {o.run.step_ms:.0f} | {o.step_ms:.0f} | {100 * np.expm1(o.log_ratio):+.0f} % |")
+    for each in found:
+        run, ms = each.run, each.run.step_ms * math.exp(each.logs["time"])
+        name = f"{run.network} {run.batch} x {run.size}, {run.gpu}, {run.precision}"
+        lines.append(f"| {name} | {run.step_ms:.0f} | {ms:.0f} | {each.error()} |")
     return [*lines, ""]
-
-
-def report(found: Sequence[Outcome]) -> str:
-    """The report as Markdown."""
-    notes = (HERE / "notes.md").read_text(encoding="utf-8").strip()
-    lines = [
-        "# Training steps that NVIDIA published",
-        "",
-        f"Made by `python benchmarks/training.py`; do not edit. {len(found)} published throughputs.",
-        "",
-        notes,
-        "",
-        *_section("Runs that were looked at", [o for o in found if o.run.is_first]),
-        *_section("Runs held back", [o for o in found if not o.run.is_first]),
-    ]
-    return "\n".join(lines)
 
 
 def main() -> None:
@@ -330,11 +277,15 @@ def main() -> None:
     parser.add_argument("--first", action="store_true", help="print the half that may be looked at; write nothing")
     parser.add_argument("--networks", type=Path, default=Path("build/training"))
     arguments = parser.parse_args()
-    found = outcomes([run for run in published() if run.is_first or not arguments.first], arguments.networks)
+    found = [compared(run, arguments.networks) for run in published() if run.is_first or not arguments.first]
+    lines = _section("Runs that were looked at", [each for each in found if each.run.is_first])
     if arguments.first:
-        print("\n".join(_section("Runs that were looked at", found)))
-    else:
-        (HERE / "REPORT.md").write_text(report(found), encoding="utf-8")
+        print("\n".join(lines))
+        return
+    notes = (HERE / "notes.md").read_text(encoding="utf-8").strip()
+    lines = [f"{len(found)} published throughputs.", "", notes, "", *lines]
+    lines += _section("Runs held back", [each for each in found if not each.run.is_first])
+    write(HERE / "REPORT.md", "Training steps that NVIDIA published", "training.py", lines)
 
 
 if __name__ == "__main__":

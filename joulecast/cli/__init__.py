@@ -24,7 +24,12 @@ GROUPS: Mapping[str, str] = TABLES["command_groups"]
 _EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
 _ELSEWHERE = {"context_settings": {**_EXTRA, "help_option_names": []}}
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    **dict.fromkeys(("collect", "published", "account study", "account graph", "datasets convert"), _ELSEWHERE),
+    "collect": _ELSEWHERE,
+    **{
+        name: {**_ELSEWHERE, "help": TABLES["scripts"][name.rpartition(" ")[2]]["help"]}
+        for name, place in COMMANDS.items()
+        if place == "machine.script"
+    },
     "check": {"context_settings": _EXTRA, "options_metavar": "MODEL [SHAPE]... [OPTIONS OF PREDICT] [OPTIONS]"},
     "measure run": {"context_settings": {"ignore_unknown_options": True}},
 }

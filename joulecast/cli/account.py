@@ -122,7 +122,7 @@ def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
 # `joulecast account merge` and `study`: the ranks of a parallel training, and variants of a model.
 
 
-def merge(accounts: list[Path], depth: int = 3, as_json: bool = False) -> None:
+def merge(shown: Shown, accounts: list[Path], depth: int = 3) -> None:
     """Merge the accountings of the ranks of a parallel training: joules are added, the longest time counts."""
     from ..energy.tree import EnergyTree, merged
 
@@ -138,7 +138,7 @@ def merge(accounts: list[Path], depth: int = 3, as_json: bool = False) -> None:
                 hint="write the output of each rank to a file of its own",
             ) from error
     tree = merged(f"{len(trees)} ranks", trees)
-    typer.echo(json.dumps(tree.to_dict(), indent=1) if as_json else tree.to_text(depth))
+    shown.tell(tree, lambda: tree.to_text(depth))
 
 
 def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) -> str:

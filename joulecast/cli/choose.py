@@ -15,7 +15,6 @@ from .options import Asked
 from .printing import Column, Shown, kilograms, kwh, listing, money, quantity, reason_lines, word
 
 if TYPE_CHECKING:
-    from ..generation.choices import GenerationChoice
     from ..queries import Choice, Choices, LeftOut, Sweep
     from ..runs import Run
 
@@ -140,7 +139,7 @@ def best_generation(asked: Asked, shown: Shown) -> None:
         title = title if given["rate"] is not None else "most requests per second"
         start = ["", "to start a replica of the first:"]
         for name, words in COMMANDS.items():
-            start += ["", f"{name} {words.version}:", first.command(name)]
+            start += ["", f"{name} {words['version']}:", first.command(name)]
     tokens = " + ".join(map(_lengths_text, (asked["prompt_tokens"], asked["output_tokens"])))
     head = f"{given['model']}, {tokens} tokens, by {given['engine']}: {title}\n\n"
     shown.tell_ways(choices, lambda ways: head + listing(ways, _SERVED, shown.top), start)
@@ -163,14 +162,10 @@ _LEAST = {
 """Objective -> what is least."""
 
 
-def _layout(way: GenerationChoice) -> str | None:
-    return way.layout if way.gpus > 1 or way.draft_tokens else None
-
-
 _PLAIN = "{:g}".format
 _SERVED = [
     word("GPU", "boards"),
-    Column("layout", _layout, right=False),
+    Column("layout", lambda way: way.layout if way.gpus > 1 or way.draft_tokens else None, right=False),
     quantity("clock MHz", "clock_mhz", _PLAIN),
     quantity("of prompts", "prefill_clock_mhz", _PLAIN),
     quantity("cap W", "power_limit_w", _PLAIN),

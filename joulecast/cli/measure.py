@@ -12,7 +12,7 @@ import typer
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..units import number, si
-from .printing import table
+from .printing import Shown, table
 
 if TYPE_CHECKING:
     from ..metering.result import Metering
@@ -115,16 +115,15 @@ def listen(port: int = 9401, devices: str | None = None, interval: float = 0.1, 
         typer.echo(f"listening on port {listener.port}: start NAME, stop, end", err=True)
         with contextlib.suppress(KeyboardInterrupt):
             listener.serve()
-    _tell(meter.result(), False)
+    typer.echo(_text(meter.result(), None, None))
 
 
 def show(
+    shown: Shown,
     recordings: list[Path],
     price_per_kwh: float | None = None,
     carbon: str | None = None,
-    plot: Path | None = None,
     csv: bool = False,
-    as_json: bool = False,
 ) -> None:
     """Show the energy and time of recordings."""
     if csv:
@@ -133,9 +132,7 @@ def show(
         typer.echo(runs_csv([_read([path]) for path in recordings]), nl=False)
         return
     metering = _read(recordings)
-    if plot is not None:
-        metering.plot(plot)
-    _tell(metering, as_json, price_per_kwh, carbon)
+    shown.tell(metering, lambda: _text(metering, price_per_kwh, carbon))
 
 
 def compare(first: Path, second: Path) -> None:
@@ -183,13 +180,10 @@ def _significance_text(first: list[Path], second: list[Path]) -> str:
     return table(header, rows, frozenset({1, 2, 3, 4})) + few
 
 
-def merge(recordings: list[Path], as_json: bool = False) -> None:
+def merge(shown: Shown, recordings: list[Path]) -> None:
     """Combine recordings of several machines: energies are added, and the longest time counts."""
-    _tell(_read(recordings), as_json)
-
-
-def _tell(metering: Metering, as_json: bool, price_per_kwh: float | None = None, carbon: str | None = None) -> None:
-    typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, price_per_kwh, carbon))
+    metering = _read(recordings)
+    shown.tell(metering, lambda: _text(metering, None, None))
 
 
 def _read(paths: list[Path]) -> Metering:

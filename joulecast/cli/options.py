@@ -117,14 +117,17 @@ def intensity(text: str) -> str | list[float]:
     if not text.endswith((".csv", ".txt")):
         return text
     try:
-        return [float(each) for each in Path(text).read_text(encoding="utf-8").replace(",", " ").split()]
+        found = [float(each) for each in Path(text).read_text(encoding="utf-8").replace(",", " ").split()]
+        if not found:
+            raise ValueError("no numbers")
     except (OSError, ValueError) as error:
         raise InputError(
             "the intensities of the hours cannot be read",
             given=f"{text}: {error}",
             allowed="numbers in g/kWh, in lines or separated by commas",
-            hint="leave out names of columns and times: the first number is that of the first hour",
+            hint="give such a file, without names of columns and times: the first number is that of the first hour",
         ) from None
+    return found
 
 
 def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[str, Any] | None]:

@@ -16,16 +16,16 @@ from ..hardware.host import is_cpu
 from ..operations.network import Network
 from ..operations.operation import MODES, require_mode
 from ..predictors.contract import Networks
-from ..predictors.evaluation.any_gpu import SPLITS, errors_of_networks, operation_errors, validate_any_gpu
-from ..predictors.evaluation.one_gpu import SPLITS as CPU_SPLITS
-from ..predictors.evaluation.one_gpu import Trial, search, validate, validate_cpu
-from ..predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, any_gpu_scores, own_scores, own_tables, report
+from ..predictors.evaluation.any_gpu import SPLITS as ANY_GPU_SPLITS
+from ..predictors.evaluation.any_gpu import validate_any_gpu
+from ..predictors.evaluation.one_gpu import CPU_SPLITS, SPLITS, Trial, search, validate, validate_cpu
+from ..predictors.evaluation.validation import Validation
 from ..predictors.fitting.fit import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe, XGBoostRecipe
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from ..zoo.catalogue import find_kernels
-from ..zoo.rendering import any_gpu_errors, cpu_errors
+from ..zoo.rendering import report
 from ..zoo.tracking import tuning
 from ..zoo.training import Trained, train, train_any_gpu, train_cpu
 
@@ -52,7 +52,7 @@ class Loaded:
         return cls(folder, dataset, networks)
 
 
-Entry = Trained[Any, Any]
+Entry = Trained[Any]
 """The result of a training."""
 
 
@@ -60,12 +60,27 @@ class RecipeHandler(NamedTuple):
     """How recipes of a class are handled.
 
     An empty list of modes stands for all modes. `quick` concerns predictors for any GPU only, see `validate_any_gpu`.
+
+    Args:
+        splits: What is left out in validations.
+        about, file: What reports are about, and the name of their file.
     """
 
     train: Callable[[Sequence[Loaded], Sequence[str], Any, bool], Iterator[Entry]]
-    validate: Callable[[Sequence[Loaded], Sequence[str], Any, bool], list[Any]]
-    scores: Callable[[Any], Iterable[list[str]]]
-    report: Callable[[list[Any], Any, Path, str, str], Path]
+    validate: Callable[[Sequence[Loaded], Sequence[str], Any, bool], list[Validation]]
+    splits: str
+    about: str = "predictions"
+    file: str = "REPORT.md"
+
+    def report(
+        self, validations: Iterable[Validation], recipe: Recipe, folder: Path, command: str, remarks: str
+    ) -> Path:
+        """Write a report of validations into a folder, and return its file."""
+        folder.mkdir(parents=True, exist_ok=True)
+        title = f"How good the {self.about} are"
+        text = report(title, self.splits, recipe, validations, command=command, remarks=remarks)
+        (folder / self.file).write_text(text, encoding="utf-8")
+        return folder / self.file
 
 
 def _own(loaded: Sequence[Loaded], asked: Sequence[str]) -> list[tuple[Loaded, str]]:
@@ -128,7 +143,7 @@ def tune(
             for trial in search(each.dataset, mode, recipe, trials):
                 found.append(trial)
                 if log is not None:
-                    log.trial(trial.settings, trial.metrics, trial.curves)
+                    log.trial(trial.settings, trial.metrics)
             best = min(found, key=lambda trial: trial.metrics["loss"])
             if log is not None:
                 log.best(best.settings, best.metrics)
@@ -145,28 +160,14 @@ def all_networks(loaded: Sequence[Loaded]) -> Networks:
     ]
 
 
-def _each(function: Callable[..., Any]) -> Callable[[Sequence[Loaded], Sequence[str], Any, bool], list[Any]]:
+def _each(function: Callable[..., Validation]) -> Callable[..., list[Validation]]:
     """A validation of each dataset and mode by itself."""
     return lambda loaded, asked, recipe, quick: [
         function(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)
     ]
 
 
-def _report(
-    name: str, title: str, splits: str, tables: Callable[[Any], list[str]]
-) -> Callable[[list[Any], Any, Path, str, str], Path]:
-    """The function that writes validations into a file: its name, its title, its splits, and the tables of each."""
-
-    def write(validations: list[Any], recipe: Recipe, folder: Path, command: str, remarks: str) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = report(title, splits, recipe, map(tables, validations), command=command, remarks=remarks)
-        (folder / name).write_text(text, encoding="utf-8")
-        return folder / name
-
-    return write
-
-
-_OWN = RecipeHandler(_train_own, _each(validate), own_scores, _report("REPORT.md", OWN_TITLE, OWN_SPLITS, own_tables))
+_OWN = RecipeHandler(_train_own, _each(validate), SPLITS)
 _ANY_GPU = RecipeHandler(
     lambda loaded, asked, recipe, quick: iter(
         [train_any_gpu([(each.folder, each.dataset) for each in loaded], all_networks(loaded), recipe, quick=quick)]
@@ -176,26 +177,17 @@ _ANY_GPU = RecipeHandler(
             [each.dataset for each in loaded], all_networks(loaded), recipe, kernels=find_kernels(), quick=quick
         )
     ],
-    any_gpu_scores,
-    _report(
-        "REPORT.md",
-        "How good the predictions for any GPU are",
-        SPLITS,
-        lambda found: [*any_gpu_errors(errors_of_networks(found), operation_errors(found)), ""],
-    ),
+    ANY_GPU_SPLITS,
+    "predictions for any GPU",
 )
 _CPU = RecipeHandler(
     lambda loaded, asked, recipe, quick: (
         train_cpu(each.dataset, each.folder, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)
     ),
     _each(validate_cpu),
-    own_scores,
-    _report(
-        "CPUS.md",
-        "How good the predictions for CPUs are",
-        CPU_SPLITS,
-        lambda found: [f"## {found.gpu}, {found.mode}", "", *cpu_errors(found), ""],
-    ),
+    CPU_SPLITS,
+    "predictions for CPUs",
+    "CPUS.md",
 )
 
 HANDLERS: Mapping[type[Recipe], RecipeHandler] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -57,7 +57,7 @@ def train(
             tracking = None if no_track else (tracking_uri, _command())
             for chosen, trained in _trained(handler, part, modes, one, quick, tune, tracking):
                 entry = trained.save(zoo)
-                own_scores = [*handler.scores(trained.validation)]
+                own_scores = trained.validation.scores()
                 typer.echo(f"{entry}\n{_table({name: own_scores}) if own_scores else _FEW}")
                 scores.setdefault(name, []).extend(own_scores)
                 if not no_track:
@@ -122,7 +122,7 @@ def evaluate(
     for name, one, handler, part in handled(settings, loaded):
         with on_cluster(cluster):
             validations = handler.validate(part, modes, one, quick)
-        scores.setdefault(name, []).extend(score for validation in validations for score in handler.scores(validation))
+        scores.setdefault(name, []).extend(score for validation in validations for score in validation.scores())
         report = handler.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")
         if not no_track:
@@ -168,7 +168,7 @@ def _load(folders: Sequence[Path]) -> list[Loaded]:
 
 def _rows(scores: dict[str, list[list[str]]]) -> tuple[list[str], list[list[str]]]:
     """One row per recipe and split; rows of the same split stand together."""
-    from ..predictors.evaluation.report import HEADER
+    from ..predictors.evaluation.validation import HEADER
 
     splits = dict.fromkeys(tuple(score[:2]) for found in scores.values() for score in found)
     rows = [
@@ -190,7 +190,9 @@ def _command() -> str:
     return shlex.join(["joulecast", *sys.argv[1:]])
 
 
-def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), networks_only: bool = False) -> None:
+def train_kernels(
+    dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), networks_only: bool = False, more: bool = False
+) -> None:
     """Learn device times of kernels in half precision and below, and write the zoo entry that predictors use for them.
 
     Where datasets contain networks, it also learns how much longer kernels take inside networks. The zoo's predictor
@@ -203,7 +205,7 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entry import load_entry
     from ..zoo.kernels_entry import load_kernels
-    from ..zoo.kernels_training import learn_networks
+    from ..zoo.kernels_training import learn_more, learn_networks
     from ..zoo.kernels_training import train_kernels as train
     from ..zoo.other_entries import AnyGpuEntry
     from ..zoo.training import renew_hosts
@@ -222,15 +224,20 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
         renew_hosts(zoo / ANY_GPU, networks)
     base = load_entry(zoo / ANY_GPU, AnyGpuEntry) if networks else None
     data = [(each.folder, each.dataset) for each in loaded]
-    if networks_only and base is not None:
+    if more:
+        trained = learn_more(data, load_kernels(zoo / KERNELS_ENTRY), settings)
+    elif networks_only and base is not None:
         trained = learn_networks(data, load_kernels(zoo / KERNELS_ENTRY), networks, base)
     else:
         trained = train(data, settings, networks, base)
     typer.echo(trained.save(zoo))
-    for quantity, errors in (("time", trained.card.errors), ("power", trained.card.power_errors)):
-        cells = [
-            [names, split, str(count), f"{100 * median:.1f} %", f"{100 * mean:.1f} %"]
-            for names, rows in (errors or {}).items()
-            for split, (count, median, mean) in rows.items()
-        ]
-        typer.echo(table(["kernels", "left out", "count", f"{quantity}: median", "mean"], cells, frozenset({2, 3, 4})))
+    cells = [
+        [row["split"], row["where"], row["what"], str(row["count"]), *(_mean(row, name) for name in ("time", "power"))]
+        for row in trained.card.errors
+    ]
+    header = ["left out", "where", "kernels", "count", "time: mean", "power: mean"]
+    typer.echo(table(header, cells, frozenset({3, 4, 5})))
+
+
+def _mean(row: Mapping[str, Any], quantity: str) -> str:
+    return f"{100 * row[quantity]['mean']:.1f} %" if quantity in row else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any
 
 from ..errors import named
 from ..extraction.models.language_models import LANGUAGE_MODELS
@@ -12,7 +12,7 @@ from ..queries.objectives import Tariff
 from ..queries.ways import Ways
 from ..rendering.answers import Plain, Table
 from ..units import si
-from .engines import COMMANDS, Commands
+from .engines import COMMANDS
 from .parallel import Parallel, boards_of
 
 OBJECTIVES = ("energy", "time", "gpus", "cost", "carbon")
@@ -134,22 +134,23 @@ class GenerationChoice(Plain):
         Raises:
             UnknownNameError: No commands are known for this engine.
         """
-        words = named("engine with commands", engine, COMMANDS)
-        decoding = self._command(words, words.decoding, None if self.default_clock else self.clock_mhz)
+        words = {"reading": "", "decoding": "", **named("engine with commands", engine, COMMANDS)}
+        decoding = self._command(words, words["decoding"], None if self.default_clock else self.clock_mhz)
         if not self.prefill_replicas:
             return decoding
-        return f"# reads prompts\n{self._command(words, words.reading, self.prefill_clock_mhz)}\n# decodes\n{decoding}"
+        reading = self._command(words, words["reading"], self.prefill_clock_mhz)
+        return f"# reads prompts\n{reading}\n# decodes\n{decoding}"
 
-    def _command(self, words: Commands, role: str, clock_mhz: float | None) -> str:
+    def _command(self, words: Mapping[str, str], role: str, clock_mhz: float | None) -> str:
         known = LANGUAGE_MODELS.get(self.model)
         parts = [
-            f"{words.start} {self.model if known is None else known.source}",
-            f"{words.tensor} {self.tensor_parallel}" if self.tensor_parallel > 1 else "",
-            words.experts.format(experts=self.expert_parallel) if self.expert_parallel > 1 else "",
-            f"{words.sequences} {self.max_sequences} {words.tokens} {self.max_step_tokens}",
-            f"{words.memory} {self.memory_share}",
-            words.fp8_weights if self.precision == "fp8" else "",
-            words.fp8_cache if self.cache_precision == "fp8" else "",
+            f"{words['start']} {self.model if known is None else known.source}",
+            f"{words['tensor']} {self.tensor_parallel}" if self.tensor_parallel > 1 else "",
+            words["experts"].format(experts=self.expert_parallel) if self.expert_parallel > 1 else "",
+            f"{words['sequences']} {self.max_sequences} {words['tokens']} {self.max_step_tokens}",
+            f"{words['memory']} {self.memory_share}",
+            words.get("fp8_weights", "") if self.precision == "fp8" else "",
+            words.get("fp8_cache", "") if self.cache_precision == "fp8" else "",
             role if self.prefill_replicas else "",
         ]
         drafts = [f"# with speculative decoding: {self.draft_tokens} tokens"] if self.draft_tokens else []
@@ -168,13 +169,6 @@ class GenerationChoices(Ways[GenerationChoice]):
 
     AIM = "to serve a language model"
     AXES = "time_per_output_token_s", "energy_per_token_j", "time per token"
-
-    def __new__(cls, rows: Iterable[GenerationChoice], left_out: Mapping[str, str]) -> Self:
-        """Choose the best of the rows for each GPU and number of GPUs.
-
-        `left_out`: GPU -> the reason why it is not among them.
-        """
-        return super().__new__(cls, rows, left_out, lambda row: row.value)
 
     @staticmethod
     def table_of(rows: Iterable[GenerationChoice]) -> Table:

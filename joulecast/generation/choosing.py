@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
-from ..hardware import GPU
-from ..predictors.board.profile import BoardProfile, profile_among
+from ..errors import InputError, named
+from ..predictors.board.profile import profile_among
 from ..progress import paced
 from ..queries.evaluation import held_clocks_mhz, prefetch
 from ..queries.ways import Search, asked_tariff
 from ..rendering.notebook import quantity_name, quantity_text
 from .choices import OBJECTIVES, GenerationChoice, GenerationChoices, priced
-from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
-from .engines import Engine, checked_sampling, find_engine
+from .engines import ENGINES
+from .generate import server_of
 from .models import find_decoder
 from .parallel import Parallel, boards_of, compared, layouts
 from .server import Figures, Server, figures_of
 from .serving import Lengths, Load
-from .towers import Images, find_images
+from .towers import find_images
 
 BATCHES = (1, 4, 16, 32, 64, 128, 256, 512)
 """Batches that are compared unless others are asked for; beside them their doubles, up to the largest that fits."""
@@ -45,34 +44,43 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
     """Choose among batches that are always full."""
     objective = asked["objective"]
     tariff = asked_tariff(objective, OBJECTIVES, asked)
-    engine, decoder = find_engine(asked["engine"]), find_decoder(asked["model"])
-    found = replace(engine, sampling=checked_sampling(None, engine, decoder))
+    engine, decoder = named("engine", asked["engine"], ENGINES), find_decoder(asked["model"])
     prompt, output = (Lengths.of(name, asked[name]) for name in ("prompt_tokens", "output_tokens"))
     images = find_images(asked["model"], decoder, asked["images"])
     prompt = prompt if images is None else prompt.plus(images.tokens)
-    load = checked_load(decoder, 1, prompt, output, checked_batching(None, found))
+    load = checked_load(decoder, 1, prompt, output, checked_batching(None, engine))
+    precisions = dict.fromkeys(asked["precisions"])
+    for precision in precisions:
+        checked_precisions(precision, asked["cache_precision"], engine)
     listed = compared(asked["gpus"], asked["counts"])
     batches = asked["batches"] and tuple(replace(load, batch=batch) for batch in sorted(set(asked["batches"])))
     profile = profile_among(asked["calibration"], (gpu.name for _, gpu in listed))
-    question = _Question(asked, decoder, found, load, batches, profile, images)
     limits = {name: asked[name] for name in LIMITS if asked[name] is not None}
     search: Search[GenerationChoice] = Search()
     seen: list[Figures] = []
-    for precision, cap in product(dict.fromkeys(asked["precisions"]), asked["power_limit_w"]):
-        for count in sorted({count for count, _ in listed}):
-            boards = [gpu for number, gpu in listed if number == count]
-            for served, clocks_mhz, figures in question.figures(boards, count, precision, cap, search):
-                seen.append(figures)
-                for place, clock_mhz in enumerate(clocks_mhz):
-                    told = {name: float(getattr(figures, name)[place]) for name in _FIGURES}
-                    told |= told_of(served, clock_mhz, cap)
-                    within = (
-                        (told[LIMITS[name]] >= limit) if name.startswith("min_") else (told[LIMITS[name]] <= limit)
-                        for name, limit in limits.items()
-                    )
-                    if all(within):
-                        way = priced({**told, "batch": served.total_load.batch}, objective, tariff)
-                        search.add(boards_of(count, served.gpu), way)
+    for precision, cap, count in product(precisions, asked["power_limit_w"], sorted({count for count, _ in listed})):
+        servers: list[_Fitting] = []
+        boards = (gpu for number, gpu in listed if number == count)
+        for gpu, parallel in ((board, way) for board in boards for way in layouts(count, board, decoder)):
+            with search.trying(boards_of(count, gpu)):
+                here = {"gpu": gpu, "layout": parallel, "precision": precision, "power_limit_w": cap}
+                here["calibration"] = profile and profile.of_gpu(gpu.name)
+                server = server_of({**asked, **here}, 1, prompt, output, None, images)
+                whole = server.deployment
+                gpu.running_precision(whole.precisions.products)
+                servers.append((server, [replace(whole, total_load=load) for load in _loads(whole, batches)]))
+        for served, clocks_mhz, figures in _figures(servers, asked["clocks"], search):
+            seen.append(figures)
+            for place, clock_mhz in enumerate(clocks_mhz):
+                told = {name: float(getattr(figures, name)[place]) for name in _FIGURES}
+                told |= told_of(served, clock_mhz, cap)
+                within = (
+                    (told[LIMITS[name]] >= limit) if name.startswith("min_") else (told[LIMITS[name]] <= limit)
+                    for name, limit in limits.items()
+                )
+                if all(within):
+                    way = priced({**told, "batch": served.total_load.batch}, objective, tariff)
+                    search.add(boards_of(count, served.gpu), way)
     if not search.rows:
         raise search.refuse(
             f"no GPU serves {decoder.name} under these conditions",
@@ -82,80 +90,57 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
     return GenerationChoices(search.rows, search.left_out)
 
 
-@dataclass(frozen=True)
-class _Question:
-    """The part of a question that does not depend on the GPU."""
+_Fitting = tuple[Server, list[Deployment]]
+"""A server, and its deployments with the batches that fit, smallest first."""
 
-    asked: Mapping[str, Any]
-    decoder: Decoder
-    engine: Engine
-    one: Load  # A load with one sequence
-    loads: Sequence[Load] | None  # Those to choose from; None for all that fit
-    profile: BoardProfile | None
-    images: Images | None
 
-    def figures(
-        self, boards: Sequence[GPU], count: int, precision: str, cap_w: float | None, search: Search[GenerationChoice]
-    ) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
-        """The figures of each GPU in each layout with each batch that fits, at its clocks."""
-        precisions = checked_precisions(precision, self.asked["cache_precision"], self.engine)
-        batching = checked_batching(None, self.engine)
-        servers: list[tuple[Server, list[Deployment]]] = []
-        ways = ((gpu, parallel) for gpu in boards for parallel in layouts(count, gpu, self.decoder))
-        for gpu, parallel in ways:
-            with search.trying(boards_of(count, gpu)):
-                whole = Deployment.of(self.decoder, gpu, self.engine, precisions, parallel, batching, self.one)
-                whole = replace(whole, images=self.images)
-                gpu.running_precision(precisions.products)
-                profile = self.profile and self.profile.of_gpu(gpu.name)
-                server = Server.of(self.asked["model"], whole, cap_w, None, profile=profile)
-                servers.append((server, [replace(whole, total_load=load) for load in self._loads(whole)]))
-        alike_by: dict[tuple[Parallel, bool, bool], list[tuple[Server, list[Deployment]]]] = {}
-        for server, fitting in servers:
-            served = server.deployment
-            kernels = served.parallel, served.engine.grouped_experts, served.engine.pads_experts
-            alike_by.setdefault(kernels, []).append((server, fitting))
-        for alike in alike_by.values():
-            yield from self._alike(alike, search)
+def _loads(whole: Deployment, asked: Sequence[Load] | None) -> list[Load]:
+    """The loads to compare in a layout, smallest first: each of its groups of GPUs has a sequence, and all fit.
 
-    def _alike(
-        self, servers: Sequence[tuple[Server, list[Deployment]]], search: Search[GenerationChoice]
-    ) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
-        """The same for GPUs that run the same operations, which are predicted for all of them at once."""
-        one, count = servers[0][0], servers[0][0].deployment.parallel.gpus
+    `asked`: Those to choose from; None for all that fit.
+    """
+    groups, most, one = whole.parallel.groups, whole.largest_batch, whole.total_load
+    batches = {*BATCHES, *(BATCHES[-1] << times for times in range(1, most.bit_length())), most}
+    every = [replace(one, batch=batch) for batch in sorted(batches) if batch] if asked is None else asked
+    loads = [load for load in every if groups <= load.batch <= most]
+    if not loads:
+        replace(whole, total_load=(asked or [one])[0]).refuse_shortage()
+        raise InputError(
+            "there are fewer sequences than groups of GPUs that serve them",
+            given=f"batches up to {max(load.batch for load in asked or [one])}",
+            allowed=f"{groups} or more",
+            hint="give larger batches",
+        )
+    return loads
+
+
+def _figures(
+    servers: Sequence[_Fitting], clocks: Sequence[float] | None, search: Search[GenerationChoice]
+) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
+    """The figures of each deployment at its clocks; GPUs that run the same operations are predicted together."""
+    alike_by: dict[tuple[Parallel, bool, bool], list[_Fitting]] = {}
+    for server, fitting in servers:
+        engine = server.deployment.engine
+        kernels = server.deployment.parallel, engine.grouped_experts, engine.pads_experts
+        alike_by.setdefault(kernels, []).append((server, fitting))
+    for alike in alike_by.values():
+        one = alike[0][0]
         # The largest batch of each GPU is its own, so its steps are predicted on this GPU alone.
-        asked = dict.fromkeys(
-            one.padded(tokens)
-            for _, fitting in servers
-            for served in (fitting if len(servers) == 1 else fitting[:-1] or fitting)
+        tokens = dict.fromkeys(
+            tokens
+            for _, fitting in alike
+            for served in (fitting if len(alike) == 1 else fitting[:-1] or fitting)
             for tokens in served.steps
         )
-        steps = one.networks(asked)
-        if self.engine.fused:
-            prefetch([server.predictor for server, _ in servers], steps.together)
-        for server, fitting in servers:
-            with search.trying(boards_of(count, server.gpu)):
+        steps = one.networks(tokens)
+        if one.deployment.engine.fused:
+            prefetch([server.predictor for server, _ in alike], steps.together)
+        for server, fitting in alike:
+            with search.trying(boards_of(server.deployment.parallel.gpus, server.gpu)):
                 server.take(steps)
-                clocks = held_clocks_mhz(server.gpu, self.asked["clocks"], most=CLOCKS).tolist()
+                clocks_mhz = held_clocks_mhz(server.gpu, clocks, most=CLOCKS).tolist()
                 for served in paced(fitting):
-                    yield served, clocks, figures_of(served, server, clocks)
-
-    def _loads(self, whole: Deployment) -> list[Load]:
-        """The loads to compare in a layout, smallest first: each of its groups of GPUs has a sequence, and all fit."""
-        groups, most, compared = whole.parallel.groups, whole.largest_batch, self.loads
-        if compared is None:
-            batches = {*BATCHES, *(BATCHES[-1] << times for times in range(1, most.bit_length())), most}
-            compared = [replace(self.one, batch=batch) for batch in sorted(batches) if batch]
-        loads = [load for load in compared if groups <= load.batch <= most]
-        if not loads:
-            replace(whole, total_load=(self.loads or [self.one])[0]).refuse_shortage()
-            raise InputError(
-                "there are fewer sequences than groups of GPUs that serve them",
-                given=f"batches up to {max(load.batch for load in self.loads or [self.one])}",
-                allowed=f"{groups} or more",
-                hint="give larger batches",
-            )
-        return loads
+                    yield served, clocks_mhz, figures_of(served, server, clocks_mhz)
 
 
 def _reachable(name: str, seen: Sequence[Figures]) -> str:

@@ -15,7 +15,7 @@ from ..rendering.answers import Plain
 from ..units import si
 from .decoder import Activation, Decoder, Logits, Projection
 from .engines import Engine
-from .parallel import Parallel, share
+from .parallel import Parallel
 from .serving import BATCHINGS, Batching, Cycle, Lengths, Load, cycle_of, in_lockstep, with_images
 from .steps import Precisions, StepTokens
 from .towers import Images
@@ -98,18 +98,8 @@ class Deployment:
     total_load: Load  # The load of all GPUs together
     images: Images | None = None  # Images of each prompt, whose tokens are among those of the load
 
-    @classmethod
-    def of(
-        cls,
-        decoder: Decoder,
-        gpu: GPU,
-        engine: Engine,
-        precisions: Precisions,
-        parallel: Parallel,
-        batching: Batching,
-        asked: Load,
-    ) -> Deployment:
-        """A deployment of a whole model."""
+    def __post_init__(self) -> None:
+        engine, gpu, precisions = self.engine, self.gpu, self.precisions
         if engine.capabilities and not gpu.compute_capability.startswith(engine.capabilities):
             raise InputError(
                 f"{engine.name} does not run on {gpu.name}",
@@ -117,29 +107,27 @@ class Deployment:
                 allowed="NVIDIA's GPUs from Volta on",
                 hint="choose another engine, such as vllm",
             )
-        engine = engine.on(gpu)
-        if decoder.experts and not engine.grouped_experts and precisions.weights not in ("bf16", "fp16"):
+        if self.decoder.experts and not engine.grouped_experts and precisions.weights not in ("bf16", "fp16"):
             raise InputError(
                 f"experts in {precisions.weights} cannot be predicted on {gpu.name}",
-                given=f"{decoder.name} in {precisions.weights}",
+                given=f"{self.decoder.name} in {precisions.weights}",
                 allowed="bf16 or fp16, because no kernels for quantized experts were measured on AMD's GPUs",
                 hint="give bf16, or another GPU",
             )
-        if precisions.weights == "mxfp4" and not decoder.experts:
+        if precisions.weights == "mxfp4" and not self.decoder.experts:
             raise InputError(
                 "weights in mxfp4 are predicted for experts only",
-                given=f"{decoder.name}, which has no experts",
+                given=f"{self.decoder.name}, which has no experts",
                 allowed="models with experts, such as gpt_oss_20b",
                 hint="use nvfp4 or fp8, which are predicted for all layers",
             )
-        if parallel.tensor > 1 and not engine.fused:
+        if self.parallel.tensor > 1 and not engine.fused:
             raise InputError(
                 f"{engine.name} runs a model on a single GPU",
-                given=f"tensor_parallel={parallel.tensor}",
+                given=f"tensor_parallel={self.parallel.tensor}",
                 allowed="1",
                 hint="choose an engine with tensor parallelism, such as vllm",
             )
-        return cls(share(decoder, parallel), gpu, engine, precisions, parallel, batching, asked)
 
     @property
     def load(self) -> Load:

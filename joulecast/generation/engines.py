@@ -18,8 +18,6 @@ from ..operations.operation import Operation
 from ..predictors.operation_predictions import OperationPredictions
 from .decoder import Decoder
 
-_CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
-
 
 @dataclass(frozen=True)
 class Engine:
@@ -38,10 +36,8 @@ class Engine:
         step_tokens: The largest number of tokens in a step, tokens of prompts included.
         small_step_tokens: The same limit on boards with less than 70 GiB and on A100s; None where it does not differ.
         memory_share: The share of the board's memory that the engine uses for weights, activations and cache.
-        captured: Batch sizes that were recorded as CUDA graphs. A smaller batch is padded to the next one.
         grouped_experts: Whether one kernel computes all experts of a layer. It is False on AMD's GPUs, on which no such
             kernels were measured: there, experts are a batch of products.
-        pads_prompts: Whether steps that read prompts run in these CUDA graphs, too, padded like all others.
         pads_ranks: Whether GPUs with sequences of their own that share experts compute as many tokens as the busiest.
         fused: True if the engine runs fused kernels in CUDA graphs, False if it runs the model as `transformers` does.
         sampling: How it samples tokens, a name of `SAMPLINGS`.
@@ -64,9 +60,7 @@ class Engine:
     step_tokens: int = 8192
     small_step_tokens: int | None = None
     memory_share: float = 0.9
-    captured: tuple[int, ...] = _CAPTURED
     grouped_experts: bool = True
-    pads_prompts: bool = False
     pads_ranks: bool = False
     fused: bool = True
     sampling: str = "temperature"
@@ -100,43 +94,17 @@ class Engine:
         """
         return self.step_s + self.sequence_s * sequences
 
-    def padded(self, tokens: int) -> int:
-        """The number of tokens that a step computes: the next size recorded as a CUDA graph, or else no more."""
-        return next((size for size in self.captured if size >= tokens), tokens)
-
-
-@dataclass(frozen=True)
-class Commands:
-    """The command that starts a replica, and its options, as the documentation of this version of an engine lists them.
-
-    They name the GPUs that share layers, the sequences and tokens of a step, the share of the memory, and what is set
-    where experts are distributed, weights or cache are fp8, and where replicas only read prompts, or decode those that
-    others have read.
-    """
-
-    version: str
-    start: str
-    tensor: str
-    sequences: str
-    tokens: str
-    memory: str
-    experts: str
-    fp8_weights: str = ""
-    fp8_cache: str = ""
-    reading: str = ""
-    decoding: str = ""
-
 
 _LARGE_BYTES = 70 * 2**30
-_NVIDIA = ("7.", "8.", "9.", "10.", "12.")
 _A100 = "8.0"  # Of the boards of this compute capability, only A100s have more than 70 GiB.
+_NVIDIA = ("7.", "8.", "9.", "10.", "12.")
 
 
 _TABLES = tomllib.loads(Path(__file__).with_name("engines.toml").read_text(encoding="utf-8"))
-COMMANDS: Mapping[str, Commands] = {
-    name: Commands(**table["commands"]) for name, table in _TABLES.items() if "commands" in table
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    name: table["commands"] for name, table in _TABLES.items() if "commands" in table
 }
-"""Engine -> the words that start it; engines without any are missing."""
+"""Engine -> the words that start it (see engines.toml); engines without any are missing."""
 
 
 def _engine(name: str) -> Engine:
@@ -148,15 +116,6 @@ def _engine(name: str) -> Engine:
 
 ENGINES: Mapping[str, Engine] = {name: _engine(name) for name in _TABLES}
 """Name -> engine."""
-
-
-def find_engine(name: str) -> Engine:
-    """Find an engine by its name.
-
-    Raises:
-        UnknownNameError: No engine has this name.
-    """
-    return named("engine", name, ENGINES)
 
 
 # How tokens are sampled from logits: the operations over the whole vocabulary, in fp32 (vLLM, v1/sample).

@@ -8,18 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..errors import InputError, named
 from ..hardware import GPU, gpu_name_notes
 from ..hardware.host import USUAL, Host, find_host
 from ..predictors.board.profile import Calibrated, find_profile
+from ..predictors.networks.composition import Execution
 from ..units import si
+from ..zoo import find_predictor
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
-from .engines import Engine, checked_sampling, find_engine
+from .engines import ENGINES, Engine, checked_sampling
 from .models import NO_IMAGES, find_decoder
-from .parallel import find_gpus, find_parallel, layouts, split_count
+from .parallel import find_gpus, find_parallel, layouts, share, split_count
 from .prediction import GenerationPrediction
 from .run_energy import FOUR_BIT_BYTES
-from .server import Server, figures_of
+from .server import KERNEL_GAP_S, Server, figures_of
 from .serving import Lengths, Tokens
 from .steps import StepTokens
 from .towers import IMAGES_NOTE, Images, find_images
@@ -100,7 +102,7 @@ def predict_generation(
     asked = locals()
     found = find_images(model, find_decoder(model), images)
     prompt = prompt if found is None else prompt.plus(found.tokens)
-    server = server_of(asked, batch, prompt, output, batching, images=found)
+    server = server_of(asked, batch, prompt, output, batching, found)
     server.deployment.refuse_shortage()
     return answer(server, asked, prompt, output)
 
@@ -170,44 +172,45 @@ def server_of(
     batch: int,
     prompt: Lengths,
     output: Lengths,
-    batching: str | None,
-    step_tokens: int | None = None,
+    batching: str | None = None,
     images: Images | None = None,
 ) -> Server:
-    """One GPU of a model as it is asked to be served.
+    """One GPU of a model as it is asked to be served: what is left out of `asked` is the engine's own.
 
     `batching`: "continuous" or "static"; None for the engine's own.
-    `step_tokens`: Largest number of tokens in a step; None for the engine's own.
     `images`: Images of each prompt, whose tokens are among those of the prompt.
     """
-    engine, (count, board) = find_engine(asked["engine"]), find_gpus(asked["gpu"])
-    decoder, wait_s = find_decoder(asked["model"]), _wait_s(asked["host"])
-    machine = find_host(asked["host"] if wait_s is None else None)
-    found = engine.on_host(machine.of(board).factor / USUAL.of(board).factor, wait_s)
-    found = replace(found, sampling=checked_sampling(asked["sampling"], engine, decoder))
-    if step_tokens is not None:
-        found = replace(found, step_tokens=step_tokens, small_step_tokens=None)
-    batched, shared, experts = checked_batching(batching, found), asked["tensor_parallel"], asked["expert_parallel"]
-    if shared is None:
-        # As many as the model can be divided over; find_parallel refuses experts on what is no number of GPUs.
-        shared = next(layouts(count, board, decoder)).tensor if experts == 1 and found.fused else 1
-    deployment = Deployment.of(
-        decoder,
+    engine, decoder = named("engine", asked["engine"], ENGINES), find_decoder(asked["model"])
+    sampling, batched = checked_sampling(asked.get("sampling"), engine, decoder), checked_batching(batching, engine)
+    count, board = find_gpus(asked["gpu"])
+    parallel, experts = asked.get("layout"), asked.get("expert_parallel", 1)
+    if parallel is None:
+        shared = asked["tensor_parallel"]
+        if shared is None:
+            # As many as the model can be divided over; find_parallel refuses experts on what is no number of GPUs.
+            shared = next(layouts(count, board, decoder)).tensor if experts == 1 and engine.fused else 1
+        parallel = find_parallel(count, board, shared, experts)
+    wait_s = _wait_s(asked.get("host"))
+    machine = find_host(asked.get("host") if wait_s is None else None)
+    engine = replace(
+        engine.on_host(machine.of(board).factor / USUAL.of(board).factor, wait_s).on(board), sampling=sampling
+    )
+    if asked.get("max_step_tokens") is not None:
+        engine = replace(engine, step_tokens=asked["max_step_tokens"])
+    deployment = Deployment(
+        share(decoder, parallel),
         board,
-        found,
-        checked_precisions(asked["precision"], asked["cache_precision"], found),
-        find_parallel(count, board, shared, experts),
+        engine,
+        checked_precisions(asked["precision"], asked["cache_precision"], engine),
+        parallel,
         batched,
         checked_load(decoder, batch, prompt, output, batched),
+        images,
     )
-    return Server.of(
-        asked["model"],
-        replace(deployment, images=images),
-        asked["power_limit_w"],
-        asked["predictor"],
-        machine,
-        find_profile(asked["calibration"]),
-    )
+    how = machine, find_profile(asked["calibration"])
+    execution = Execution("graph", *how, KERNEL_GAP_S) if engine.fused else Execution("eager", *how)
+    predictor = find_predictor(board, "inference", asked.get("predictor")).under(execution)
+    return Server(asked["model"], deployment, predictor, asked["power_limit_w"])
 
 
 def _wait_s(host: object) -> float | None:

@@ -20,14 +20,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
 from ..arrays import FloatArray
 from ..predictors.intervals.conformal import require_level
+from ..rendering.answers import Plain
 
 BASIS = "errors of kernels on sizes that were left out, and of published runs of engines"
 KERNEL_LEVEL = 0.9
@@ -89,45 +89,38 @@ def step_sigmas(
     return found
 
 
-@dataclass(frozen=True)
-class SlowHost:
-    """What a slow host does to a run at a level, as factors of at least one."""
-
-    time: float
-    power: float  # Factor by which power falls
-    energy: float
-
-    @classmethod
-    def of(cls, level: float, step_s: float, idle_share: float, spread_s: float = HOST_S) -> SlowHost:
-        """A slow host at a level.
-
-        `idle_share`: Power of boards without work, relative to their mean power.
-        `spread_s`: Seconds that it adds to a step, as one standard deviation; 0 for a host that is known.
-        """
-        time = (1 + spread_s / step_s) ** normal_quantile(level)
-        # The boards do the same work and draw idle power meanwhile.
-        energy = 1 + (time - 1) * idle_share
-        return cls(time, time / energy, energy)
-
-
-def factors(level: float, sigmas: Mapping[str, float], slow: SlowHost) -> Mapping[str, tuple[float, float]]:
+def factors(
+    level: float, sigmas: Mapping[str, float], step_s: float, idle_share: float, host_s: float
+) -> Mapping[str, tuple[float, float]]:
     """Factors between which the true values of a share of runs lie, by quantity.
 
-    A slow host lengthens times, lowers power and costs energy; errors of kernels are independent of it.
+    A slow host lengthens times, lowers power and costs energy, as boards do the same work and draw idle power
+    meanwhile; errors of kernels are independent of it.
+
+    Args:
+        level: The share of runs.
+        sigmas: Quantity -> standard deviation of its logarithm, with a host that is quick enough.
+        step_s: Seconds of a step.
+        idle_share: Power of boards without work, relative to their mean power.
+        host_s: Seconds that a slow host adds to a step, as one standard deviation; 0 for a host that is known.
 
     Raises:
         InputError: The level is not between 0 and 1.
     """
-    found, z = {}, normal_quantile(level)
+    z = normal_quantile(level)
+    time = (1 + host_s / step_s) ** z
+    energy = 1 + (time - 1) * idle_share
+    slow = {"time": time, "power": time / energy, "energy": energy}
+    found = {}
     for quantity, sigma in sigmas.items():
-        usual, slower = z * sigma, math.hypot(z * sigma, math.log(getattr(slow, quantity)))
+        usual, slower = z * sigma, math.hypot(z * sigma, math.log(slow[quantity]))
         below, above = (slower, usual) if quantity == "power" else (usual, slower)
         found[quantity] = math.exp(-below), math.exp(above)
     return found
 
 
 @dataclass(frozen=True)
-class Listed:
+class Listed(Plain):
     """Intervals of several quantities, which JSON holds as lists.
 
     Args:
@@ -135,10 +128,6 @@ class Listed:
     """
 
     level: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The intervals as plain lists; quantities in SI units."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture, StackedBar, stacked_bars
 from ..units import si
 from .deployment import GenerationMemory
-from .intervals import HOST_S, GenerationInterval, SlowHost, factors
+from .intervals import HOST_S, GenerationInterval, factors
 from .parallel import Parallel
 
 _QUANTITIES = (
@@ -163,14 +163,9 @@ class GenerationPrediction(Answer):
         """
         if self.sigmas is None:
             return None
-        slow = SlowHost.of(
-            level,
-            self.decode.time_s + self.overhead_s,
-            self.gpus * self.idle_power_w / self.power_w,
-            HOST_S if self.host == USUAL.name else 0.0,
-        )
-
-        known = factors(level, self.sigmas, slow)
+        boards_idle_w = self.gpus * self.idle_power_w
+        step_s, host_s = self.decode.time_s + self.overhead_s, HOST_S if self.host == USUAL.name else 0.0
+        known = factors(level, self.sigmas, step_s, boards_idle_w / self.power_w, host_s)
 
         def around(value: float, quantity: str) -> tuple[float, float]:
             low, high = known[quantity]
@@ -181,7 +176,7 @@ class GenerationPrediction(Answer):
             level,
             around(self.time_to_first_token_s, "time"),
             around(self.time_per_output_token_s, "time"),
-            (max(low_w, self.gpus * self.idle_power_w), min(high_w, self.gpus * self.power_limit_w)),
+            (max(low_w, boards_idle_w), min(high_w, self.gpus * self.power_limit_w)),
             around(self.energy_per_token_j, "energy"),
         )
 

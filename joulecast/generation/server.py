@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,14 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..extraction import network_of
 from ..hardware import GPU
-from ..hardware.host import USUAL, Host
 from ..operations.entry import Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
-from ..predictors.board.profile import BoardProfile
-from ..predictors.networks.composition import Execution
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import NetworkPredictor, PreparedNetwork, over_clocks, over_gpus
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
-from ..zoo import find_predictor
 from .collectives import with_collectives
 from .deployment import Deployment
 from .engines import sampling_factors
@@ -90,28 +85,6 @@ class Server:
         default_factory=dict, repr=False, compare=False
     )
 
-    @classmethod
-    def of(
-        cls,
-        model: Any,
-        deployment: Deployment,
-        power_limit_w: float | None,
-        predictor: str | Path | None,
-        host: Host = USUAL,
-        profile: BoardProfile | None = None,
-    ) -> Server:
-        """One of the GPUs of a deployment, with its predictor.
-
-        `predictor`: Name or folder of a predictor; None for the GPU's default.
-        `profile`: What was measured on the board; None for any board.
-
-        Raises:
-            UnknownNameError, ZooError: No predictor has this name, or it cannot be loaded.
-        """
-        how = ("graph", host, profile, KERNEL_GAP_S) if deployment.engine.fused else ("eager", host, profile)
-        found = find_predictor(deployment.gpu, "inference", predictor).under(Execution(*how))
-        return cls(model, deployment, found, power_limit_w)
-
     @property
     def gpu(self) -> GPU:
         """The GPU model."""
@@ -123,7 +96,7 @@ class Server:
         Raises:
             InputError: The GPU lacks a precision or cannot be capped so.
         """
-        asked = [tokens for tokens in dict.fromkeys(map(self.padded, steps)) if tokens not in self._known]
+        asked = [tokens for tokens in dict.fromkeys(steps) if tokens not in self._known]
         if asked:
             self.take(self.networks(asked))
 
@@ -204,10 +177,7 @@ class Server:
             InputError: The GPU lacks a precision, or cannot hold a clock or the power cap.
             UncoveredError: Too large a part of a step cannot be predicted.
         """
-        found = np.zeros((2, len(clocks)))
-        for each in steps:
-            found = found + each.count * self._cost(each.tokens, clocks)
-        return found
+        return sum((each.count * self._cost(each.tokens, clocks) for each in steps), np.zeros((2, len(clocks))))
 
     def kernels(
         self, steps: Mapping[StepTokens, Network], clocks: Sequence[float]
@@ -275,14 +245,7 @@ class Server:
 
     def _step(self, tokens: StepTokens) -> PreparedNetwork:
         self.prepare([tokens])
-        return self._known[self.padded(tokens)]
-
-    def padded(self, tokens: StepTokens) -> StepTokens:
-        """The step as it is computed: a CUDA graph computes the number of sequences that it was recorded with."""
-        if tokens.prompts or tokens.images:
-            return tokens
-        padded = self.deployment.engine.padded(tokens.decoding)
-        return StepTokens(padded, tokens.cached, sampled=padded)
+        return self._known[tokens]
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,6 @@ Batching = Literal["continuous", "static"]
 BATCHINGS: tuple[Batching, ...] = ("continuous", "static")
 
 _NONE = 1e-9  # Fewer steps than this are none.
-# Position in the output and weight of Simpson's rule. The time of a step is nearly linear in the length of the cache.
-_SIMPSON = ((0.0, 1 / 6), (0.5, 4 / 6), (1.0, 1 / 6))
 
 
 @dataclass(frozen=True)
@@ -292,10 +290,8 @@ def _static(load: Load, engine: Engine) -> Cycle:
     at_once = min(load.batch, pieces.most)
     reading = Steps(pieces.tokens(at_once, 0, 0), load.batch * pieces.each / at_once)
     further = load.output_tokens - 1
-    # Decoding steps at the beginning, middle and end of the output.
-    seen = [(load.prompt_tokens + 1 + round(place * (further - 1)), weight) for place, weight in _SIMPSON]
-    decoding = [
-        Steps(StepTokens(load.batch, cached, sampled=load.batch), weight * further)
-        for cached, weight in (seen if further else ())
-    ]
-    return Cycle((reading, *decoding), (reading,), tuple(Steps(each.tokens, each.count / further) for each in decoding))
+    if not further:
+        return Cycle((reading,), (reading,), ())
+    # The time of a step is nearly linear in the length of the cache, so all are as the one in the middle of the output.
+    middle = StepTokens(load.batch, load.prompt_tokens + 1 + round((further - 1) / 2), sampled=load.batch)
+    return Cycle((reading, Steps(middle, further)), (reading,), (Steps(middle, 1.0),))

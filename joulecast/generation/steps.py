@@ -16,7 +16,6 @@ from ..operations.attributes import ELEMENT_BYTES
 from ..operations.entry import Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
-from ..predictors.model.parts import rows_of_tiles
 from .collectives import NCCL
 from .decoder import (
     Activation,
@@ -121,14 +120,8 @@ class _Step:
     precisions: Precisions
     parallel: Parallel
 
-    @property
-    def computed(self) -> int:
-        """Tokens that layers compute, those that only pad the step to a CUDA graph included."""
-        tokens = self.tokens.tokens
-        return self.engine.padded(tokens) if self.engine.pads_prompts else tokens
-
     def operations(self, part: Part) -> Iterator[Operation]:
-        count, sampled = self.computed, self.tokens.sampled
+        count, sampled = self.tokens.tokens, self.tokens.sampled
         match part:
             case Embedding():
                 yield self._plain("embedding", (count,), num_embeddings=part.rows, embedding_dim=part.size)
@@ -181,7 +174,7 @@ class _Step:
             # A token goes once to each GPU that has one of its experts.
             copies = gpus * (1 - (1 - 1 / gpus) ** part.top_k)
             attributes = {"gpus": gpus, "link": self.parallel.link, "implementation": NCCL}
-            yield self._plain("all_to_all", (self.computed, math.ceil(copies * part.hidden)), **attributes)
+            yield self._plain("all_to_all", (self.tokens.tokens, math.ceil(copies * part.hidden)), **attributes)
 
     def _linear(self, rows: int, inputs: int, outputs: int, bias: bool, precision: str) -> Operation:
         quantized = precision in _QUANTIZED
@@ -190,7 +183,7 @@ class _Step:
             "bias": bias,
             "implementation": self.engine.implementation if quantized else "pytorch",
         }
-        return Operation("linear", [(rows_of_tiles(rows), inputs)], attributes, precision=precision)
+        return Operation("linear", [(rows, inputs)], attributes, precision=precision)
 
     def _experts(self, part: Experts) -> Iterator[Operation]:
         if not self.engine.grouped_experts:
@@ -210,13 +203,13 @@ class _Step:
             # Models with experts are published with scales for blocks, and were measured so.
             "block_scaled": self.precisions.products == "fp8",
         }
-        shape = (self.computed * self.parallel.senders, part.hidden)
+        shape = (self.tokens.tokens * self.parallel.senders, part.hidden)
         yield Operation("experts", [shape], attributes, precision=self.precisions.products)
 
     def _products_of_experts(self, part: Experts) -> Iterator[Operation]:
         """Experts as batches of products in 16 bits, over those that are expected to get a token at all."""
         experts, inner = part.experts // part.expert_parallel, part.intermediate // part.tensor_parallel
-        chosen = self.computed * self.parallel.senders * part.top_k / part.expert_parallel
+        chosen = self.tokens.tokens * self.parallel.senders * part.top_k / part.expert_parallel
         active = max(1, round(experts * (1 - (1 - 1 / experts) ** chosen)))
         rows = math.ceil(chosen / active)
         yield self._plain("matmul", (active, rows, part.hidden), (active, part.hidden, 2 * inner))
@@ -231,14 +224,14 @@ class _Step:
         this room, also where it is empty (sm100_fp8_gemm_1d1d.cuh). Tiles are spread evenly over the experts here.
         """
         experts, inner = part.experts // part.expert_parallel, part.intermediate // part.tensor_parallel
-        room = self.computed * self.parallel.senders * part.top_k + experts * (_TILE - 1)
+        room = self.tokens.tokens * self.parallel.senders * part.top_k + experts * (_TILE - 1)
         rows = _TILE * max(1, round(room / experts / _TILE))
         yield self._linear(rows, part.hidden, experts * 2 * inner, False, "fp8")
         yield self._plain("mul", *[(experts * rows, inner)] * 2)
         yield self._linear(rows, inner, experts * part.hidden, False, "fp8")
 
     def _attention(self, part: Attention) -> Iterator[Operation]:
-        count = self.computed
+        count = self.tokens.tokens
         if part.rotary:
             turned = (part.heads + part.cached_heads) * part.key_size
             yield self._plain("mul", (count, turned), (count, turned))
@@ -251,8 +244,8 @@ class _Step:
 
     def _latent(self, part: LatentAttention) -> Iterator[Operation]:
         tokens, plain = self.tokens, part.key_size - part.turned
-        yield self._plain("mul", *[(self.computed, (part.heads + 1) * part.turned)] * 2)
-        yield self._plain("copy", (self.computed, part.cached_elements))
+        yield self._plain("mul", *[(self.tokens.tokens, (part.heads + 1) * part.turned)] * 2)
+        yield self._plain("copy", (self.tokens.tokens, part.cached_elements))
         if tokens.decoding:
             rows = (part.heads, tokens.decoding)
             yield self._plain("matmul", (*rows, plain), (part.heads, plain, part.latent))

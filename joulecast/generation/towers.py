@@ -181,9 +181,7 @@ class Images:
                 (decoder, StepTokens(prompts=1, prompt_tokens=rows))
                 for decoder, rows in ((blocks, patches), (merging, squares))
             ]
-        # Graphs of CUDA are recorded for the layers of the model only.
-        unpadded = replace(engine, pads_prompts=False)
-        return network_of_parts("the images of a prompt", listed, unpadded, Precisions("bf16"), alone)
+        return network_of_parts("the images of a prompt", listed, engine, Precisions("bf16"), alone)
 
 
 def _towers() -> Mapping[str, Tower]:

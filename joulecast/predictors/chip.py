@@ -190,11 +190,6 @@ class ChipPart:
         loop_s = self.baseline.loop_s([group], counted_s([operation], self.gpu))
         return regressor_inputs(relative_features([operation], self.gpu), loop_s, self.baseline.host_s([group]))
 
-    @property
-    def parts(self) -> dict[str, object]:
-        """The parts that have learning curves; see `curves_of`."""
-        return {"time": self.time, "power": self.power}
-
     def facts(self) -> dict[str, Any]:
         """What is stored beside the regressors."""
         return {

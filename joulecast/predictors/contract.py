@@ -39,18 +39,7 @@ Files = Mapping[str, bytes]
 
 
 Curves = Mapping[str, Sequence[float]]
-"""Learning curves: name -> one value per step, such as errors by number of trees, or losses by epoch."""
-
-
-def curves_of(fitted: object) -> dict[str, Sequence[float]]:
-    """The learning curves of a predictor, residual model or regressor that was just fitted, and of its parts.
-
-    Forests have no curves, because their trees are grown independently of each other.
-    """
-    parts: Mapping[str, object] = getattr(fitted, "parts", {})
-    own: Curves = getattr(fitted, "curves", {})
-    inner = {f"{part}/{name}": c for part, each in parts.items() for name, c in curves_of(each).items()}
-    return {**own, **inner}
+"""Learning curves: name -> one value per step, such as losses by epoch."""
 
 
 INPUT_NAMES: tuple[str, ...] = (*RELATIVE_NAMES, "log_baseline", "log_baseline_over_host")

@@ -72,7 +72,7 @@ def read_prices(path: str | Path, spot_share: float = 0.0) -> dict[str, float]:
     if strange or not {"gpu", "price_per_hour"} <= set(header) or not rows:
         raise InputError(
             "the table of prices has an unknown column" if strange else "the table of prices lacks a column or rows",
-            given=f"{path}: {', '.join(strange or header)}",
+            given=f"{path}: {', '.join(strange or header) or 'nothing'}",
             allowed=_COLUMNS,
             hint='required are "gpu" (a name, or a cloud\'s machine) and "price_per_hour"',
         )

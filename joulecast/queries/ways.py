@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from ..arrays import front_of
@@ -47,7 +48,9 @@ class Ways(Answer, tuple[Row, ...]):
     rows: tuple[Row, ...]
     left_out: dict[str, str]
 
-    def __new__(cls, rows: Iterable[Row], left_out: Mapping[str, str], value: Callable[[Row], float]) -> Self:
+    def __new__(
+        cls, rows: Iterable[Row], left_out: Mapping[str, str], value: Callable[[Row], float] = attrgetter("value")
+    ) -> Self:
         """Choose the best of the rows for each GPU and number of GPUs.
 
         `left_out`: GPUs with their number -> the reason why none of the rows is of them.

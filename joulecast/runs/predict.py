@@ -21,7 +21,7 @@ from ..predictors.networks.memory import shortage
 from ..queries.objectives import Tariff
 from .computed import in_fp8, on_four_bits
 from .layout import NODE_GPUS, Layout
-from .run import Part, Run, is_compiled, servers_w
+from .run import Part, Run, servers_w
 from .step import FORWARD, Step, step_of, with_loss
 from .traffic import Cost, total
 
@@ -209,7 +209,7 @@ class Training:
         launched = asked["precision"] == FP8 and asked["execution"] == "eager"
         step = step_of(job, whole, gpu, layout, clock, asked["network_bandwidth"], asked["clip_gradients"], launched)
         steps = math.ceil(samples * asked["epochs"] / shape[0])
-        lacking, compiled = shortage(step.memory, gpu), is_compiled(job.execution, asked["precision"])
+        lacking = shortage(step.memory, gpu)
         fits = f"it would not fit: each GPU {lacking}; divide more (sharding, recompute, accumulation, more GPUs)"
         costs = {name: cost.times(steps) for name, cost in step.parts.items()} | self._between(step, steps, shape[0])
         return Run(
@@ -236,8 +236,7 @@ class Training:
                 "at the plug: each GPU has its share of a server like MLPerf's; vendors left out are up to 18 % off",
                 *(["between GPUs: what is sent goes on beside the backward"] if layout.gpus > 1 else []),
                 *self._included(),
-                *(note for note in step.micro.notes if not (compiled and note.startswith("no interval"))),
-                *(["the interval is that of eager steps, which Megatron's compiled steps lie within"] * compiled),
+                *step.micro.notes,
                 *(["launched by Python, layer by layer; execution='compiled' has CUDA graphs, as Megatron"] * launched),
             ),
             embodied_g_per_hour=float(asked["embodied_g_per_hour"]),

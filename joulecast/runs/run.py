@@ -48,10 +48,9 @@ def wall_energy_j(time_s: float, boards_j: float, others_w: float) -> float:
 _COMPUTED = frozenset({"forward", "backward", "recomputing", "optimizer", "evaluation"})
 # Factor that 90 % of collectives lie within, where they were not measured in the same place: assumed.
 _COLLECTIVES = 1.3
-# Standard deviation of the logarithms of time and joules of compiled steps in half precision and below: 90 % within
-# 24 %. All twelve of Megatron on 8 to 1,024 H100 are within 14 % (benchmarks/training/MEGATRON.md), 90 % of eager ones
-# within 28 %.
-_COMPILED_SIGMA = 0.13
+_SHARED = 0.5
+"""Correlation of errors of the same network's time on two GPUs. For timm's networks it is 0.7 in inference, between RTX
+3090, 4090 and 5090, looked at and held back (benchmarks/public/REPORT.md); others may have less in common."""
 _WRITTEN = (
     *("precision", "samples", "epochs", "steps", "step_s", "time_s", "energy_j", "wall_energy_j", "cost", "carbon_kg"),
     *("pue", "samples_per_s", "tokens_per_s", "memory_bytes"),
@@ -59,11 +58,6 @@ _WRITTEN = (
 _J_PER_KWH, _S_PER_HOUR, _G_PER_KG = 3.6e6, 3600.0, 1e3
 
 Ends = tuple[float, float]
-
-
-def is_compiled(execution: str, precision: str) -> bool:
-    """Whether steps are compiled ones of which published runs say how far they are off."""
-    return execution == "compiled" and precision not in ("default", "fp32", "tf32")
 
 
 @dataclass(frozen=True)
@@ -200,11 +194,12 @@ class Run(Answer):
         Raises:
             InputError: The level is not between 0 and 1, or too high for the number of networks.
         """
-        factors = self._factors(level)
-        if factors is None:
+        around = self.micro.interval(level)
+        if around is None or around.energy_j is None:
             return None
         ends: list[tuple[float | None, ...]] = []
-        for sign, computed in zip((-1, 1), factors, strict=True):
+        for sign, low_or_high_s, low_or_high_j in zip((-1, 1), around.time_s, around.energy_j, strict=True):
+            computed = low_or_high_s / self.micro.time_s, low_or_high_j / self.micro.known_energy_j
             sent = _COLLECTIVES**sign, _COLLECTIVES**sign
             by_part = [(part, computed if part.name in _COMPUTED else sent) for part in self.parts]
             time_s = math.fsum(part.time_s * of_time for part, (of_time, _) in by_part)
@@ -218,9 +213,8 @@ class Run(Answer):
     def chance_below(self, other: Run, quantity: str = "time_s") -> float | None:
         """Probability that a quantity of this run is below that of another one; None where an interval is not known.
 
-        The errors of both are taken as normal in the logarithm, and independent: the same network's on another GPU tell
-        little of them. Of 8 steps in half precision that NVIDIA published for both A100 and V100, all pairs of errors
-        are within 1.6 times the deviation that follows (benchmarks/training).
+        The errors of both are taken as normal in the logarithm, and those of the time of the same network as correlated
+        by `_SHARED`.
 
         Args:
             other: Another way to train.
@@ -231,32 +225,18 @@ class Run(Answer):
         """
         level = 0.9
         intervals = [run.interval(level) if run.supports(level) else None for run in (self, other)]
-        ends = [getattr(interval, quantity) for interval in intervals if interval]
-        if len(ends) < len(intervals) or None in ends:
+        known = [(each.time_s, getattr(each, quantity)) for each in intervals if each]
+        if len(known) < len(intervals) or None in dict(known).values():
             return None
-        halves = [math.log(high / low) / 2 for low, high in ends]
+        (time, half), (other_time, other_half) = ([math.log(high / low) / 2 for low, high in each] for each in known)
+        shared = _SHARED * time * other_time if self.model == other.model else 0.0
+        width = math.sqrt(half**2 + other_half**2 - 2 * shared)
         apart = math.log(getattr(other, quantity) / getattr(self, quantity))
-        return NormalDist().cdf(apart * normal_quantile(level) / math.hypot(*halves))
+        return NormalDist().cdf(apart * normal_quantile(level) / width)
 
     def supports(self, level: float) -> bool:
         """Whether enough errors are known for an interval of this level."""
-        return self.micro.supports(level) or self._compiled
-
-    @property
-    def _compiled(self) -> bool:
-        return is_compiled(self.micro.execution, self.precision)
-
-    def _factors(self, level: float) -> tuple[Ends, Ends] | None:
-        """Factors on the time and the energy of what is computed: those of the low and of the high ends."""
-        if self._compiled:
-            factor = math.exp(normal_quantile(level) * _COMPILED_SIGMA)
-            return (1 / factor, 1 / factor), (factor, factor)
-        around = self.micro.interval(level)
-        if around is None or around.energy_j is None:
-            return None
-        low, high = zip(around.time_s, around.energy_j, strict=True)
-        time_s, energy_j = self.micro.time_s, self.micro.known_energy_j
-        return (low[0] / time_s, low[1] / energy_j), (high[0] / time_s, high[1] / energy_j)
+        return self.micro.supports(level)
 
     def to_dict(self) -> dict[str, Any]:
         """The run as plain lists and dictionaries; quantities in SI units, price in the currency that was given."""

@@ -130,27 +130,16 @@ def _question(
             hint = "write the body as one JSON object"
             raise RefusalError(400, "json", "the body is not valid JSON", given=str(error), hint=hint) from error
         _refuse_many(content, settings)
-        _name_calibrations(content, calibrations)
+        name = content.get("calibration") if isinstance(content, dict) else None
+        if isinstance(name, str):  # The content of the file stands in the place of its name, which is never a path.
+            if name not in calibrations:
+                hint = "ask /v1/calibrations, or send the content of the file"
+                raise unknown_name("calibration", name[:100], calibrations, hint=hint)
+            content["calibration"] = calibrations[name].to_dict()
         try:
             return model.model_validate(content)
         except ValidationError as error:
             raise invalid(error, "body") from error
-
-
-def _name_calibrations(content: Any, calibrations: Mapping[str, BoardProfile]) -> None:
-    """Put the content of a calibration in the place of its name. A name is never taken for a path.
-
-    Raises:
-        UnknownNameError: The service has no calibration of this name.
-    """
-    if not isinstance(content, dict):
-        return
-    name = content.get("calibration")
-    if isinstance(name, str):
-        if name not in calibrations:
-            hint = "ask /v1/calibrations, or send the content of the file"
-            raise unknown_name("calibration", name[:100], calibrations, hint=hint)
-        content["calibration"] = calibrations[name].to_dict()
 
 
 def _refuse_many(content: Any, settings: Settings) -> None:

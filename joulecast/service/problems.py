@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-import reprlib
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.responses import Response
 
+from ..checked import shown
 from ..errors import PROBLEM_PREFIX, DatasetError, JoulecastError, RefusalError, ZooError
 
 MEDIA_TYPE = "application/problem+json"
@@ -21,10 +20,10 @@ MEDIA_TYPE = "application/problem+json"
 _OURS = (DatasetError, ZooError)
 
 
-def problem_of(error: JoulecastError) -> dict[str, Any]:
-    """Turn an error of the library into the JSON object of a response."""
+def problem_response(error: JoulecastError, request_id: str | None = None, **changed: Any) -> Response:
+    """The response for an error. `changed` replaces parts of the problem, such as its status."""
     status = error.status if isinstance(error, RefusalError) else 503 if isinstance(error, _OURS) else 422
-    return {
+    problem = {
         "type": PROBLEM_PREFIX + error.problem,
         "title": error.what,
         "status": status,
@@ -32,12 +31,8 @@ def problem_of(error: JoulecastError) -> dict[str, Any]:
         "given": None if error.given is None else str(error.given),
         "allowed": None if error.allowed is None else str(error.allowed),
         "hint": error.hint,
+        **changed,
     }
-
-
-def problem_response(error: JoulecastError, request_id: str | None = None, **changed: Any) -> Response:
-    """The response for an error. `changed` replaces parts of the problem, such as its status."""
-    problem = {**problem_of(error), **changed}
     if request_id is not None:
         problem["instance"] = f"urn:joulecast:request:{request_id}"
     headers = error.headers if isinstance(error, RefusalError) else {}
@@ -89,9 +84,8 @@ def invalid(error: ValidationError | RequestValidationError, part: str | None = 
     place = where or "body"
     shape = where == "input_shape" or where.startswith("input_shape.")
     allowed = _SHAPES if shape else first["msg"].removeprefix("Value error, ")
-    return RefusalError(
-        422, "input", f"{place} has an invalid value{more}", given=_shown(first.get("input")), allowed=allowed
-    )
+    what, given = f"{place} has an invalid value{more}", shown(first.get("input"))
+    return RefusalError(422, "input", what, given=given, allowed=allowed, hint=f"give another; {_LISTED}")
 
 
 def _place(fault: dict[str, Any]) -> str:
@@ -101,21 +95,3 @@ def _place(fault: dict[str, Any]) -> str:
 
 _SHAPES = "sizes of at least 1, such as [32, 3, 224, 224]; for several inputs a list of these, or an object by name"
 _LISTED = "/v1/openapi.json lists the fields"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return _Short().repr(value)[:200]
-
-
-class _Short(reprlib.Repr):
-    """The beginning of a value that may have a million parts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxstring = self.maxother = 200
-
-    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
-        """Only small ones are sorted."""
-        return super().repr_dict(x, level) if len(x) < 100 else f"{{{len(x)} fields}}"

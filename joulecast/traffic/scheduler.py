@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import FloatArray
-from .step_costs import StepCosts
+from .step_costs import PredictedSteps
 
 _JUMP = 512  # Most steps that are added up at the context in their middle.
 
@@ -144,7 +144,7 @@ class Replica:
 
     def __init__(
         self,
-        costs: StepCosts,
+        costs: PredictedSteps,
         cache: Cache,
         limits: Limits,
         requests: Requests,

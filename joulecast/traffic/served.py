@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import InputError
 from ..generation.deployment import CACHED_IN, STATE_BYTES, activations_bytes, cached_bytes, weights_bytes
 from ..generation.generate import server_of
-from ..generation.intervals import HOST_S, SlowHost, factors
+from ..generation.intervals import HOST_S, factors
 from ..generation.models import find_decoder
 from ..generation.server import Server
 from ..generation.serving import Lengths
@@ -25,30 +25,12 @@ from ..units import si
 from .requests import Trace
 from .scheduler import Cache, Limits, Replica, Requests
 from .simulation import ServingSimulation
-from .step_costs import OtherSteps, PredictedSteps, StepCosts
+from .step_costs import PredictedSteps
 
 ROUTERS = ("round_robin", "least_loaded", "prefix")
 """How requests are given to replicas: in turn, to the one with the fewest, or those with a prefix to the same one."""
 
 _REQUESTS_BETWEEN_STOPS = 1000  # A service may stop a simulation after so many requests.
-
-
-def _open(replicas: Sequence[Replica], trace: Trace, router: str) -> None:
-    """Give replicas the requests of a trace, which arrive whatever becomes of the others."""
-    integers = (trace.prompt, trace.output, trace.prefix, trace.shared)
-    columns = (trace.arrival_s.tolist(), *(each.astype(int).tolist() for each in integers))
-    for place, (arrival_s, prompt, output, prefix, shared) in enumerate(zip(*columns, strict=True)):
-        if place % _REQUESTS_BETWEEN_STOPS == 0:
-            PACE.get()()
-        if router == "least_loaded":
-            for replica in replicas:
-                replica.advance(arrival_s)
-            chosen = min(replicas, key=lambda each: each.outstanding)
-        else:
-            sticky = router == "prefix" and prefix >= 0
-            chosen = replicas[(prefix if sticky else place) % len(replicas)]
-            chosen.advance(arrival_s)
-        chosen.add(chosen.requests.add(arrival_s, prompt, output, prefix, shared))
 
 
 def refuse_beyond_memory(tokens: Any, cache: Cache, model: str, gpu: str) -> None:
@@ -77,7 +59,7 @@ class Served:
     clock_mhz: float  # Requested graphics clock in MHz
     cache: Cache  # Memory of a replica for keys and values
     limits: Limits
-    costs: StepCosts  # Time and energy of its steps
+    costs: PredictedSteps  # Time and energy of its steps
 
     @classmethod
     def of(cls, asked: Mapping[str, Any], prompt: Lengths, output: Lengths, concurrency: int | None = None) -> Served:
@@ -87,7 +69,7 @@ class Served:
         """
         means = Lengths(prompt.mean, 0.0, prompt.mean), Lengths(output.mean, 0.0, output.mean)
         images = find_images(asked["model"], find_decoder(asked["model"]), asked["images"])
-        server = server_of(asked, 1, *means, "continuous", asked["max_step_tokens"], images)
+        server = server_of(asked, 1, *means, "continuous", images)
         served = server.deployment
         sequences = asked["max_sequences"]
         if concurrency is not None:
@@ -109,7 +91,7 @@ class Served:
         clock_mhz = served.gpu.checked_clock_mhz(asked["clock"])
         drafting = None
         if drafts and model is not None:
-            drafting = server_of({**asked, "model": model}, 1, *means, "continuous", asked["max_step_tokens"])
+            drafting = server_of({**asked, "model": model}, 1, *means, "continuous")
         cache = cache_of(server, sequences, drafting)
         context = math.inf if served.decoder.context is None else served.decoder.context
         usual = max(512.0, *(4 * (each.mean + each.deviation) for each in (prompt, output)))
@@ -133,12 +115,12 @@ class Served:
         if sigmas is None:
             return None
         step_s, joules = self.costs.decode(batch, context)
-        slow = SlowHost.of(level, step_s, self.costs.idle_w * step_s / joules, 0.0 if known_host else HOST_S)
-        return factors(level, sigmas, slow)
+        idle_share = self.costs.idle_w * step_s / joules
+        return factors(level, sigmas, step_s, idle_share, 0.0 if known_host else HOST_S)
 
     def stretched(self, factor: float) -> Served:
         """The same with steps that take longer by a factor."""
-        return replace(self, costs=OtherSteps(self.costs, self.costs, factor))
+        return replace(self, costs=replace(self.costs, factor=factor))
 
     def replicas(
         self,
@@ -166,7 +148,19 @@ class Served:
         replicas = [Replica(self.costs, self.cache, limits, every) for _ in range(number)]
         if isinstance(requests, Trace):
             refuse_beyond_memory(requests.prompt + requests.output, self.cache, served.decoder.name, served.gpu.name)
-            _open(replicas, requests, router)
+            integers = (requests.prompt, requests.output, requests.prefix, requests.shared)
+            columns = (requests.arrival_s.tolist(), *(each.astype(int).tolist() for each in integers))
+            for place, (arrival_s, prompt, output, prefix, shared) in enumerate(zip(*columns, strict=True)):
+                if place % _REQUESTS_BETWEEN_STOPS == 0:
+                    PACE.get()()
+                if router == "least_loaded":
+                    for replica in replicas:
+                        replica.advance(arrival_s)
+                    chosen = min(replicas, key=lambda each: each.outstanding)
+                else:
+                    chosen = replicas[(prefix if router == "prefix" and prefix >= 0 else place) % number]
+                    chosen.advance(arrival_s)
+                chosen.add(every.add(arrival_s, prompt, output, prefix, shared))
         else:
 
             def begin(replica: Replica, now: float) -> None:

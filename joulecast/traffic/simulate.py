@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..checked import in_range
-from ..errors import InputError, unknown_name
-from ..generation.engines import ENGINES, find_engine
+from ..errors import InputError, named, unknown_name
+from ..generation.engines import ENGINES
 from ..generation.models import find_decoder
 from ..generation.serving import Lengths, Tokens
 from ..generation.towers import IMAGES_NOTE, find_images
@@ -24,7 +24,6 @@ from ..predictors.board.profile import Calibrated
 from .requests import Drawn, Trace, at_rate, endless, read_trace
 from .served import ROUTERS, Served
 from .simulation import ServingSimulation
-from .step_costs import OtherSteps
 from .timeline import usual_step
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ def simulate_serving(
                 again = Drawn("prompt_tokens", prompt_tokens, for_prompts, seen)
                 source = endless(again, Drawn("output_tokens", output_tokens, for_outputs), context)
             # Steps that read prompts as those of the reader, as if boards changed their clock in between.
-            both = made if made is reader else replace(made, costs=OtherSteps(made.costs, reader.costs))
+            both = made if made is reader else replace(made, costs=replace(made.costs, prompts=reader.costs))
             replicas = both.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
         return made.simulated(
             replicas,
@@ -262,7 +261,7 @@ def _check(asked: dict[str, Any]) -> None:
             in_range(name, asked[name], **limits)
     if asked["warmup_s"] and asked["duration_s"] is not None:
         in_range("warmup_s", asked["warmup_s"], high=math.nextafter(asked["duration_s"], 0))
-    if not find_engine(asked["engine"]).fused:
+    if not named("engine", asked["engine"], ENGINES).fused:
         raise InputError(
             f"{asked['engine']} runs one batch from beginning to end, and has no queue to simulate",
             given=f"engine={asked['engine']!r}",

@@ -3,7 +3,7 @@
 A step is the sum of three parts that depend on few numbers each: layers other than attention on the tokens of the step,
 logits and sampling on the sequences that sample, and attention on the caches that it reads. Each part is predicted on a
 grid (`Server.kernels`), at the requested clock and at those to which the power cap may lower it: the cap holds for a
-whole step, whose kernels run at one clock. A look-up takes about five microseconds. Steps that only decode are 0.2 %
+whole step, whose kernels run at one clock. A look-up takes about five microseconds. Steps that only decode are 0.4 %
 off steps that are predicted whole in the mean, steps with prompts 0.6 % in time and 0.4 % in joules
 (`benchmarks/traffic_steps.py`).
 """
@@ -14,7 +14,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from ..generation.serving import Steps
 from ..generation.steps import StepTokens, step_network
 from ..operations.entry import Entry
 from ..operations.network import Network
-from ..predictors.model.parts import rows_of_tiles
 from ..predictors.physics.energy import static_power_w
 
 Cost = tuple[float, float]
@@ -41,51 +40,6 @@ _FEW = 64  # Least context of a node, and tokens that are added to a prompt's ca
 
 
 _Place = tuple[int, float]
-
-
-class StepCosts(Protocol):
-    """What the scheduler asks about steps."""
-
-    @property
-    def idle_w(self) -> float:
-        """Watts of all boards of a replica that waits."""
-
-    def decode(self, sequences: int, context: float) -> Cost:
-        """A step in which sequences decode.
-
-        `context`: Mean number of keys that they attend to, the new one included.
-        """
-
-    def mixed(self, sequences: int, context: float, prompts: int, tokens: int, pairs: float, sampled: int) -> Cost:
-        """A step in which sequences decode and prompts are read.
-
-        `context`: Mean number of keys that they attend to.
-        `pairs`: Pairs of query and key in the chunks, as if each attended to half of its own chunk.
-        """
-
-
-@dataclass(frozen=True)
-class OtherSteps:
-    """Steps of a replica whose boards have another clock or cap while they read prompts, or which take longer."""
-
-    decoding: StepCosts  # Steps in which sequences decode and no prompt is read
-    reading: StepCosts
-    factor: float = 1.0  # Seconds of all steps times this, for the same joules
-
-    @property
-    def idle_w(self) -> float:
-        """See `StepCosts`."""
-        return self.decoding.idle_w
-
-    def decode(self, sequences: int, context: float) -> Cost:
-        """See `StepCosts`."""
-        seconds, joules = self.decoding.decode(sequences, context)
-        return self.factor * seconds, joules
-
-    def mixed(self, *sizes: Any) -> Cost:
-        """See `StepCosts`."""
-        seconds, joules = self.reading.mixed(*sizes)
-        return self.factor * seconds, joules
 
 
 class _Tables(NamedTuple):
@@ -106,7 +60,6 @@ class PredictedSteps:
 
     tables: tuple[_Tables, ...]  # At clocks from the requested one downwards, as far as the power cap may lower it
     contexts: list[float]  # Contexts of the columns of `decoding`
-    padded: list[int]  # Sequences that a step computes in which a number of sequences decode and no prompt is read
     gaps_s: list[float]  # Seconds between the kernels of each part, in the order of `_Tables`
     waiting_s: tuple[float, float]  # Seconds in which the GPU waits for the engine: of a step, and for each sequence
     launching_s: float  # Least seconds of a step that reads prompts
@@ -115,6 +68,8 @@ class PredictedSteps:
     images: Cost = (0.0, 0.0)  # Of reading the images of a prompt
     drafts: int = 0  # Tokens that are drafted for each sequence and verified in each step
     draft: PredictedSteps | None = None  # Steps of the model that drafts them; None where drafting costs nothing
+    prompts: PredictedSteps | None = None  # Steps that read prompts, where boards have another clock or cap meanwhile
+    factor: float = 1.0  # Seconds of all steps times this, for the same joules
 
     @classmethod
     def of(
@@ -143,11 +98,8 @@ class PredictedSteps:
 
         def entries(steps: StepTokens, kinds: Callable[[Part], bool]) -> tuple[Entry, ...]:
             parts = tuple(each for each in served.decoder.parts if kinds(each[0]))
-            # Steps with prompts do not pad the attention of sequences that decode.
-            exact = replace(engine, captured=())
-            return tuple(
-                step_network(replace(served.decoder, parts=parts), steps, exact, served.precisions, served.parallel)
-            )
+            part = replace(served.decoder, parts=parts)
+            return tuple(step_network(part, steps, engine, served.precisions, served.parallel))
 
         def costs(of: Callable[[StepTokens], Iterable[Entry]], steps: Sequence[StepTokens]) -> FloatArray:
             """Busy seconds and dynamic joules, shape (2, steps, clocks)."""
@@ -172,23 +124,18 @@ class PredictedSteps:
 
         last = sequences * (1 + drafts)  # Tokens of all sequences that decode.
         most = max(engine.step_tokens, last)
-        captured = [size for size in engine.captured if size <= most]
-        place = np.searchsorted(captured, np.arange(most + 1)).tolist()
-        padded = [captured[at] if at < len(captured) else count for count, at in enumerate(place)]
-        computed = [rows_of_tiles(count) for count in (padded if engine.pads_prompts else range(most + 1))]
-        # Products are cut into tiles: their time steps up behind multiples of a tile's rows.
+        # Products are cut into tiles: their time steps up behind multiples of a tile's rows, and of 8 if there are few.
         ends = [*range(_TILE, _MANY + 1, _TILE), *range(_MANY + 2 * _TILE, most + 2 * _TILE, 2 * _TILE)]
-        edges = (edge for begin, end in zip((0, *ends), ends, strict=False) for edge in (rows_of_tiles(begin + 1), end))
-        tokens = sorted({1, 2, 4, 8, 16, 32, *captured, *edges})
-        tokens = [count for count in tokens if count in set(computed) or count > most]
+        edges = (edge for end in (*range(16, 257, 8), *ends) for edge in (end, end + 1))
+        tokens = sorted({*range(1, 17), *edges})
         by_tokens = dense(tokens, costs(layers, [StepTokens(prompts=1, prompt_tokens=count) for count in tokens]))
-        sizes = _doubling(1, padded[last])
+        sizes = [*(size for size in tokens if size < last), last]
         words = costs(
             lambda tokens: entries(tokens, lambda part: isinstance(part, Logits)),
             [StepTokens(count, 1, sampled=count) for count in sizes],
         )
         contexts = _doubling(_FEW, context, math.sqrt(2))
-        batches = [size for size in captured if size < sequences] + _doubling(padded[sequences], padded[sequences])
+        batches = sorted({1, 2, 4, sequences, *(size for size in tokens if size < sequences and size % 8 == 0)})
         attended = costs(attention, [StepTokens(count, seen + 1) for count in batches for seen in contexts])
         chunks, earlier = _doubling(_LEAST_CHUNK, most), [seen - _FEW for seen in _doubling(_FEW, 2 * context)]
         prompts = [
@@ -200,9 +147,9 @@ class PredictedSteps:
         read = np.log(costs(attention, prompts)).reshape(2, len(_PROMPTS), len(chunks), len(earlier), -1)
         reached = int(np.argmax([*within, True])) + 1  # The first clock at which all parts are within the cap.
         columns = [
-            by_tokens[:, computed],
+            by_tokens,
             dense(sizes, words),
-            _between(np.arange(padded[sequences] + 1), batches, attended.reshape(2, len(batches), len(contexts), -1)),
+            _between(np.arange(sequences + 1), batches, attended.reshape(2, len(batches), len(contexts), -1)),
             read,
         ]
         return cls(
@@ -211,7 +158,6 @@ class PredictedSteps:
                 for at, watts in enumerate(static_w[:reached].tolist())
             ),
             contexts=[seen + 1.0 for seen in contexts],
-            padded=padded[: last + 1],
             gaps_s=gaps_s,
             waiting_s=(engine.step_s, engine.sequence_s),
             launching_s=engine.scan_s * served.decoder.scans,
@@ -224,17 +170,26 @@ class PredictedSteps:
 
     @property
     def idle_w(self) -> float:
-        """See `StepCosts`."""
+        """Watts of all boards of a replica that waits."""
         return self.boards * self.tables[0].static_w
 
     def decode(self, sequences: int, context: float) -> Cost:
-        """See `StepCosts`."""
-        computed = self.padded[sequences * (1 + self.drafts)]
-        attending = max(computed // (1 + self.drafts), sequences)
-        return self._step(computed, computed, sequences, context, attending, None, self._waiting_s(sequences))
+        """A step in which sequences decode.
+
+        `context`: Mean number of keys that they attend to, the new one included.
+        """
+        tokens = sequences * (1 + self.drafts)
+        time_s, energy_j = self._step(tokens, tokens, sequences, context, None, self._waiting_s(sequences))
+        return self.factor * time_s, energy_j
 
     def mixed(self, sequences: int, context: float, prompts: int, tokens: int, pairs: float, sampled: int) -> Cost:
-        """See `StepCosts`."""
+        """A step in which sequences decode and prompts are read.
+
+        `context`: Mean number of keys that they attend to.
+        `pairs`: Pairs of query and key in the chunks, as if each attended to half of its own chunk.
+        """
+        if self.prompts is not None:
+            return self.prompts.mixed(sequences, context, prompts, tokens, pairs, sampled)
         more, chunk = sequences * self.drafts, tokens / prompts
         seconds = self.tables[0].reading[0]
         places = (
@@ -243,11 +198,10 @@ class PredictedSteps:
             _place(math.log2(max(pairs / tokens - chunk / 2, 0.0) / _FEW + 1), len(seconds[0][0])),
         )
         waiting_s = self._waiting_s(sequences + prompts)
-        computed = sequences + more + tokens
-        time_s, energy_j = self._step(computed, sampled + more, sequences, context, sequences, places, waiting_s)
+        time_s, energy_j = self._step(sequences + more + tokens, sampled + more, sequences, context, places, waiting_s)
         # Images of a prompt count in the step that reads its end. Of prompts that others read, one token is left.
         looking = sampled - sequences if tokens > prompts else 0
-        return time_s + looking * self.images[0], energy_j + looking * self.images[1]
+        return self.factor * (time_s + looking * self.images[0]), energy_j + looking * self.images[1]
 
     def _waiting_s(self, sequences: int) -> float:
         return self.waiting_s[0] + self.waiting_s[1] * sequences
@@ -258,18 +212,17 @@ class PredictedSteps:
         sampled: int,
         sequences: int,
         context: float,
-        attending: int,
         prompts: tuple[_Place, _Place, _Place] | None,
         waiting_s: float,
     ) -> Cost:
         """Seconds and joules of a step on all boards.
 
         `computed`, `sampled`: Tokens of layers and of logits.
-        `sequences`, `attending`: Sequences that decode, and those of which attention is computed.
+        `sequences`: Sequences that decode.
         `prompts`: Place of the prompts in the tables.
         """
         gaps_s, cap_w = self.gaps_s[0] + self.gaps_s[1], self.cap_w
-        if attending:
+        if sequences:
             gaps_s += self.gaps_s[2]
             at = min(max(bisect_right(self.contexts, context), 1), len(self.contexts) - 1)
             part = (context - self.contexts[at - 1]) / (self.contexts[at] - self.contexts[at - 1])
@@ -279,10 +232,10 @@ class PredictedSteps:
         # The clock falls until the whole step is within the cap.
         for static_w, layers, logits, decoding, reading in self.tables:
             busy_s, dynamic_j = layers[0][computed] + logits[0][sampled], layers[1][computed] + logits[1][sampled]
-            if attending:
-                row = decoding[0][attending]
+            if sequences:
+                row = decoding[0][sequences]
                 busy_s += row[at - 1] + part * (row[at] - row[at - 1])
-                row = decoding[1][attending]
+                row = decoding[1][sequences]
                 dynamic_j += row[at - 1] + part * (row[at] - row[at - 1])
             if prompts is not None:
                 busy_s += _read(reading[0], *prompts)
@@ -302,8 +255,7 @@ class PredictedSteps:
         seconds = max(busy_s + gaps_s, least_s) + waiting_s
         drafted_s = drafted_j = 0.0
         if self.draft is not None and sequences:
-            rows = self.draft.padded[sequences]
-            drafted_s, drafted_j = self.draft._step(rows, rows, 0, context, rows, None, 0.0)
+            drafted_s, drafted_j = self.draft._step(sequences, sequences, sequences, context, None, 0.0)
         joules = self.boards * (dynamic_j + static_w * seconds)
         return seconds + self.drafts * drafted_s, joules + self.drafts * drafted_j
 

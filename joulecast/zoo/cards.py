@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,53 +40,35 @@ _MOST_OFFSET_S = 1.0
 class ModelCard:
     """What a user should know about an entry: of one GPU or CPU, for any GPU, or of kernels. It has what is not None.
 
-    Errors are relative, in tables with names of splits, GPUs, kinds, networks and quantities.
-
     Args:
         name: "gpu/entry", as `predictor=` takes it.
-        splits: How the errors of the card were found.
-        data: The dataset of one GPU or CPU, or one row for each dataset.
+        predictor: Name of its recipe's predictor.
+        promise: What it predicts, in a sentence.
+        splits: How its errors were found.
+        data: A row for each dataset.
+        errors: Statistics of relative errors on what was left out; see `Validation.rows`.
+        networks: Signed relative errors on each network that was left out; see `Errors.cases`.
+        coverage: How many held-out cases lay within their 90 % interval; see `Coverage`.
         gpu, mode: Of one GPU or CPU.
         precisions: Precisions that a user may ask for and in which all operations are covered.
-        composition: How operations are added up: "overlap" of host and device, on a CPU "serial".
-        host: What a call costs the host inside a network; for any GPU by mode.
-        kernels: Part of the model of kernels -> the GPUs that it was measured on.
-        operation_errors: Of cross-validation by campaign; for any GPU split -> GPU -> kind and mode -> median, mean.
-        kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
-        network_errors: Network -> errors of time and energy when left out. For any GPU by what was known of the chip:
-            "nothing", or other "networks" on it. Of kernels basis -> quantity -> sorted absolute log errors.
-        log_errors: For any GPU, for intervals: mode -> quantity -> sorted absolute log errors on networks.
-        device_errors: Likewise of device times of operations, by family; "" stands for all.
-        errors: Of kernels, part -> basis and GPU -> number of operations, median and mean absolute error.
-        power_errors: Of kernels likewise; for any GPU "power" and "energy" -> family -> sorted absolute log errors.
-        coverage: How many held-out cases lay within their 90 % interval, as rows; of kernels part -> basis -> share.
-        network_factors: How much longer operations take inside measured networks than alone: field -> value.
     """
 
     name: str
+    predictor: str
+    promise: str
     recipe: Mapping[str, Any]
     splits: str
-    data: Mapping[str, Any] | tuple[Mapping[str, Any], ...]
+    data: tuple[Mapping[str, Any], ...]
+    errors: Sequence[Mapping[str, Any]]
+    networks: Sequence[Mapping[str, Any]] = ()
+    coverage: Sequence[Mapping[str, Any]] = ()
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
     provenance: Mapping[str, str] = field(default_factory=dict)
-    predictor: str | None = None
     gpu: str | None = None
     mode: str | None = None
     precisions: tuple[str, ...] | None = None
-    composition: str | None = None
-    host: Mapping[str, Any] | None = None
-    kernels: Mapping[str, tuple[str, ...]] | None = None
-    operation_errors: Mapping[str, Any] | None = None
-    kind_errors: Mapping[str, Any] | None = None
-    network_errors: Mapping[str, Any] | None = None
-    log_errors: Mapping[str, Any] | None = None
-    device_errors: Mapping[str, Any] | None = None
-    power_errors: Mapping[str, Any] | None = None
-    errors: Mapping[str, Any] | None = None
-    coverage: Any = None
-    network_factors: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The card as it is written."""
@@ -131,7 +113,7 @@ def name_of(value: Any) -> str:
 
 
 def host_of(value: Mapping[str, Any]) -> HostModel:
-    """Host costs of a call inside a network, as a card states them. Raises KeyError, TypeError, ValueError: damaged."""
+    """What a call costs the host, as an entry states it. Raises KeyError, TypeError, ValueError: it is damaged."""
     number(value["offset_s"], -_MOST_OFFSET_S, _MOST_OFFSET_S)
     return HostModel.from_dict(value)
 
@@ -143,17 +125,26 @@ _MOST_OPERATIONS = 64
 _TOLERANCE = 2e-3
 
 
-def save_as_entry(
-    folder: str | Path,
-    card: ModelCard,
-    facts: Mapping[str, Any],
-    files: Mapping[str, bytes],
-    golden: Mapping[str, Any],
-    predictor: str,
-) -> Path:
-    """Write an entry; see `write_files`. `facts` are what the predictor needs besides the arrays in files."""
-    files = {**card_files(card.to_dict()), FACTS: json_bytes(facts), **files}
-    return write_files(folder, files, golden, predictor=predictor)
+class Content(NamedTuple):
+    """What an entry holds besides its card.
+
+    Args:
+        reader: Name by which `load_any` chooses what reads it.
+        facts: What the predictor needs besides arrays.
+        files: Arrays and more, by name of file.
+        golden: A few operations, and what they are predicted to cost.
+    """
+
+    reader: str
+    facts: Mapping[str, Any]
+    files: Mapping[str, bytes]
+    golden: Mapping[str, Any]
+
+
+def save_entry(folder: str | Path, card: ModelCard, content: Content) -> Path:
+    """Write an entry. An entry that is already in the folder is replaced once the new one is complete."""
+    files = {**card_files(card.to_dict()), FACTS: json_bytes(content.facts), **content.files}
+    return write_files(folder, files, content.golden, predictor=content.reader)
 
 
 def golden_sample(operations: Collection[Operation]) -> list[Operation]:
@@ -313,13 +304,8 @@ def _measured(stamped: tuple[tuple[Path, int], ...]) -> Mapping[str, Measured]:
 
 
 def _of_card(card: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:
-    if isinstance(card["data"], Mapping):  # a predictor of one GPU or CPU
-        operations = int(card["data"].get("unique_operations", 0))
-        has_power = not card["data"].get("sensor", "").startswith("none")
-        yield card["gpu"], Measured(operations, len(card["network_errors"]), has_power=has_power)
-        return
     for data in card["data"]:
-        # Cards of kernels have no clocks and networks: kernels were measured one by one, at the default clock.
-        clocks = () if data.get("clock_mhz") is None else (float(data["clock_mhz"]),)
-        has_power = data.get("sensor", "none") != "none"
-        yield data["gpu"], Measured(data["operations"], data.get("networks", 0), clocks, has_power)
+        # Kernels were measured one by one, at the default clock.
+        clocks = () if data["clock_mhz"] is None else (float(data["clock_mhz"]),)
+        has_power = not data["sensor"].startswith("none")
+        yield data["gpu"], Measured(data["operations"], data["networks"], clocks, has_power)

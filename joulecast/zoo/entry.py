@@ -5,7 +5,7 @@ Such an entry has what the loops that were measured on a GPU add to what all GPU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -18,20 +18,19 @@ from ..predictors.contract import INPUT_NAMES, Shared
 from ..predictors.formats.numbers import number, require_features
 from ..predictors.intervals.calibration import Calibration
 from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.networks.composition import MOST_NETWORK_STATIC_W, TF32_FACTORS
+from ..predictors.networks.composition import MOST_NETWORK_STATIC_W, TF32_FACTORS, HostModel
 from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.physics.baseline import Baseline
 from ..predictors.predictor import OperationPredictor
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from .cards import (
-    ModelCard,
+    Content,
     golden_of,
     golden_operations,
     host_of,
     name_of,
     refusing_damage,
     require_agreement,
-    save_as_entry,
     smoke_test,
 )
 from .files import LEFT_OUT, OPERATIONS, StoredEntry, json_bytes, parsed_json
@@ -42,32 +41,36 @@ if TYPE_CHECKING:
     from .other_entries import AnyGpuEntry
 
 
-def save_entry(
-    folder: str | Path,
+def content_of_chip(
     chip: ChipPart,
-    card: ModelCard,
-    golden: list[Operation],
+    reader: str,
+    host: HostModel,
+    golden: Sequence[Operation],
     left_out: Mapping[str, Mapping[str, float]],
     network_errors: NetworkCalibration | None = None,
     trained_on: Collection[Operation] = (),
-) -> Path:
-    """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
+) -> Content:
+    """The content of an entry with what loops of a GPU add.
 
     Args:
+        reader: Name of its recipe's predictor, one of ONE_GPU_FORMS.
+        host: What a call costs the host inside a network.
         golden: Operations for the golden prediction, as `golden_sample` chooses them.
+        left_out: Errors on operations, by which promotion compares entries.
         network_errors: Errors on networks that were left out, for intervals; None where no network was measured.
     """
-    facts = {**chip.facts(), "network_errors": None if network_errors is None else network_errors.to_dict()}
+    networks = None if network_errors is None else network_errors.to_dict()
+    facts = {**chip.facts(), "host": host.to_dict(), "network_errors": networks}
     files = {
         LEFT_OUT: json_bytes(left_out),
         OPERATIONS: json_bytes([o.to_dict() for o in sorted(trained_on, key=lambda o: o.digest)]),
         **chip.time.to_files("time"),
         **chip.power.to_files("power"),
     }
-    return save_as_entry(folder, card, facts, files, _golden(chip, golden), str(card.predictor))
+    return Content(reader, facts, files, _golden(chip, golden))
 
 
-def _golden(chip: ChipPart, operations: list[Operation]) -> dict[str, Any]:
+def _golden(chip: ChipPart, operations: Sequence[Operation]) -> dict[str, Any]:
     return golden_of(operations, _alone(chip).predict(operations), "time_s", "power_w")
 
 
@@ -105,7 +108,7 @@ def read_own(stored: StoredEntry) -> tuple[NetworkPredictor, dict[str, Any]]:
     predictor = NetworkPredictor(
         name=name_of(stored.card["name"]),
         operations=_alone(chip),
-        host=host_of(stored.card["host"]),
+        host=host_of(facts["host"]),
         network_errors=None if errors is None else NetworkCalibration.from_dict(errors),
     )
     golden = golden_operations(stored.golden["operations"])

@@ -23,7 +23,7 @@ from ..errors import ZooError, damaged_entry
 from ..system.regular_files import loaded_json, read_regular
 from ..system.whole_files import exchanged
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the format. It increases when older entries can no longer be read."""
 MANIFEST = "manifest.json"
 CARD, README = "card.json", "README.md"
@@ -88,7 +88,6 @@ def write_files(
     golden: Mapping[str, Any],
     *,
     predictor: str,
-    libraries: Mapping[str, str] | None = None,
 ) -> Path:
     """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
 
@@ -96,7 +95,6 @@ def write_files(
         files: Contents by name. Files that compress well are stored deflated.
         golden: A few operations, and what they are predicted to cost.
         predictor: What reads the entry (`load_any`).
-        libraries: Versions of the libraries that it was made with; None for the installed ones.
     """
     stored = {}
     for name, data in files.items():
@@ -105,7 +103,7 @@ def write_files(
     manifest = {
         "format_version": FORMAT_VERSION,
         "predictor": predictor,
-        "libraries": libraries or library_versions(),
+        "libraries": library_versions(),
         "files": {name: _fact(data) for name, data in stored.items()},
         "golden": golden,
     }

@@ -26,7 +26,7 @@ from ..predictors.model.learned import NETWORK_BASES, Key, OneModel
 from ..predictors.model.physics import STARTS
 from ..predictors.model.power import POWER_NAMES, PowerDemand
 from ..predictors.regressors.trees import StoredTrees, stored_trees, trees_file
-from .cards import ModelCard, golden_operations, name_of, refusing_damage, require_agreement, save_as_entry
+from .cards import Content, golden_operations, name_of, refusing_damage, require_agreement
 from .files import StoredEntry
 
 KERNELS_PREDICTOR = "kernels"
@@ -63,11 +63,8 @@ class KernelsEntry:
                 regressor(np.zeros((1, inputs), np.float32))
 
 
-def save_kernels(folder: str | Path, model: OneModel, card: ModelCard, golden: Golden) -> Path:
-    """Write the entry. An entry that is already in the folder is replaced once the new one is complete.
-
-    Raises MissingDependencyError: the converter of fitted trees is not installed.
-    """
+def content_of_kernels(model: OneModel, golden: Golden) -> Content:
+    """The content of the entry."""
     power, files = model.power, {}
     for prefix, trees in zip(_INPUTS, (model.trees, power.trees), strict=True):
         for (generation, group), regressor in trees.items():
@@ -102,7 +99,7 @@ def save_kernels(folder: str | Path, model: OneModel, card: ModelCard, golden: G
         }
         for key, (gpu, operations) in sorted(golden.items())
     ]
-    return save_as_entry(folder, card, facts, files, {"kernels": shown}, KERNELS_PREDICTOR)
+    return Content(KERNELS_PREDICTOR, facts, files, {"kernels": shown})
 
 
 def not_by_itself(name: str) -> ZooError:

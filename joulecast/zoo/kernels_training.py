@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,31 +23,32 @@ from ..datasets import Dataset
 from ..errors import DatasetError
 from ..operations.attributes import HALF_PRECISIONS
 from ..predictors.contract import Networks
+from ..predictors.evaluation.errors import ALL, Errors, Row, statistics
 from ..predictors.evaluation.kernels import (
     SPLITS,
-    Validation,
     coverage,
-    error_tables,
+    sizes_left_out,
     stored_errors,
     validate_kernels,
     validate_power,
 )
+from ..predictors.evaluation.validation import Validation
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ..predictors.measured import power_rows
 from ..predictors.model.basis import generation_of
 from ..predictors.model.features import first_kernels
-from ..predictors.model.fit import LEAST_ROWS, fit_one_model, measured_tables
+from ..predictors.model.fit import LEAST_ROWS, Measured, fit_one_model, fit_trees, measured_tables, model_of
 from ..predictors.model.fit_power import fit_power, readings
 from ..predictors.model.in_networks import NetworkFactors, cached_products, loaded_elements
 from ..predictors.model.learned import Key, NetworkBasis, OneModel
 from ..predictors.model.work import GROUPS, Work
 from ..predictors.physics.norms import overlapped
 from ..predictors.recipes import KernelRecipe
-from .cards import ModelCard, golden_sample, made_now
+from .cards import ModelCard, golden_sample
 from .catalogue import KERNELS_ENTRY
-from .kernels_entry import KernelsEntry, save_kernels
+from .kernels_entry import KERNELS_PREDICTOR, KernelsEntry, content_of_kernels
 from .other_entries import AnyGpuEntry
-from .training import Trained, described
+from .training import Trained, card_of, described
 
 _PRODUCTS = (0.7, 2.5)  # No network shows more.
 _MOST_CYCLES = 1.0
@@ -189,7 +191,7 @@ def train_kernels(
     recipe: KernelRecipe,
     networks: Networks = (),
     base: AnyGpuEntry | None = None,
-) -> Trained[OneModel, Validation]:
+) -> Trained[OneModel]:
     """Find the errors of a recipe on what is left out, then fit it on everything.
 
     Raises DatasetError: too few device times. Raises MissingDependencyError: scipy or xgboost is not installed.
@@ -207,12 +209,12 @@ def train_kernels(
             allowed=f"from {LEAST_ROWS} of a part, such as linear layers in half precision",
             hint="collect more operations of these kernels",
         )
-    validation = validate_kernels(tables, recipe)
+    validation, trust = validate_kernels(tables, recipe)
     fitted = fit_one_model(tables, recipe)
     timed = replace(
         fitted,
-        trust={part: validation.trust.get(part, trust) for part, trust in fitted.trust.items()},
-        errors={part: stored_errors(validation.times, part) for part in fitted.measured},
+        trust={part: trust.get(part, own) for part, own in fitted.trust.items()},
+        errors={part: stored_errors(validation.operations, part) for part in fitted.measured},
     )
     powered = readings(timed, power_rows(data), recipe)
     powers = validate_power(timed, powered, recipe)
@@ -220,26 +222,33 @@ def train_kernels(
     stored = {
         part: {
             basis: {"power": watts, "energy": stored_errors(powers, part, "energy")[basis]}
-            for basis, watts in stored_errors(powers, part).items()
+            for basis, watts in stored_errors(powers, part, "power").items()
         }
         for part in power.measured
     }
     model = replace(timed, power=replace(power, errors=stored))
     if networks and base is not None:
         model = _with_networks(model, networks, base)
-    card = ModelCard(
-        name=KERNELS_ENTRY,
-        kernels={part: tuple(sorted(gpus)) for part, gpus in model.measured.items()},
-        recipe=recipe.to_dict(),
-        data=tuple(described(folder, dataset) for folder, dataset in datasets),
+    card = card_of(
+        KERNELS_ENTRY,
+        KERNELS_PREDICTOR,
+        recipe,
+        replace(
+            validation,
+            operations=Errors.joined([validation.operations, powers]),
+            coverage=tuple(coverage(validation.operations)),
+        ),
         splits=SPLITS,
-        errors=error_tables(validation.times),
-        coverage=coverage(validation),
-        power_errors=error_tables(powers),
-        limits=LIMITS,
-        **made_now(),
-        **_of_networks(model),
+        limits=limits_of_kernels(model),
+        promise="Predicts device times and power of kernels in half precision and below. The predictors for any GPU "
+        "use it for these operations, and predict all others themselves.",
+        data=tuple(described(folder, dataset) for folder, dataset in datasets),
     )
+    card = replace(card, errors=[*card.errors, *_network_rows(model)])
+    return Trained(model, validation, card, partial(content_of_kernels, golden=_golden(tables)))
+
+
+def _golden(tables: Sequence[Measured]) -> dict[Key, Any]:
     golden: dict[Key, Any] = {}
     for table in tables:
         work = Work.of(table.kernels)
@@ -247,12 +256,49 @@ def train_kernels(
         for group in np.unique(groups).tolist():
             mine = {table.kernels[place] for place in np.flatnonzero(groups == group).tolist()}
             golden.setdefault((table.generation, GROUPS[group]), (table.gpu.name, golden_sample(mine)))
-    return Trained(model, validation, card, golden, save_kernels)
+    return golden
+
+
+def learn_more(datasets: Sequence[tuple[Path, Dataset]], kept: KernelsEntry, recipe: KernelRecipe) -> Trained[OneModel]:
+    """Learn generations that an entry does not know yet, a minute's work. What it learned of others stays as it is.
+
+    Neither the constants of physics, nor what holds on all generations, nor intervals are learned again. Errors on
+    sizes that are left out join the card.
+
+    Raises DatasetError: too few device times of such generations. Raises MissingDependencyError: xgboost is missing.
+    """
+    old, known = kept.kernels, {generation for generation, _ in kept.kernels.trees}
+    tables = [
+        table.some(np.flatnonzero(np.isin(table.parts, list(old.measured))))
+        for table in measured_tables([dataset for _, dataset in datasets])
+        if table.generation not in known
+    ]
+    tables = [table for table in tables if len(table.device_s)]
+    if not tables:
+        raise DatasetError(
+            "no kernels of a generation that this entry does not know",
+            given=", ".join(sorted({dataset.card.gpu for _, dataset in datasets})),
+            allowed=f"from {LEAST_ROWS} device times of a part, such as {next(iter(old.measured))}",
+            hint="leave out --more to learn all generations again",
+        )
+    errors = sizes_left_out(tables, old.constants, recipe)
+    drawn = [table.drawn(recipe.most_rows, recipe.seed) for table in tables]
+    trees = fit_trees(drawn, old.constants, recipe, {table.generation for table in tables}, shared=False)
+    added = model_of(tables, old.constants, trees)
+    measured = {part: gpus | added.measured.get(part, frozenset()) for part, gpus in old.measured.items()}
+    model = replace(old, trees={**old.trees, **trees}, measured=measured)
+    validation = Validation("kernels", errors)
+    told = {
+        "data": (*kept.card["data"], *(described(folder, dataset) for folder, dataset in datasets)),
+        "errors": [*kept.card["errors"], *validation.rows()],
+    }
+    content = partial(content_of_kernels, golden={**kept.golden, **_golden(tables)})
+    return Trained(model, validation, ModelCard(**{**kept.card, **told}), content)
 
 
 def learn_networks(
     datasets: Sequence[tuple[Path, Dataset]], kept: KernelsEntry, networks: Networks, base: AnyGpuEntry
-) -> Trained[OneModel, Validation]:
+) -> Trained[OneModel]:
     """Learn factors and errors of networks again, after `base` was trained again or more networks were measured.
 
     Args:
@@ -264,15 +310,42 @@ def learn_networks(
     old = kept.card["data"]
     new = [described(folder, dataset) for folder, dataset in shown]
     data = (*(each for each in old if each not in new), *new)
-    card = ModelCard(**{**kept.card, "data": data, "limits": LIMITS, **_of_networks(model)})
-    return Trained(model, Validation((), {}), card, kept.golden, save_kernels)
+    rows = [row for row in kept.card["errors"] if not row["split"].startswith(_IN_HALF)]
+    told = {"data": data, "limits": limits_of_kernels(model), "errors": [*rows, *_network_rows(model)]}
+    card = ModelCard(**{**kept.card, **told})
+    return Trained(model, Validation("kernels", Errors()), card, partial(content_of_kernels, golden=kept.golden))
 
 
-def _of_networks(model: OneModel) -> dict[str, Any]:
-    return {
-        "network_factors": model.network_factors._asdict(),
-        "network_errors": {basis: dict(errors) for basis, errors in model.network_errors.items()},
-    }
+_IN_HALF = "networks in half precision"
+
+
+def _network_rows(model: OneModel) -> list[Row]:
+    """Errors on networks, with the factors of networks from those of other names, or of other chips."""
+    found = []
+    for basis, errors in model.network_errors.items():
+        sizes = {quantity: statistics(np.expm1(errors[quantity])) for quantity in ("time", "energy", "power")}
+        known: Row = {
+            "split": f"{_IN_HALF}, factors from {basis}",
+            "where": ALL,
+            "what": ALL,
+            "count": len(errors["time"]),
+        }
+        absolute = {q: {name: value for name, value in each.items() if name != "bias"} for q, each in sizes.items()}
+        found.append(known | absolute)
+    return found
+
+
+def limits_of_kernels(model: OneModel) -> tuple[str, ...]:
+    """What users have to know about the entry, in sentences for its card."""
+    factors = model.network_factors
+    if not factors.chips:
+        return LIMITS
+    return (
+        *LIMITS,
+        "Inside networks, products whose data fit into the L2 cache take "
+        f"{factors.products:g} times as long as in loops. A multiprocessor loads an element of other operations in "
+        f"half precision in {factors.cycles:g} cycles. Networks on these chips showed it: {', '.join(factors.chips)}.",
+    )
 
 
 def _with_networks(model: OneModel, networks: Networks, base: AnyGpuEntry) -> OneModel:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from ..predictors.contract import INPUT_NAMES, ResidualModel
 from ..predictors.cpu import CallModel, CpuPredictor
 from ..predictors.fitting.fit import read_residual_model
 from ..predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
-from ..predictors.intervals import conformal
 from ..predictors.intervals.calibration import Calibration
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.model.learned import OneModel
@@ -26,7 +24,7 @@ from ..predictors.networks.composition import EAGER, HostModel
 from ..predictors.networks.on_cpu import CpuNetworkPredictor, SerialModel
 from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
-from .cards import ModelCard, golden_of, golden_operations, host_of, name_of, save_as_entry, smoke_test
+from .cards import Content, golden_of, golden_operations, host_of, name_of, smoke_test
 from .files import StoredEntry
 
 _MOST_GOLDEN_GPUS = 64
@@ -55,8 +53,7 @@ class AnyGpuEntry:
             basis = self.kernels.network_basis(gpu)
             errors = self.kernels.network_errors.get(basis)
             if errors and mode == "training":
-                steps = conformal.step_errors(errors["power"])
-                half_errors = NetworkCalibration.of_errors(steps, conformal.TRAINING_BASIS)
+                half_errors = NetworkCalibration.of_training_steps(errors["power"])
             elif errors:
                 said = f"networks in half precision that were left out, from {basis}"
                 half_errors = NetworkCalibration.of_errors(errors, said)
@@ -80,32 +77,40 @@ def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> di
     return by_gpu
 
 
-def save_any_gpu(
-    folder: str | Path, learned: ResidualModel, card: ModelCard, golden: Mapping[str, list[Operation]]
-) -> Path:
-    """Write an entry. `golden` are operations of one mode for each GPU of the golden prediction."""
+def content_of_any_gpu(
+    learned: ResidualModel,
+    hosts: Mapping[str, HostModel],
+    intervals: Mapping[str, Any],
+    golden: Mapping[str, list[Operation]],
+) -> Content:
+    """The content of an entry for any GPU.
+
+    Args:
+        hosts: Mode -> what a call costs the host inside a network.
+        intervals: Errors on what was left out, as `interval_errors` gives them.
+        golden: GPU -> operations of one mode for the golden prediction.
+    """
     facts, files = learned.to_files()
-    return save_as_entry(folder, card, facts, files, _golden(learned, golden), facts["predictor"])
+    facts |= {"hosts": {mode: host.to_dict() for mode, host in hosts.items()}, "intervals": intervals}
+    return Content(facts["predictor"], facts, files, _golden(learned, golden))
 
 
 def read_any_gpu(stored: StoredEntry) -> tuple[AnyGpuEntry, dict[str, Any]]:
     """An entry for any GPU, and its golden prediction as it comes out now."""
-    card, facts = stored.card, stored.facts
-    # Entries that were trained before have the names of the measured GPUs in their card alone.
-    facts.setdefault("gpus", [str(row["gpu"]) for row in card["data"] if row["operations"]])
+    facts = stored.facts
     learned = read_residual_model(facts, stored)
+    errors = facts["intervals"]
     network_errors = {
         mode: NetworkCalibration.of_errors(quantities, "networks of chips of which nothing was known")
-        for mode, quantities in card["log_errors"].items()
+        for mode, quantities in errors["networks"].items()
         if quantities
     }
-    errors = card.get("device_errors")
-    calibration = Calibration.of_device_errors(errors, card.get("power_errors") or {}) if errors else None
-    hosts = {mode: host_of(card["host"][mode]) for mode in MODES}
+    calibration = Calibration.of_device_errors(errors["time"], errors) if errors["time"] else None
+    hosts = {mode: host_of(facts["hosts"][mode]) for mode in MODES}
     if len(stored.golden) > _MOST_GOLDEN_GPUS:
         raise damaged_entry("a golden prediction is of too many GPUs", len(stored.golden), f"up to {_MOST_GOLDEN_GPUS}")
     golden = {gpu: golden_operations(value["operations"]) for gpu, value in stored.golden.items()}
-    entry = AnyGpuEntry(name_of(card["name"]), learned, hosts, network_errors, calibration)
+    entry = AnyGpuEntry(name_of(stored.card["name"]), learned, hosts, network_errors, calibration)
     for gpu, operations in golden.items():
         smoke_test(entry.on(find_gpu(gpu), operations[0].mode), operations)
     return entry, _golden(learned, golden)
@@ -115,24 +120,22 @@ CPU_PREDICTOR = "cpu"
 """What the manifests of these entries name as their predictor. The recipe stands in the card."""
 
 
-def save_cpu_entry(
-    folder: str | Path, predictor: CpuNetworkPredictor, card: ModelCard, golden: list[Operation]
-) -> Path:
-    """Write an entry. `golden` are operations for the golden prediction."""
+def content_of_cpu(predictor: CpuNetworkPredictor, recipe: str, golden: Sequence[Operation]) -> Content:
+    """The content of an entry of a CPU, with the name of its recipe's predictor, and operations that are predicted."""
     operations = predictor.operations
     facts = {
         **operations.facts(),
-        "recipe": card.predictor,
+        "recipe": recipe,
         "serial": predictor.serial.to_dict(),
         "network_errors": errors_to_text({name: np.array(e) for name, e in predictor.network_errors.items()}),
     }
     files = operations.time.to_files("time")
     if operations.power is not None:
         files |= operations.power.to_files("power")
-    return save_as_entry(folder, card, facts, files, _golden_of_cpu(operations, golden), CPU_PREDICTOR)
+    return Content(CPU_PREDICTOR, facts, files, _golden_of_cpu(operations, golden))
 
 
-def _golden_of_cpu(predictor: CpuPredictor, operations: list[Operation]) -> dict[str, Any]:
+def _golden_of_cpu(predictor: CpuPredictor, operations: Sequence[Operation]) -> dict[str, Any]:
     columns = ("time_s",) if predictor.power is None else ("time_s", "power_w")
     return golden_of(operations, predictor.predict(operations), *columns)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from .files import LEFT_OUT, StoredEntry, parsed_json
 from .registry import ALIASES, CHALLENGER, CHAMPION, connected, default_uri, fetched
 
 if TYPE_CHECKING:
-    from ..predictors.evaluation.one_gpu import Validation
+    from ..predictors.evaluation.validation import Validation
 
 Errors = Mapping[str, Mapping[str, float]]
 """Network or operation that was left out -> quantity -> relative error."""
@@ -35,19 +35,15 @@ Errors = Mapping[str, Mapping[str, float]]
 
 def operations_left_out(validation: Validation) -> dict[str, dict[str, float]]:
     """Relative errors of time and power of each operation in cross-validation; of repeated measurements, the median."""
-    by_label: dict[str, dict[str, float]] = {}
-    for errors in validation.operations:
-        repeats: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"time": [], "power": []})
-        time = (errors.predicted_time_s / errors.time_s - 1).tolist()
-        power = (errors.predicted_power_w / errors.power_w - 1).tolist()
-        for operation, time_error, power_error in zip(errors.operations, time, power, strict=True):
-            mine = repeats[f"{operation.kind} {operation.digest[:12]} ({errors.campaign})"]
-            mine["time"].append(time_error)
-            mine["power"].append(power_error)
-        for label, quantities in repeats.items():
-            predicted = {name: np.array(values)[~np.isnan(values)] for name, values in quantities.items()}
-            by_label[label] = {name: float(np.median(values)) for name, values in predicted.items() if len(values)}
-    return by_label
+    repeats: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    errors = validation.operations
+    logs = {quantity: errors.log_errors(quantity) for quantity in errors.measured}
+    for place, (operation, campaign) in enumerate(zip(errors.of, errors["where"], strict=True) if len(errors) else ()):
+        label = f"{operation.kind} {operation.digest[:12]} ({campaign})"
+        for quantity, values in logs.items():
+            if not np.isnan(values[place]):
+                repeats[label][quantity].append(float(np.expm1(values[place])))
+    return {label: {name: float(np.median(v)) for name, v in mine.items()} for label, mine in repeats.items()}
 
 
 def left_out_of(folder: Path) -> dict[str, Errors]:
@@ -57,7 +53,7 @@ def left_out_of(folder: Path) -> dict[str, Errors]:
     """
     files = StoredEntry.of(folder)
     try:
-        tested = {"networks": _checked(errors_of_networks(files.card))}
+        tested = {"networks": _checked(errors_of_networks(files.card["networks"]))}
         if LEFT_OUT in files:
             tested["operations"] = _checked(parsed_json(files[LEFT_OUT], "the errors of this zoo entry"))
         if any(tested.values()):
@@ -73,13 +69,19 @@ def left_out_of(folder: Path) -> dict[str, Errors]:
     )
 
 
-def errors_of_networks(card: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Network -> relative errors, from a card; empty where no network was measured."""
-    networks: Mapping[str, Any] = card["network_errors"]
-    # The card of a predictor for any GPU has two tables: nothing known of the chip, or other networks known.
-    if networks and "time" not in next(iter(networks.values())):
-        networks = next(iter(networks.values()))
-    return networks
+def errors_of_networks(cases: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Network -> relative errors, from the cases of a card: those of the first split of each mode.
+
+    That is by name, or for any GPU with nothing known of the chip.
+    """
+    first: dict[str, str] = {}
+    found = {}
+    for case in cases:
+        if first.setdefault(case["mode"], case["split"]) == case["split"]:
+            label = f"{case['where']}: {case['network']} {case['input']} {case['precision']} {case['mode']}"
+            clock = f" at {case['clock_mhz']:.0f} MHz" if "clock_mhz" in case else ""
+            found[label + clock] = {name: case[name] for name in ("time", "energy", "power") if name in case}
+    return found
 
 
 def _checked(errors: Mapping[str, Any]) -> dict[str, dict[str, float]]:

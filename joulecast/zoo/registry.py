@@ -26,7 +26,7 @@ from ..operations.operation import MODES, Operation
 from ..system.limits import within
 from .cards import git_commit
 from .files import StoredEntry, library_versions, put_in_place, sha256_of
-from .kernels_entry import not_by_itself
+from .kernels_entry import KERNELS_PREDICTOR, not_by_itself
 from .store import REGISTERED, admit, pulled, pulled_folder
 
 ENTRY = "entry"
@@ -138,7 +138,7 @@ def model_name(card: Mapping[str, Any]) -> str:
 
     Raises ZooError: the entry is of device times of kernels, which predicts nothing by itself.
     """
-    if "kernels" in card:
+    if card["predictor"] == KERNELS_PREDICTOR:
         raise not_by_itself(card["name"])
     if "gpu" not in card:
         return "joulecast-any-gpu"

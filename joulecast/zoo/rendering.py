@@ -1,217 +1,202 @@
-"""Writes model cards as Markdown."""
+"""Cards and reports of evaluations as Markdown, both from the rows of a table of errors."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import mean, median
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from ..predictors.evaluation.one_gpu import Validation
+    from ..predictors.evaluation.errors import Errors, Row
+    from ..predictors.evaluation.validation import Validation
+    from ..predictors.recipes import Recipe
 
-_QUANTITIES = ("time", "energy", "power")
-
-Table = Mapping[str, Mapping[str, float]]
-"""Name of a row -> quantity -> error."""
+_QUANTITIES = ("time", "power", "energy", "edp")
+_STATISTICS = {"median": "{:.1f}", "mean": "{:.1f}", "p90": "{:.1f}", "bias": "{:+.1f}"}
+"""Statistic -> how it is written, in percent."""
+_R2 = {"r2": "R2 of {}", "r2_log": "R2 of log {}"}
 
 
 def markdown(card: Mapping[str, Any]) -> str:
-    """Render any card, given as a dictionary, as Markdown. Rows are sorted by name, as they are in card.json."""
+    """Render any card, given as a dictionary, as Markdown."""
     card = json.loads(json.dumps(card, sort_keys=True))
-    render = _kernels if "kernels" in card else _own if "gpu" in card else _any_gpu
-    promise, data, errors = render(card)
     recipe = ", ".join(f"{name} = {value}" for name, value in card["recipe"].items())
-    predictor = f"{card['predictor']}: " if "predictor" in card else ""
-    lines = [
-        f"# {card['name']}",
-        "",
-        f"{promise} Made {card['created']}, licence {card['licence']}.",
-        "",
-        "## Data",
-        "",
-    ]
-    lines += [*data, "", *errors, "## Limits", "", *(f"- {limit}" for limit in card["limits"]), "", "## Recipe", ""]
-    return "\n".join([*lines, predictor + recipe, ""])
+    lines = [f"# {card['name']}", "", f"{card['promise']} Made {card['created']}, licence {card['licence']}.", ""]
+    lines += ["## Data", "", *_data(card["data"]), "", "## Errors", "", card["splits"], "", _READ, ""]
+    lines += [*error_tables(card["errors"]), *_intervals(card["coverage"])]
+    lines += ["## Limits", "", *(f"- {limit}" for limit in card["limits"]), "", "## Recipe", ""]
+    return "\n".join([*lines, f"{card['predictor']}: {recipe}", ""])
 
 
-def _own(card: Mapping[str, Any]) -> tuple[str, list[str], list[str]]:
-    """What a predictor of one GPU or CPU promises, its data and its errors, as lines of Markdown."""
-    data, operations = card["data"], card["operation_errors"]
-    quantities = "time and power" if not operations or any("power_r2" in e for e in operations.values()) else "time"
-    promise = (
-        f"Predicts {quantities} of operations and networks in {card['mode']} on {card['gpu']}, "
-        f"precision {' or '.join(card['precisions'])}."
-    )
-    described = [
-        f"- Source: {data['source']}",
-        f"- Licence of the data: {data['licence']} (only what was trained from the data is shipped, not the data)",
-        f"- Sensor: {data['sensor']}",
-        f"- Measured: {data['measured'][0]} to {data['measured'][1]}, default clock",
-        f"- sha256 of the dataset's card: `{data['sha256']}`",
-        *(f"- Remark: {limit}" for limit in data["limits"]),
-    ]
-    tables = _own_errors(operations, card["network_errors"], card.get("kind_errors", {}))
-    return promise, described, ["## Errors", "", card["splits"], "", *tables]
+_READ = (
+    "Errors are relative, in percent: median, mean and 90th percentile of their absolute values, and their mean, the "
+    "bias. On networks power, too, is that of the whole network. The card in JSON has the errors on each network."
+)
 
 
-def _own_errors(operations: Table, networks: Table, kinds: Mapping[str, Table]) -> list[str]:
-    """Tables of errors on one GPU or CPU: of operations by campaign, of networks, and of kinds by campaign."""
+def _data(data: Sequence[Mapping[str, Any]]) -> list[str]:
     rows = []
-    for campaign, e in operations.items():
-        row = [campaign, f"{e['unique_operations']:.0f}"]
-        for quantity in ("time", "power"):
-            tested = f"{quantity}_r2" in e
-            row.append(f"{e[f'{quantity}_r2']:.3f}" if tested else "-")
-            row += [_percent(e[f"{quantity}_{name}"]) if tested else "-" for name in ("median", "mean")]
-        rows.append(row)
-    columns = "campaign | operations | time R2 | time median | time mean | power R2 | power median | power mean"
-    lines = [*(_table(columns, rows) if operations else ["Too few operations for errors."]), ""]
-    rows = [
-        [name, _percent(e["time"]), _percent(e["energy"]) if "energy" in e else "-"] for name, e in networks.items()
-    ]
-    no_network = ["No network was measured on this device."]
-    lines += [*(_table("network | time error | energy error", rows) if rows else no_network), ""]
-    for campaign, by_kind in kinds.items():
-        rows = []
-        for kind, e in by_kind.items():
-            power = f"{_percent(e['power_median'])}, {_percent(e['power_mean'])}" if "power_mean" in e else "-"
-            rows.append([kind, f"{e['count']:.0f}", f"{_percent(e['time_median'])}, {_percent(e['time_mean'])}", power])
-        lines += [f"### By kind: {campaign}", "", "Median and mean absolute error.", ""]
-        lines += [*_table("kind | measurements | time | power", rows), ""]
+    for one in data:
+        clock = "default" if one["clock_mhz"] is None else f"{one['clock_mhz']:g} MHz"
+        rows.append(
+            [one["gpu"], clock, *(one[name] for name in ("operations", "networks", "source", "licence", "sensor"))]
+        )
+    lines = table(["device", "clock", "operations", "networks", "source", "licence of the data", "sensor"], rows)
+    for one in data:
+        if "measured" in one:
+            measured = f"Measured {' to '.join(one['measured'])}; sha256 of the dataset's card: `{one['sha256']}`."
+            said = "Only what was trained from the data is shipped, not the data."
+            lines += [
+                "",
+                f"{measured} {said}",
+                *([""] if one["limits"] else []),
+                *(f"- {text}" for text in one["limits"]),
+            ]
     return lines
 
 
-def cpu_errors(validation: Validation) -> list[str]:
-    """Tables of errors on a CPU, as lines of Markdown."""
-    (errors,), split = validation.operations, "operations in folds"
-    networks = {each.label: each.errors for each in validation.networks}
-    return _own_errors({split: errors.summary()}, networks, {split: errors.by_kind()})
-
-
-def _any_gpu(card: Mapping[str, Any]) -> tuple[str, list[str], list[str]]:
-    """What a predictor for any GPU promises, its data and its errors, as lines of Markdown."""
-    rows = []
-    for data in card["data"]:
-        clock = "default" if data["clock_mhz"] is None else f"{data['clock_mhz']:g} MHz"
-        rows.append([data["gpu"], clock, *(data[name] for name in ("operations", "networks", "source", "licence"))])
-    return (
-        "Predicts time and power of operations and networks, in inference and training, on any GPU with a data sheet "
-        "and at any clock.",
-        _table("GPU | clock | operations | networks | source | licence of the data", rows),
-        ["## Errors", "", card["splits"], "", *any_gpu_errors(card["network_errors"], card["operation_errors"]), ""],
-    )
-
-
-def _kernels(card: Mapping[str, Any]) -> tuple[str, list[str], list[str]]:
-    """What the entry of device times of kernels promises, its data and its errors, as lines of Markdown."""
-    data = [[each[name] for name in ("gpu", "operations", "source", "licence")] for each in card["data"]]
-    covered = [[n, basis, _percent(share)] for n, shares in card["coverage"].items() for basis, share in shares.items()]
-    errors = ["## Errors of device time", "", card["splits"], "", *_kernel_errors(card["errors"]), ""]
-    errors += [
-        "Share of operations within their 90 % interval. If sizes were left out, the intervals were made from half of "
-        "them and tested on the other half. If GPUs or generations were left out, the intervals of each were made from "
-        "the errors on the others.",
-        "",
-        *_table("kernels | left out | within", covered),
-    ]
-    if card["power_errors"]:
-        said = "Errors on calls that were long enough for a power reading, with the same splits."
-        errors += ["", "## Errors of power", "", said, "", *_kernel_errors(card["power_errors"])]
-    if factors := card["network_factors"]:
-        errors += [
-            "",
-            "Inside networks, products whose data fit into the L2 cache take "
-            f"{factors['products']:g} times as long as in loops. "
-            f"A multiprocessor loads an element of other operations in half precision in {factors['cycles']:g} cycles. "
-            f"Networks on these chips showed it: {', '.join(factors['chips'])}.",
-        ]
-    if card.get("network_errors"):
-        rows = [
-            [basis, len(e["time"]), *(_percent(mean(map(math.expm1, e[quantity]))) for quantity in _QUANTITIES)]
-            for basis, e in card["network_errors"].items()
-        ]
-        said = "Mean absolute errors if the factor is learned from networks of other names, or from other chips."
-        errors += ["", "### Networks in half precision", "", said, ""]
-        errors += _table("factor from | measured | time | energy | power", rows)
-    return (
-        "Predicts device times and power of kernels in half precision and below. The predictors for any GPU use it for "
-        "these operations, and predict all others themselves.",
-        _table("GPU | operations | source | licence of the data", data),
-        [*errors, ""],
-    )
-
-
-def any_gpu_errors(
-    networks: Mapping[str, Table],
-    operations: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]],
-) -> list[str]:
-    """Tables of errors from the card of a predictor for any GPU, as lines of Markdown."""
+def error_tables(rows: Iterable[Row]) -> list[str]:
+    """A table for each split, with a line for each row of the errors."""
+    splits: dict[str, list[Row]] = {}
+    for row in rows:
+        splits.setdefault(row["split"], []).append(row)
     lines = []
-    for what, errors in networks.items():
-        if errors:
-            lines += [f"### Networks, {what} known of their chip", ""]
-            lines += _by_group(
-                errors,
-                "GPU and mode | measured | time: mean, median | energy | power",
-                (0, 4),
-                lambda values: f"{_percent(mean(map(abs, values)))}, {_percent(median(map(abs, values)))}",
-            )
-            lines.append("")
-            lines += _by_group(
-                errors,
-                "GPU | network | measured | time: mean, bias | energy | power",
-                (0, 1, 3, 4),
-                lambda values: f"{_percent(mean(map(abs, values)))}, {100 * mean(values):+.1f} %",
-            )
-            lines.append("")
-    for split, gpus in operations.items():
-        if gpus:
-            lines += ["", f"### Device time of operations: {split}", "", "Median and mean absolute error.", ""]
-            shown = {
-                gpu: "; ".join(
-                    f"{kind} {_percent(middle)}, {_percent(average)}" for kind, (middle, average) in e.items()
-                )
-                for gpu, e in gpus.items()
-            }
-            lines += _table("GPU | kind and mode: median, mean", shown.items())
+    for split, mine in splits.items():
+        quantities = [name for name in _QUANTITIES if any(name in row for row in mine)]
+        shown = {
+            name: [each for each in (*_STATISTICS, *_R2) if any(each in row.get(name, {}) for row in mine)]
+            for name in quantities
+        }
+        header = ["where", "what", "count"]
+        for name, statistics in shown.items():
+            header.append(f"{name}: {', '.join(each for each in statistics if each in _STATISTICS)}")
+            header += [_R2[each].format(name) for each in statistics if each in _R2]
+        cells = []
+        for row in mine:
+            line = [row["where"], row["what"], row.get("count", "-")]
+            for name, statistics in shown.items():
+                found = row.get(name, {})
+                percent = [_STATISTICS[s].format(100 * found[s]) for s in statistics if s in _STATISTICS and s in found]
+                line.append(", ".join(percent) or "-")
+                line += [f"{found[each]:.3f}" if each in found else "-" for each in statistics if each in _R2]
+            cells.append(line)
+        lines += [f"### {split[:1].upper()}{split[1:]}", "", *table(header, cells), ""]
     return lines
 
 
-def _table(columns: str, rows: Iterable[Iterable[object]]) -> list[str]:
-    """A table as lines of Markdown."""
-    lines = [columns, " | ".join("---" for _ in columns.split(" | ")), *(" | ".join(map(str, row)) for row in rows)]
-    return [f"| {line} |" for line in lines]
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-def _kernel_errors(errors: Mapping[str, Mapping[str, tuple[int, float, float]]]) -> list[str]:
-    return _table(
-        "kernels | left out | operations | median | mean",
-        (
-            [names, split, count, _percent(middle), _percent(average)]
-            for names, rows in errors.items()
-            for split, (count, middle, average) in rows.items()
-        ),
+def _percents(values: Mapping[str, float]) -> str:
+    return (
+        ", ".join(f"{100 * values[name]:.1f}" for name in _QUANTITIES if not np.isnan(values.get(name, np.nan))) or "-"
     )
 
 
-def _by_group(errors: Table, named: str, parts: Sequence[int], cell: Callable[[list[float]], str]) -> list[str]:
-    """A table of errors by some parts of their labels, which are "GPU: network shape precision mode at clock".
+def table(header: Sequence[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    """A table as lines of Markdown."""
+    return [f"| {' | '.join(map(str, cells))} |" for cells in (header, ["---"] * len(header), *rows)]
 
-    `named` are the titles of the columns, and `cell` is what the table says of the errors of a group.
+
+def report(
+    title: str,
+    splits: str,
+    recipe: Recipe,
+    validations: Iterable[Validation],
+    *,
+    command: str,
+    remarks: str = "",
+) -> str:
+    """A report of validations as Markdown.
+
+    Args:
+        title: Its first line.
+        splits: What was left out, and what the tables say about it.
+        recipe: The recipe that was judged.
+        command: The command that makes the report.
+        remarks: Markdown that follows the introduction, such as what limits the errors.
     """
-    groups: dict[tuple[str, ...], list[Mapping[str, float]]] = {}
-    for label, e in errors.items():
-        gpu, rest = label.split(": ", 1)
-        words = (gpu, *rest.split(" at ")[0].split(" "))
-        groups.setdefault(tuple(words[part] for part in parts), []).append(e)
-    rows = []
-    for group, mine in groups.items():
-        first = [", ".join(group)] if len(group) == 2 else [group[0], " ".join(group[1:])]
-        rows.append([*first, len(mine), *(cell([e[quantity] for e in mine]) for quantity in _QUANTITIES)])
-    return _table(named, rows)
+    settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())
+    lines = [f"# {title}", "", f"Made by `{command}`; do not edit. Recipe: {settings}.", ""]
+    lines += [f"**Splits.** {splits} {_READ}", "", *([remarks.strip(), ""] if remarks else [])]
+    for validation in validations:
+        lines += [f"## {validation.title}", "", *error_tables([*validation.rows(), *_by_bound(validation.networks)])]
+        lines += [*_each_network(validation.networks), *_intervals([asdict(row) for row in validation.coverage])]
+    return "\n".join(lines)
+
+
+def _by_bound(networks: Errors) -> list[Row]:
+    """Errors on all networks that wait for their host, and on all others, where that was predicted."""
+    if "host_s" not in networks.columns:
+        return []
+    waits = networks["host_s"] > networks["device_s"]
+    return [
+        part.row(f"{split}: host-bound and GPU-bound", what=bound)
+        for split, mine in networks.groups("split")
+        for bound, chosen in (("host-bound", waits), ("GPU-bound", ~waits))
+        if len(part := networks.where(chosen & (networks["split"] == split)))
+    ]
+
+
+def _each_network(networks: Errors) -> list[str]:
+    """A table of each network, with what was measured and predicted, where its parts were predicted."""
+    if "host_s" not in networks.columns:
+        return []
+    header = [
+        "network",
+        "input",
+        "precision",
+        "measured ms",
+        "predicted ms",
+        "time error %",
+        "measured J",
+        "predicted J",
+    ]
+    header += ["energy error %", "device / host ms", "time in kinds never measured %", "operations left out"]
+    lines = []
+    for split, mine in networks.groups("split"):
+        columns: list[Iterable[object]] = [mine[name] for name in ("network", "input", "precision")]
+        for quantity, scale in (("time", 1e3), ("energy", 1.0)):
+            measured, predicted = mine.measured[quantity], mine.predicted[quantity]
+            columns += [_texts("{:.4g}", scale * measured), _texts("{:.4g}", scale * predicted)]
+            columns.append(_texts("{:+.1f}", 100 * (predicted / measured - 1)))
+        device, host = (_texts("{:.2f}", 1e3 * mine[name]) for name in ("device_s", "host_s"))
+        columns.append([f"{one} / {other}" for one, other in zip(device, host, strict=True)])
+        columns += [_texts("{:.1f}", 100 * mine["unmeasured_share"]), mine["left_out"]]
+        lines += [f"### Each of {split}", "", *table(header, zip(*columns, strict=True)), ""]
+    return lines
+
+
+def _texts(form: str, values: Iterable[float]) -> list[str]:
+    return [form.format(value) for value in values]
+
+
+def _intervals(coverage: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What lies within intervals, and what chance allows."""
+    if not coverage:
+        return []
+    from ..predictors.evaluation.calibrating import LEVEL, chance_range
+
+    rows, shares = [], []
+    for row in coverage:
+        counts = chance = "-"
+        if count := max(row["unique"].values(), default=0):
+            low, high = chance_range(count, LEVEL)
+            counts, chance = f"{count} ({row['cases']})", f"{100 * low:.1f} to {100 * high:.1f}"
+        rows.append([row["split"], row["group"], counts, _percents(row["within"]), _percents(row["width"]), chance])
+        known = [(row["within"][name], unique) for name, unique in row["unique"].items() if unique]
+        shares += [(share, *chance_range(unique, LEVEL)) for share, unique in known]
+    exact = sum(0.88 <= share <= 0.92 for share, _, _ in shares)
+    less, more = sum(share < low for share, low, _ in shares), sum(share > high for share, _, high in shares)
+    names = ", ".join(_QUANTITIES)
+    header = ["split", "group", "operations or networks (measurements)", f"within: {names} %"]
+    header += [f"median half width: {names} %", "chance allows %"]
+    introduction = (
+        "90 % intervals, and how many cases lie within; each was made without the case: operations of a GPU from the "
+        "errors on four fifths of its operations, networks from the errors on networks of other names, kernels from "
+        "half of the sizes, or from the errors on other GPUs. The measurements of an operation count as one case. Of "
+        "so few cases, right intervals cover what the last column says, 19 times out of 20. "
+        f"Of {len(shares)} shares, {exact} lie between 88 and 92 %, {len(shares) - less - more} within what chance "
+        f"allows; {less} are below that, {more} above."
+    )
+    return ["### Intervals", "", introduction, "", *table(header, rows), ""]

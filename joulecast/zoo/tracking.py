@@ -13,45 +13,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..predictors.contract import Curves, curves_of
-from ..predictors.evaluation.any_gpu import AnyGpuValidation
-from ..predictors.evaluation.one_gpu import Validation
-from ..predictors.evaluation.report import OWN_SPLITS, OWN_TITLE, own_tables, report
+from ..predictors.contract import Curves
+from ..predictors.evaluation.validation import Validation
 from ..predictors.recipes import Recipe
 from .cards import git_commit
 from .files import StoredEntry, library_versions
 from .registry import connected, experiment, log_model
+from .rendering import report
 from .training import Trained
 
 _AT_ONCE = 90  # MLflow accepts up to 100 parameters and 1000 metrics in one request.
 _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
 
 
-def track(trained: Trained[Any, Any], recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
+def track(trained: Trained[Any], recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
     """Log a training as an MLflow run: settings, metrics, datasets, report, and the model.
 
     Returns the id of the run. Raises MissingDependencyError: mlflow is not installed. Raises TrackingError: the server
     cannot be reached, or refused.
     """
-    card, validation = trained.card.to_dict(), trained.validation
-    own = "gpu" in card
-    datasets = [{"gpu": card["gpu"], **card["data"]}] if own else card["data"]
-    settings = recipe.to_dict() | ({"dataset_sha256": card["data"]["sha256"]} if own else {})
-    curves = curves_of(trained.predictor) | getattr(validation, "curves", {})
-
+    card = trained.card
+    settings = recipe.to_dict() | ({"dataset_sha256": card.data[0]["sha256"]} if card.gpu else {})
     tags = {
-        "gpu": card.get("gpu", "any"),
-        "mode": card.get("mode", "inference,training"),
-        "predictor": card["predictor"],
-        "precision": ",".join(card.get("precisions", ["any"])),
+        "gpu": card.gpu or "any",
+        "mode": card.mode or "inference,training",
+        "predictor": card.predictor,
+        "precision": ",".join(card.precisions or ["any"]),
     }
-    with _started(card["name"], {**tags, "command": command, "stage": "train"}, uri) as (mlflow, run_id):
-        _log(mlflow, run_id, settings, validation.metrics(), curves)
-        _log_datasets(mlflow, run_id, datasets)
-        if isinstance(validation, Validation) and validation.held_out:
-            text = report(OWN_TITLE, OWN_SPLITS, recipe, [own_tables(validation)], command=command)
-        else:
-            text = (entry / "README.md").read_text(encoding="utf-8")
+    with _started(card.name, {**tags, "command": command, "stage": "train"}, uri) as (mlflow, run_id):
+        _log(mlflow, run_id, settings, trained.validation.metrics(), getattr(trained.predictor, "curves", {}))
+        _log_datasets(mlflow, run_id, card.data)
+        text = report(f"Errors of {card.name}", card.splits, recipe, [trained.validation], command=command)
         mlflow.log_text(text, "report/REPORT.md")
         log_model(mlflow, StoredEntry.of(entry))
         return run_id
@@ -59,7 +51,7 @@ def track(trained: Trained[Any, Any], recipe: Recipe, entry: Path, uri: str | No
 
 def track_evaluation(
     name: str,
-    validations: Sequence[Validation | AnyGpuValidation],
+    validations: Sequence[Validation],
     recipe: Recipe,
     datasets: Sequence[Mapping[str, Any]],
     report_file: Path,
@@ -74,19 +66,11 @@ def track_evaluation(
     Args:
         report_file: The report's file. All of its folder is logged.
     """
-    of_devices = [validation for validation in validations if isinstance(validation, Validation)]
     metrics: dict[str, float] = {}
     for validation in validations:
-        several = len(validations) > 1 and isinstance(validation, Validation)
-        prefix = f"{validation.gpu}/{validation.mode}/" if several else ""  # type: ignore[union-attr]
+        prefix = f"{validation.title}/" if len(validations) > 1 else ""
         metrics |= {f"{prefix}{key}": value for key, value in validation.metrics().items()}
-
-    tags = {
-        "gpu": ",".join(dict.fromkeys(v.gpu for v in of_devices)) or "any",
-        "mode": ",".join(dict.fromkeys(v.mode for v in of_devices)) or "inference,training",
-        "predictor": name,
-        "precision": "any",
-    }
+    tags = {"validated": "; ".join(each.title for each in validations), "predictor": name}
     with _started(f"evaluate {name}", {**tags, "command": command, "stage": "evaluate"}, uri) as (mlflow, run_id):
         _log(mlflow, run_id, recipe.to_dict(), metrics)
         _log_datasets(mlflow, run_id, datasets)
@@ -102,10 +86,10 @@ class Tuning:
     _mlflow: Any
     _tags: Mapping[str, str]
 
-    def trial(self, settings: Mapping[str, Any], metrics: Mapping[str, float], curves: Curves | None = None) -> str:
+    def trial(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> str:
         """Log a trial as a nested run, and return its id."""
         with self._mlflow.start_run(nested=True, tags={**self._tags, "stage": "trial"}) as run:
-            _log(self._mlflow, run.info.run_id, settings, metrics, curves or {})
+            _log(self._mlflow, run.info.run_id, settings, metrics)
             return str(run.info.run_id)
 
     def best(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:

@@ -20,19 +20,20 @@ from ..predictors.contract import Networks, ResidualModel
 from ..predictors.evaluation import any_gpu, one_gpu
 from ..predictors.evaluation.errors import network_log_errors
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
+from ..predictors.evaluation.validation import Validation
 from ..predictors.fitting.fit import fit_chip, fit_cpu, fit_on_all, fit_serial, predictor_of, quickest_networks
 from ..predictors.intervals.calibration import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.measured import device_rows
 from ..predictors.model.shared import SharedByAll
 from ..predictors.networks.composition import HostModel
-from ..predictors.networks.on_cpu import COMPOSITION, CpuNetworkPredictor
+from ..predictors.networks.on_cpu import CpuNetworkPredictor
 from ..predictors.recipes import Recipe
-from .cards import ModelCard, card_files, golden_sample, made_now
+from .cards import Content, ModelCard, golden_sample, made_now, save_entry
 from .catalogue import entry_name, find_kernels
-from .entry import load_entry, save_entry
-from .files import StoredEntry
-from .other_entries import AnyGpuEntry, save_any_gpu, save_cpu_entry
+from .entry import content_of_chip, load_entry
+from .files import FACTS, StoredEntry, json_bytes
+from .other_entries import AnyGpuEntry, content_of_any_gpu, content_of_cpu
 from .promotion import operations_left_out
 
 ANY_GPU_LIMITS = (
@@ -46,16 +47,14 @@ ANY_GPU_LIMITS = (
 )
 
 Predictor = TypeVar("Predictor")
-Validation = TypeVar("Validation")
 
 
 @dataclass(frozen=True)
-class Trained(Generic[Predictor, Validation]):
+class Trained(Generic[Predictor]):
     """What was trained, with its validation and card, ready to be stored.
 
     Args:
-        golden: Operations of the golden prediction, in the form that the entry takes.
-        save_as: Function that writes the entry from a folder, the predictor, the card and these operations.
+        content: Function from the predictor to what its entry holds.
         network_errors: Errors on networks, in units of difficulty, which other GPUs may borrow; None where there are
             none.
     """
@@ -63,13 +62,12 @@ class Trained(Generic[Predictor, Validation]):
     predictor: Predictor
     validation: Validation
     card: ModelCard
-    golden: Any
-    save_as: Callable[[Path, Predictor, ModelCard, Any], Path]
+    content: Callable[[Predictor], Content]
     network_errors: NetworkCalibration | None = None
 
     def save(self, zoo: Path) -> Path:
         """Write the entry into a zoo folder."""
-        return self.save_as(zoo / self.card.name, self.predictor, self.card, self.golden)
+        return save_entry(zoo / self.card.name, self.card, self.content(self.predictor))
 
 
 def train(
@@ -79,7 +77,7 @@ def train(
     recipe: Recipe,
     networks: Mapping[NetworkMeasurement, Network],
     borrowed: NetworkCalibration | None = None,
-) -> Trained[ChipPart, one_gpu.Validation]:
+) -> Trained[ChipPart]:
     """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations.
 
     Args:
@@ -89,11 +87,13 @@ def train(
     validation = one_gpu.validate(dataset, mode, recipe, networks)
     chip = fit_chip(dataset, mode, recipe)
     operations = {m.operation for m in dataset.usable(mode)}
-    calibration, network_errors = validation.calibrated(Closeness.of(operations), errors_on_repeats(dataset, chip))
+    calibration, network_errors = one_gpu.calibrated(
+        validation, Closeness.of(operations), errors_on_repeats(dataset, chip)
+    )
     chip = replace(chip, calibration=calibration)
     if network_errors is None and calibration is not None:
         network_errors = borrowed
-    if validation.networks:
+    if len(validation.networks):
         measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
         chip, host = learn_from_networks(chip, measured, mode)
     else:
@@ -101,48 +101,55 @@ def train(
     measured_in = {m.operation.precision for m in dataset.usable(mode)}
     # Every kind that was measured at all is covered in these. Where there is no TF32, the default is fp32.
     default = "fp32" in measured_in and ("tf32" in measured_in or "tf32" not in chip.gpu.peak_flops)
-    card = ModelCard(
-        **_of_one_device(dataset, dataset_folder, recipe, mode, len(chip.measured), validation),
-        name=entry_name(chip.gpu, recipe.entry or predictor_of(recipe), mode),
-        precisions=(*(["default"] if default else []), *(p for p in ("fp32", "fp16", "bf16") if p in measured_in)),
-        splits=one_gpu.SPLITS,
-        network_errors={e.label: {name: e.error(name) for name in ("time", "energy")} for e in validation.networks},
-        host=host.to_dict(),
-        composition="overlap",
-        coverage=tuple(asdict(row) for row in validation.coverage() if row.group == "all"),
-        limits=limits_of(chip, host),
-    )
-    save = partial(
-        save_entry,
+    precisions = (*(["default"] if default else []), *(p for p in ("fp32", "fp16", "bf16") if p in measured_in))
+    predictor = predictor_of(recipe)
+    described = _of_one_device(dataset, dataset_folder, mode, len(chip.measured), validation, precisions)
+    described |= {"splits": one_gpu.SPLITS, "limits": limits_of(chip, host)}
+    card = card_of(entry_name(chip.gpu, recipe.entry or predictor, mode), predictor, recipe, validation, **described)
+    content = partial(
+        content_of_chip,
+        reader=predictor,
+        host=host,
+        golden=golden_sample(operations),
         left_out=operations_left_out(validation),
         network_errors=network_errors,
-        trained_on=sorted(operations, key=lambda operation: operation.digest),
+        trained_on=operations,
     )
-    return Trained(chip, validation, card, golden_sample(operations), save, network_errors)
+    return Trained(chip, validation, card, content, network_errors)
+
+
+def card_of(name: str, predictor: str, recipe: Recipe, validation: Validation, **more: Any) -> ModelCard:
+    """The card of an entry, with the errors of its validation."""
+    return ModelCard(
+        name=name,
+        predictor=predictor,
+        recipe=recipe.to_dict(),
+        errors=validation.rows(),
+        networks=validation.networks.cases(),
+        coverage=[asdict(row) for row in validation.coverage if not row.group.startswith(("family", "host", "GPU"))],
+        **made_now(),
+        **more,
+    )
 
 
 def _of_one_device(
-    dataset: Dataset, folder: Path, recipe: Recipe, mode: str, operations: int, validation: one_gpu.Validation
+    dataset: Dataset,
+    folder: Path,
+    mode: str,
+    operations: int,
+    validation: Validation,
+    precisions: tuple[str, ...],
 ) -> dict[str, Any]:
-    """What the cards of GPUs and CPUs have in common."""
+    """What the cards of GPUs and CPUs say of their device, and of the number of operations that it was trained on."""
     card = dataset.card
+    measured = {"measured": list(card.measured), "limits": list(card.limits)}
+    counts = {"operations": operations, "networks": len(set(validation.networks.of))}
     return {
         "gpu": card.gpu,
         "mode": mode,
-        "predictor": predictor_of(recipe),
-        "recipe": recipe.to_dict(),
-        "operation_errors": {errors.campaign: errors.summary() for errors in validation.operations},
-        "kind_errors": {errors.campaign: errors.by_kind() for errors in validation.operations},
-        "data": {
-            "source": card.source,
-            "licence": card.licence,
-            "sensor": card.sensor,
-            "measured": list(card.measured),
-            "limits": list(card.limits),
-            "sha256": fingerprint(folder),
-            "unique_operations": operations,
-        },
-        **made_now(),
+        "precisions": precisions,
+        "promise": f"Predicts operations and networks in {mode} on {card.gpu}, precision {' or '.join(precisions)}.",
+        "data": ({**described(folder, dataset), **counts, **measured},),
     }
 
 
@@ -168,7 +175,7 @@ def limits_of(chip: ChipPart, host: HostModel) -> tuple[str, ...]:
 
 def train_any_gpu(
     datasets: Sequence[tuple[Path, Dataset]], networks: Networks, recipe: Recipe, *, quick: bool = False
-) -> Trained[ResidualModel, any_gpu.AnyGpuValidation]:
+) -> Trained[ResidualModel]:
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 
     Raises DatasetError: too few device times.
@@ -180,28 +187,28 @@ def train_any_gpu(
     kernels = find_kernels()
     validation = any_gpu.validate_any_gpu(data, networks, recipe, kernels=kernels, quick=quick)
     learned = fit_on_all(data, networks, recipe, kernels)
-    hosts = any_gpu.fit_hosts(SharedByAll(learned, kernels=kernels), networks)
-    card = ModelCard(
-        name=f"any-gpu/{predictor_of(recipe)}",
-        predictor=predictor_of(recipe),
-        recipe=recipe.to_dict(),
-        data=tuple(described(folder, dataset) for folder, dataset in datasets),
+    card = card_of(
+        f"any-gpu/{predictor_of(recipe)}",
+        predictor_of(recipe),
+        recipe,
+        validation,
         splits=f"{any_gpu.SPLITS} {any_gpu.QUICKLY}" if quick else any_gpu.SPLITS,
-        operation_errors=any_gpu.operation_errors(validation),
-        network_errors=any_gpu.errors_of_networks(validation),
-        host={mode: host.to_dict() for mode, host in hosts.items()},
-        log_errors={mode: validation.log_errors(mode) for mode in hosts},
-        device_errors=validation.device_errors,
-        power_errors=validation.power_errors,
         limits=ANY_GPU_LIMITS,
-        **made_now(),
+        promise="Predicts time and power of operations and networks, in inference and training, on any GPU with a data "
+        "sheet and at any clock.",
+        data=tuple(described(folder, dataset) for folder, dataset in datasets),
     )
     golden: dict[str, set[Operation]] = {}
     for row in chain.from_iterable(map(device_rows, data)):
         if row.operation.mode == "inference":
             golden.setdefault(row.gpu.name, set()).add(row.operation)
-    shown = {gpu: golden_sample(measured) for gpu, measured in golden.items()}
-    return Trained(learned, validation, card, shown, save_any_gpu)
+    content = partial(
+        content_of_any_gpu,
+        hosts=any_gpu.fit_hosts(SharedByAll(learned, kernels=kernels), networks),
+        intervals=any_gpu.interval_errors(validation),
+        golden={gpu: golden_sample(measured) for gpu, measured in golden.items()},
+    )
+    return Trained(learned, validation, card, content)
 
 
 def renew_hosts(folder: Path, networks: Networks) -> None:
@@ -217,7 +224,7 @@ def renew_hosts(folder: Path, networks: Networks) -> None:
     learned = any_gpu.fit_hosts(entry.shared, networks)
     hosts = {**entry.hosts, **{mode: host for mode, host in learned.items() if mode in measured}}
     stored = StoredEntry.of(folder)
-    stored.replace(card_files({**stored.card, "host": {mode: host.to_dict() for mode, host in hosts.items()}}))
+    stored.replace({FACTS: json_bytes({**stored.facts, "hosts": {mode: h.to_dict() for mode, h in hosts.items()}})})
 
 
 def described(folder: Path, dataset: Dataset) -> dict[str, Any]:
@@ -237,7 +244,7 @@ def described(folder: Path, dataset: Dataset) -> dict[str, Any]:
 
 def train_cpu(
     dataset: Dataset, dataset_folder: Path, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]
-) -> Trained[CpuNetworkPredictor, one_gpu.Validation]:
+) -> Trained[CpuNetworkPredictor]:
     """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations."""
     validation = one_gpu.validate_cpu(dataset, mode, recipe, networks)
     operations = fit_cpu(dataset, mode, recipe)
@@ -248,18 +255,13 @@ def train_cpu(
         serial=fit_serial(operations, [(m, networks[m]) for m in measured]),
         network_errors=network_log_errors(validation.networks),
     )
-    card = ModelCard(
-        **_of_one_device(dataset, dataset_folder, recipe, mode, len(operations.measured), validation),
-        name=predictor.name,
-        precisions=tuple(dict.fromkeys(["default", *(group.split()[1] for group in operations.coverage)])),
-        splits=one_gpu.CPU_SPLITS,
-        network_errors={each.label: each.errors for each in validation.networks},
-        host=predictor.serial.to_dict(),
-        composition=COMPOSITION,
-        limits=tuple(_cpu_limits(dataset, predictor)),
-    )
+    precisions = tuple(dict.fromkeys(["default", *(group.split()[1] for group in operations.coverage)]))
+    described = _of_one_device(dataset, dataset_folder, mode, len(operations.measured), validation, precisions)
+    described |= {"splits": one_gpu.CPU_SPLITS, "limits": tuple(_cpu_limits(dataset, predictor))}
+    card = card_of(predictor.name, predictor_of(recipe), recipe, validation, **described)
     golden = golden_sample({m.operation for m in dataset.usable(mode)})
-    return Trained(predictor, validation, card, golden, save_cpu_entry)
+    content = partial(content_of_cpu, recipe=predictor_of(recipe), golden=golden)
+    return Trained(predictor, validation, card, content)
 
 
 def _cpu_limits(dataset: Dataset, predictor: CpuNetworkPredictor) -> Iterator[str]:

@@ -38,13 +38,14 @@ def test_push_list_show_pull_verify_remove(call, printed, small_entry, tmp_path)
 def test_a_card_for_machines_and_people(printed, small_entry):
     card = json.loads(printed("zoo", "show", small_entry, "--json"))
     assert card["name"] == ENTRY_NAME
-    assert card["data"]["source"] == "simulated"
+    assert card["data"][0]["source"] == "simulated"
     assert card["licence"] == "Apache-2.0"
-    assert card["kind_errors"]["simulated"]["conv2d"]["time_median"] < 0.2
+    (row,) = [row for row in card["errors"] if row["what"] == "conv2d"]
+    assert row["time"]["median"] < 0.2
     assert set(card["entry"]) == {"manifest_sha256", "format_version", "libraries", "files"}
     assert card["provenance"]["git_commit"]
     text = printed("zoo", "show", small_entry)
-    for part in ("## Data", "## Errors", "### By kind: simulated", "## Limits", "## Recipe", "Apache-2.0"):
+    for part in ("## Data", "## Errors", "### Operations in folds", "## Limits", "## Recipe", "Apache-2.0"):
         assert part in text
 
 

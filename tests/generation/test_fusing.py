@@ -9,7 +9,7 @@ from joulecast.errors import InputError
 from joulecast.extraction.models.language_models import LANGUAGE_MODELS
 from joulecast.extraction.models.transformers_models import import_transformers
 from joulecast.generation.decoder import Activation, Attention, Experts, LatentAttention, Logits, Projection, Recurrence
-from joulecast.generation.engines import find_engine
+from joulecast.generation.engines import ENGINES
 from joulecast.generation.models import find_decoder, known_decoder
 
 
@@ -31,7 +31,7 @@ def test_recurrent_layers_have_a_state_for_each_sequence():
 
 
 def test_steps_that_read_prompts_take_as_long_as_their_scans_are_launched():
-    engine = find_engine("vllm_async")
+    engine = ENGINES["vllm_async"]
     assert (scans := known_decoder("nemotron_nano_9b_v2").scans) == 27
     short, long = (
         joulecast.predict_generation(

@@ -10,7 +10,7 @@ import pytest
 
 from joulecast import predict_generation
 from joulecast.errors import InputError, JoulecastError
-from joulecast.generation.intervals import KERNEL_LEVEL, SlowHost, normal_quantile, step_sigmas
+from joulecast.generation.intervals import KERNEL_LEVEL, factors, normal_quantile, step_sigmas
 from joulecast.hardware import find_gpu
 
 H100 = find_gpu("H100 SXM")
@@ -103,8 +103,8 @@ def test_intervals_grow_with_their_level_and_hold_the_value():
 def test_a_slow_host_lengthens_steps_that_draw_less():
     # A step of 8 ms to which 4 ms are added: 1.5 of the time with idle boards, which draw a quarter of the mean power.
     one = 2 * NormalDist().cdf(1) - 1
-    slow = SlowHost.of(one, 0.008, 0.25, 0.004)
-    assert (slow.time, slow.energy, slow.power) == pytest.approx((1.5, 1.125, 1.5 / 1.125))
+    slow = factors(one, dict.fromkeys(("time", "energy", "power"), 0.0), 0.008, 0.25, 0.004)
+    assert [*slow["time"], *slow["energy"], *slow["power"]] == pytest.approx([1.0, 1.5, 1.0, 1.125, 1.125 / 1.5, 1.0])
     found = llama(1)
     low, high = found.interval().time_per_output_token_s
     assert high / found.time_per_output_token_s > found.time_per_output_token_s / low

@@ -49,8 +49,8 @@ def test_logits_are_of_sampled_tokens_only():
 def test_a_mixed_step_reads_weights_once():
     step = network("llama3_8b", StepTokens(decoding=60, cached=400, prompts=1, prompt_tokens=300, sampled=61))
     shapes = {e.operation.input_shapes[0] for e in step if e.operation.kind == "linear"}
-    # 360 tokens, which vLLM pads to the next CUDA graph, and 61 logits, of which kernels compute whole tiles.
-    assert shapes == {(368, 4096), (368, 14336), (64, 4096)}
+    # 360 tokens and 61 logits.
+    assert shapes == {(360, 4096), (360, 14336), (61, 4096)}
     assert sorted(e.operation.input_shapes[0][-2] for e in step if e.operation.kind == "attention") == [1, 300]
 
 

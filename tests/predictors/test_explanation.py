@@ -19,8 +19,8 @@ from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
-from joulecast.zoo.cards import ModelCard
-from joulecast.zoo.entry import load_background, load_entry, save_entry
+from joulecast.zoo.cards import ModelCard, save_entry
+from joulecast.zoo.entry import content_of_chip, load_background, load_entry
 
 A30 = find_gpu("A30")
 CONV = {"out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}
@@ -99,22 +99,11 @@ def test_without_xgboost_it_says_what_to_install(boosted, native, monkeypatch):
 
 def test_a_stored_predictor_can_be_explained(boosted, tmp_path, dataset):
     card = ModelCard(
-        name="a30/xgboost-inference",
-        gpu=A30.name,
-        mode="inference",
-        precisions=("fp32",),
-        predictor="xgboost",
-        recipe={},
-        data={"source": "s", "licence": "l", "sensor": "", "measured": ["", ""], "limits": [], "sha256": ""},
-        splits="",
-        operation_errors={},
-        network_errors={},
-        host=HostModel(0.0).to_dict(),
-        composition="overlap",
+        name="a30/xgboost-inference", predictor="xgboost", promise="", recipe={}, splits="", data=(), errors=()
     )
-    folder = save_entry(
-        tmp_path / "e", boosted.chip, card, simulated_operations()[:8], {}, None, simulated_operations()
-    )
+    operations = simulated_operations()
+    content = content_of_chip(boosted.chip, "xgboost", HostModel(0.0), operations[:8], {}, None, operations)
+    folder = save_entry(tmp_path / "e", card, content)
     loaded, background = load_entry(folder), load_background(folder)
     assert set(background.operations) == set(simulated_operations())
     operation = simulated_operations()[0]

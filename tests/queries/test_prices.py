@@ -6,6 +6,7 @@ import math
 import pytest
 
 from joulecast import predict_run
+from joulecast.cli.options import intensity
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.queries.objectives import Tariff, cloud_prices, read_prices
 
@@ -94,3 +95,14 @@ def test_on_the_command_line(printed, table, tmp_path):
     found = json.loads(printed(*line, *prices))
     assert found["cost"] == pytest.approx(found["time_s"] / 3600 * (0.8 + 0.3) / 2)
     assert found["carbon_kg"] == pytest.approx(0.1 * found["wall_energy_j"] / 3.6e6)
+
+
+@pytest.mark.parametrize(("content", "given"), [("", "no numbers"), ("100\nhalf\n", "'half'"), (None, "No such file")])
+def test_intensities_that_cannot_be_read(tmp_path, content, given):
+    path = tmp_path / "hours.csv"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError, match="intensities of the hours cannot be read") as refused:
+        intensity(str(path))
+    assert given in refused.value.given
+    assert refused.value.hint.startswith("give such a file")

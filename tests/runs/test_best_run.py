@@ -1,6 +1,9 @@
 """best_run: what it chooses is the best of what predict_run says of each way."""
 
 import json
+import math
+from dataclasses import replace
+from statistics import NormalDist
 
 import pytest
 
@@ -94,8 +97,14 @@ def test_the_command_prints_what_the_library_says(call):
 
 def test_chance_that_one_is_quicker():
     runs = [predict_run("bert_base", (32, 128), gpu, **BERT) for gpu in ("A100 SXM4 80GB", "L40S", "L4")]
-    # Both times are within 28 % (90 %), so their ratio of 1.32 is 1.3 deviations of independent errors away from 1.
-    assert runs[0].chance_below(runs[1]) == pytest.approx(0.91, abs=0.02)
+    # Half of the errors of the same network's time are the same on both; those of two networks are independent.
+    halves = [math.log(run.interval(0.9).time_s[1] / run.time_s) for run in runs]
+    apart = 1.645 * math.log(runs[1].time_s / runs[0].time_s)
+    alike = NormalDist().cdf(apart / math.sqrt(halves[0] ** 2 + halves[1] ** 2 - halves[0] * halves[1]))
+    assert runs[0].chance_below(runs[1]) == pytest.approx(alike, abs=1e-3)
+    assert runs[0].chance_below(runs[1]) > 0.99
+    other = NormalDist().cdf(apart / math.hypot(*halves[:2]))
+    assert runs[0].chance_below(replace(runs[1], model="another")) == pytest.approx(other, abs=1e-3)
     assert runs[1].chance_below(runs[0]) == pytest.approx(1 - runs[0].chance_below(runs[1]))
     assert runs[0].chance_below(runs[0], "wall_energy_j") == 0.5
     assert runs[0].chance_below(runs[2]) > 0.99

@@ -11,6 +11,7 @@ from joulecast.generation.steps import StepTokens
 from joulecast.traffic.step_costs import PredictedSteps
 
 ASKED = {
+    "max_step_tokens": 2048,
     "engine": "vllm",
     "precision": "bf16",
     "expert_parallel": 1,
@@ -27,7 +28,7 @@ SERVED = [
 
 @pytest.fixture(scope="module", params=SERVED, ids=["prompts at the cap", "decoding at the cap", "experts"])
 def tables(request):
-    server = server_of({**ASKED, **request.param}, 1, Lengths(500, 0, 500), Lengths(300, 0, 300), "continuous", 2048)
+    server = server_of({**ASKED, **request.param}, 1, Lengths(500, 0, 500), Lengths(300, 0, 300), "continuous")
     return server, PredictedSteps.of(server, float(server.gpu.boost_clock_mhz), 64, 4096)
 
 

@@ -15,6 +15,7 @@ from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
+from joulecast.predictors.evaluation.any_gpu import NETWORKS_KNOWN, NOTHING_KNOWN
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.least_times import LeastTimes
@@ -83,7 +84,7 @@ def test_the_roofline_predictor_can_be_an_entry(tmp_path):
     least_s = np.maximum(LeastTimes.of(operations, gpu, gpu.boost_clock_mhz).time_s, 1.7e-6)
     assert found.device_time_s == pytest.approx(least_s)
     facts = json.loads((entry / "predictor.json").read_text())
-    assert facts == {"predictor": "roofline"}
+    assert set(facts) == {"predictor", "hosts", "intervals"}
 
 
 TINY = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=2, batch=32, folds=2)
@@ -120,17 +121,35 @@ def test_what_was_read_is_written_unchanged(transformer, tmp_path):
 def test_the_card_says_how_it_was_tested(transformer, tmp_path):
     text = (transformer.save(tmp_path) / "README.md").read_text()
     assert "a third of its passes" in text
-    assert "Networks, nothing known of their chip" in text
-    assert {e.known for e in transformer.validation.networks} == {"nothing", "networks"}
+    assert "### Networks by chip and name, inference" in text
+    splits = set(transformer.validation.networks["split"].tolist())
+    known = (NOTHING_KNOWN, NETWORKS_KNOWN)
+    assert splits == {f"{split}, {mode}" for split in known for mode in ("inference", "training")}
+
+
+def of_networks(facts):
+    return facts["intervals"]["networks"]["training"]
 
 
 # File -> values that an attacker who knows the format could write into it.
 HOSTILE = {
-    "errors that are a number": ("card.json", lambda card: card["log_errors"]["training"].update(edp=-1)),
-    "errors that lack a quantity": ("card.json", lambda card: card["log_errors"]["training"].pop("power")),
-    "errors out of order": ("card.json", lambda card: card["log_errors"]["training"].update(time=[2, 1])),
-    "errors within errors": ("card.json", lambda card: card["log_errors"]["training"].update(time=[[1]])),
-    "errors for some families only": ("card.json", lambda card: card.update(device_errors={"conv": [1]})),
+    "errors that are a number": (
+        "predictor.json",
+        lambda facts: of_networks(facts).update(edp=-1),
+    ),
+    "errors that lack a quantity": (
+        "predictor.json",
+        lambda facts: of_networks(facts).pop("power"),
+    ),
+    "errors out of order": (
+        "predictor.json",
+        lambda facts: of_networks(facts).update(time=[2, 1]),
+    ),
+    "errors within errors": (
+        "predictor.json",
+        lambda facts: of_networks(facts).update(time=[[1]]),
+    ),
+    "errors for some families only": ("predictor.json", lambda facts: facts["intervals"].update(time={"conv": [1]})),
     "fewer kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].pop()),
     "more kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].append("relu6")),
     "a vocabulary of lists": ("predictor.json", lambda facts: facts.update(vocabulary=[[]] * len(facts["vocabulary"]))),

@@ -62,8 +62,8 @@ def test_what_networks_taught_is_stored(trained, tmp_path, name, unlearned, lear
 
 def test_card_says_what_matters(entry):
     card = StoredEntry.of(entry).card
-    assert card["data"]["unique_operations"] == 100
-    assert card["operation_errors"]["simulated"]["time_r2"] > 0.99
+    assert card["data"][0]["operations"] == 100
+    assert card["errors"][0]["time"]["r2"] > 0.99
     text = (entry / "README.md").read_text()
     assert "Limits" in text
     assert "simulated" in text
@@ -101,7 +101,7 @@ def test_a_regressor_that_predicts_otherwise_is_refused(entry):
         ("predictor.json", {"network_static_w": "13"}, "damaged"),
         ("predictor.json", {"network_tf32_factor": 0.0}, "damaged"),
         ("predictor.json", {"network_tf32_factor": 2.0}, "damaged"),
-        ("card.json", {"host": None}, "damaged"),
+        ("predictor.json", {"host": None}, "damaged"),
     ],
 )
 def test_wrong_content_is_refused(entry, name, change, says):
@@ -113,7 +113,7 @@ def test_wrong_content_is_refused(entry, name, change, says):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"format_version": 3}, "of a newer joulecast"),
+        ({"format_version": 4}, "of a newer joulecast"),
         ({"format_version": 0}, "another format"),
         ({"format_version": True}, "another format"),
         ({"predictor": "magic"}, "does not know the predictor"),
@@ -181,7 +181,7 @@ def test_shipped_entries_load_and_are_what_they_say(name):
     card = StoredEntry.of(shipped("zoo") / name).card
     assert loaded.name == card["name"] == name
     assert loaded.operations.gpu.name == card["gpu"]
-    assert card["data"]["source"]
+    assert card["data"][0]["source"]
     assert card["limits"]
     relu = [op for op in simulated_operations(card["mode"]) if op.kind == "relu"]
     network = loaded.predict(Network.of([(op, 1) for op in relu]))

@@ -25,13 +25,14 @@ from joulecast.zoo import find_predictor, kernels_training
 from joulecast.zoo.entry import load_any
 from joulecast.zoo.files import MANIFEST
 from joulecast.zoo.kernels_entry import load_kernels
-from joulecast.zoo.kernels_training import network_errors, network_factors, train_kernels
+from joulecast.zoo.kernels_training import learn_more, network_errors, network_factors, train_kernels
 from joulecast.zoo.other_entries import AnyGpuEntry
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
 
 TREES = TreeSettings(trees=10, depth=3, learning_rate=0.3, min_child_weight=5.0)
+RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4)
 H100 = find_gpu("H100 SXM")
 BY_MEMORY = Operation("linear", [(8, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")
 
@@ -43,7 +44,7 @@ BASE = AnyGpuEntry("any", NoResidual(), HOSTS, {}, None)
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     datasets = [(save(data, folder / data.card.gpu), data) for data in map(simulated_kernels, (H100.name, "H200"))]
-    return train_kernels(datasets, KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4))
+    return train_kernels(datasets, RECIPE)
 
 
 @pytest.fixture
@@ -72,8 +73,8 @@ def test_what_is_stored_predicts_as_what_was_trained(trained, entry, operations)
 
 def test_the_card_says_what_was_measured_and_how_good_it_is(trained, entry):
     card = (entry / "README.md").read_text(encoding="utf-8")
-    assert "| linear, half | measured: NVIDIA H200 |" in card
-    assert trained.card.kernels == {"linear, half": (H100.name, "NVIDIA H200")}
+    assert "### Measured" in card
+    assert "| NVIDIA H200 | linear, half |" in card
 
 
 def test_it_is_no_predictor_of_networks(entry):
@@ -108,6 +109,26 @@ def test_impossible_facts_are_refused(entry, change, said):
     rewritten(entry, change)
     with pytest.raises(ZooError, match=said):
         load_any(entry)
+
+
+def test_another_generation_is_learned_and_the_others_stay_as_they_are(entry, operations, tmp_path):
+    before, l40s = load_kernels(entry), find_gpu("L40S")
+    other, data = map(simulated_kernels, ("RTX 4090", l40s.name))
+    more = [(save(each, tmp_path / each.card.gpu), each) for each in (other, data)]
+    after = load_any(learn_more(more, before, RECIPE).save(tmp_path / "more"))
+    known, now = before.kernels, after.kernels
+    assert (now.device_s(operations, H100) == known.device_s(operations, H100)).all()
+    asked = OperationList(m.operation for m in data.measurements)
+    device_s = np.array([m.device_time_s for m in data.measurements])
+    errors = [np.abs(model.device_s(asked, l40s) / device_s - 1).mean() for model in (known, now)]
+    assert errors[1] < errors[0]
+    assert now.basis("linear, half", l40s) == "measured"
+    assert after.card["errors"][: len(before.card["errors"])] == before.card["errors"]
+    added = {(row["split"], row["where"], row["what"]) for row in after.card["errors"][len(before.card["errors"]) :]}
+    assert ("measured", l40s.name, "linear, half") in added
+    assert after.card["data"][-1]["gpu"] == l40s.name
+    with pytest.raises(DatasetError, match="of a generation that this entry does not know"):
+        learn_more(more, after, RECIPE)
 
 
 def test_nothing_to_learn_from(tmp_path):

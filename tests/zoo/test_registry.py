@@ -68,7 +68,7 @@ def test_train_register_promote_predict(client, call, printed, tmp_path, small):
     run = client.get_run(version.run_id)
     assert run.data.tags["stage"] == "train"
     assert run.inputs.dataset_inputs[0].dataset.name == "NVIDIA A30"
-    assert run.data.metrics["simulated/conv2d/time_median"] < 0.2
+    assert run.data.metrics["operations in folds/simulated/conv2d/time_median"] < 0.2
 
     # A worse one stays challenger, unless forced.
     worse = train_small(tmp_path / "worse", replace(SMALL_RECIPE, trees=1, min_samples_leaf=30)).save(tmp_path / "w")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..measurement import Dataset
 from .aiconfigurator2026 import import_aiconfigurator2026
+from .aiter2026 import import_aiter2026
 from .energaizer2026 import import_energaizer2026
 from .kernel_tables import import_llmservingsim2026, import_miopen2024, import_vidur2024
 from .neusight2025 import import_neusight2025
@@ -21,6 +22,7 @@ IMPORTERS: Mapping[str, Callable[..., list[Dataset]]] = {
     "miopen2024": import_miopen2024,
     "vidur2024": import_vidur2024,
     "llmservingsim2026": import_llmservingsim2026,
+    "aiter2026": import_aiter2026,
 }
 """Name of a source -> what reads it."""
 

@@ -27,6 +27,7 @@ class Autoencoder:
     resnets: int = 3  # Number of residual blocks at each resolution
     groups: int = 32  # Number of groups of the group norms
     doubling: int = 0  # Number of enlargements that also double the frames of a video
+    mixed: bool = False  # Whether a first layer mixes the channels of each latent
 
     @property
     def scale(self) -> int:
@@ -52,6 +53,8 @@ class Autoencoder:
 
     def decode(self, found: Layers, latents: Shape) -> None:
         """Record the decoder for latents of this shape."""
+        if self.mixed:
+            found.conv("post_quant", latents, self.latent_channels, 1)
         shape = (latents[0], self.channels[-1], *latents[2:])
         self._conv(found, "conv_in", latents, shape[1])
         self._resnet(found.within("mid.0"), shape, shape[1])
@@ -179,16 +182,12 @@ class CausalDecoder(VideoDecoder):
     """Wan 2.1 (arXiv 2503.20314): one frame from the first latent frame, and then four from each of the others."""
 
     channels: tuple[int, ...] = (96, 192, 384, 384)
+    mixed: bool = True
 
     def _pieces(self, latents: Shape) -> Iterator[tuple[Shape, int, Self]]:
         one = (1, *latents[1:])
         yield one, 1, replace(self, doubling=0)
         yield one, latents[0] - 1, self
-
-    def decode(self, found: Layers, latents: Shape) -> None:
-        """See `Autoencoder`."""
-        found.conv("post_quant", latents, self.latent_channels, 1)
-        super().decode(found, latents)
 
     def _normed(self, found: Layers, path: str, shape: Shape) -> None:
         """Normalizing the channels of a pixel to length one, one operation after the other, and an activation."""
@@ -230,6 +229,7 @@ class GroupedDecoder(VideoDecoder):
     Frames are doubled from the second lowest resolution on.
     """
 
+    mixed: bool = True
     # Largest frames, height and width of a tile in latents (`enable_tiling`, which larger videos need).
     tile: tuple[int, int, int] = (5, 32, 32)
     stride: tuple[int, int, int] = (3, 24, 24)  # Latents from one tile to the next
@@ -241,11 +241,6 @@ class GroupedDecoder(VideoDecoder):
         ]
         for tile in product(*along):
             yield tile, math.prod(counts[length] for counts, length in zip(along, tile, strict=True)), self
-
-    def decode(self, found: Layers, latents: Shape) -> None:
-        """See `Autoencoder`."""
-        found.conv("post_quant", latents, self.latent_channels, 1)
-        super().decode(found, latents)
 
     def _attention(self, found: Layers, shape: Shape) -> None:
         """Over all latents of a tile."""

@@ -83,12 +83,8 @@ class LinearDiT:
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `ImagePipeline.denoiser`."""
         found, hidden, tokens = Layers(precision), self.heads * self.head_size, math.prod(grid)
-        shape, text = (images, tokens, hidden), (images, text_tokens, hidden)
-        found.linear("x_embed", (images, tokens, self.latent_channels), hidden)
-        found.two_linear("text_embed", (images, text_tokens, self.text), hidden, hidden)
-        found.rms_norm("text_embed.norm", text)
-        for name, inputs, outputs in (("0", 256, hidden), ("1", hidden, hidden), ("modulation", hidden, 6 * hidden)):
-            found.linear(f"time.{name}", (images, inputs), outputs)
+        image, prompt = (images, tokens, self.latent_channels), (images, text_tokens, self.text)
+        shape, text = _embedded(found, image, prompt, hidden, normed=True)
 
         block, heads = found.within("blocks.{}", self.layers), (images, self.heads, self.head_size, tokens)
         block.modulated_norm("norm", shape, each=2, affine=False)
@@ -131,11 +127,7 @@ class VideoDiT:
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `ImagePipeline.denoiser`."""
         found, hidden, tokens = Layers(precision), self.heads * self.head_size, math.prod(grid)
-        shape, text = (images, tokens, hidden), (images, text_tokens, hidden)
-        found.linear("x_embed", (images, tokens, self.patch), hidden)
-        found.two_linear("text_embed", (images, text_tokens, self.text), hidden, hidden)
-        for name, inputs, outputs in (("0", 256, hidden), ("1", hidden, hidden), ("modulation", hidden, 6 * hidden)):
-            found.linear(f"time.{name}", (images, inputs), outputs)
+        shape, text = _embedded(found, (images, tokens, self.patch), (images, text_tokens, self.text), hidden)
 
         block = found.within("blocks.{}", self.layers)
         _modulated_norm(block.within("norm1"), shape)
@@ -173,6 +165,17 @@ class VideoDiT:
             found.wide.add("rotary", "add", half, half, each=4)
             found.add("rotary", "copy", half, each=4)
         found.attention("", queries, keys)
+
+
+def _embedded(found: Layers, image: Shape, text: Shape, hidden: int, *, normed: bool = False) -> tuple[Shape, Shape]:
+    """The layers that embed patches, text and time; shapes of the embedded patches and text."""
+    found.linear("x_embed", image, hidden)
+    found.two_linear("text_embed", text, hidden, hidden)
+    if normed:
+        found.rms_norm("text_embed.norm", (*text[:2], hidden))
+    for name, inputs, outputs in (("0", 256, hidden), ("1", hidden, hidden), ("modulation", hidden, 6 * hidden)):
+        found.linear(f"time.{name}", (image[0], inputs), outputs)
+    return (*image[:2], hidden), (*text[:2], hidden)
 
 
 def _modulated_norm(found: Layers, shape: Shape) -> None:

@@ -6,8 +6,8 @@ Coverage is the share of held-out cases, not used to make the intervals, that li
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
-from ...operations.operation import Operation
 from ..intervals.calibration import (
     MEASURED,
     QUANTITIES,
@@ -30,7 +29,8 @@ from ..intervals.calibration import (
 from ..intervals.conformal import conformal_error, conformal_rank, thinned, within_range
 from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration
 from ..measured import fold_of
-from .errors import NetworkError, OperationErrors
+from .errors import Errors
+from .left_out import SEEN
 
 MOST_ERRORS = 99
 """Largest number of errors that are stored for a group. With it, the levels of intervals have steps of 1 %."""
@@ -79,68 +79,57 @@ class _Pool(NamedTuple):
         return self._replace(weights={quantity: each * self.shared for quantity, each in self.weights.items()})
 
 
-def _pool(every: Sequence[OperationErrors], seen: int, units: PowerUnits | None) -> _Pool:
-    """Join the errors of several splits.
-
-    From index `seen` on, the operations of the splits were in the training data.
-    """
+def _pool(errors: Errors, units: PowerUnits | None) -> _Pool:
+    """The errors of several splits, of which SEEN has operations that were in the training data."""
+    far = np.isinf(errors["distance"])
     families = [
-        MEASURED if i >= seen else f"{STAND_IN}, {family}" if np.isinf(distance) else family
-        for i, part in enumerate(every)
-        for family, distance in zip((o.row.family for o in part.operations), part.distances.tolist(), strict=True)
+        MEASURED if split == SEEN else f"{STAND_IN}, {family}" if is_far else family
+        for split, family, is_far in zip(errors["split"].tolist(), families_of(errors), far.tolist(), strict=True)
     ]
-    errors = {
-        quantity: np.concatenate([np.abs(part.log_errors(quantity)) for part in every]) for quantity in QUANTITIES
-    }
+    found = {quantity: np.abs(errors.log_errors(quantity)) for quantity in QUANTITIES}
     if units is not None:
-        errors[SCALED_POWER] = errors["power"] / units.of(np.concatenate([part.predicted_power_w for part in every]))
-    starts = np.cumsum([0, *(len(part.operations) for part in every)])
-    weights = {
-        quantity: np.concatenate(
-            [weights_of(part.operations, values[start:]) for part, start in zip(every, starts[:-1], strict=True)]
-        )
-        for quantity, values in errors.items()
-    }
-    return _Pool(
-        errors,
-        weights,
-        np.concatenate([_shared(part) for part in every]),
-        np.array(families),
-        np.concatenate([part.host_bound for part in every]),
-        np.concatenate([part.distances for part in every]),
-    )
+        found[SCALED_POWER] = found["power"] / units.of(errors.predicted["power"])
+    kinds = errors["what"].tolist()
+    splits = errors["split"].tolist()
+    # Other kinds stand in for kinds that were left out, of which some have many operations.
+    unique = set(zip(splits, errors.of, far.tolist(), strict=True))
+    of_kind = Counter((split, operation.kind) for split, operation, is_far in unique if is_far)
+    shared = [
+        min(1.0, _MOST_PER_KIND / of_kind[split, kind]) if is_far else 1.0
+        for split, kind, is_far in zip(splits, kinds, far.tolist(), strict=True)
+    ]
+    weights = {quantity: weights_of(errors, values) for quantity, values in found.items()}
+    return _Pool(found, weights, np.array(shared), np.array(families), errors["host_bound"], errors["distance"])
 
 
-def weights_of(operations: Sequence[Operation], values: FloatArray) -> FloatArray:
-    """One over the number of measurements of the same operation; 0 for unknown values."""
-    known = ~np.isnan(values[: len(operations)])
-    counts = Counter(operation for operation, is_known in zip(operations, known.tolist(), strict=True) if is_known)
-    return np.array([1 / max(counts[operation], 1) for operation in operations]) * known
+def families_of(errors: Errors) -> list[str]:
+    """The family of each row's operation."""
+    return [operation.row.family for operation in errors.of]
 
 
-def _shared(part: OperationErrors) -> FloatArray:
-    """Factor for each weight: below 1 if another kind stands in for this one, and it has many operations; else 1."""
-    unique = set(zip(part.operations, np.isinf(part.distances).tolist(), strict=True))
-    of_kind = Counter(operation.kind for operation, far in unique if far)
-    far = zip(part.operations, np.isinf(part.distances).tolist(), strict=True)
-    return np.array([min(1.0, _MOST_PER_KIND / of_kind[o.kind]) if is_far else 1.0 for o, is_far in far])
+def weights_of(errors: Errors, values: FloatArray) -> FloatArray:
+    """One over the number of known values of the same operation in the same split; 0 for unknown values."""
+    known = ~np.isnan(values)
+    cases = [*zip(errors["split"].tolist(), errors.of, strict=True)]
+    counts = Counter(case for case, is_known in zip(cases, known.tolist(), strict=True) if is_known)
+    return np.array([1 / max(counts[case], 1) for case in cases]) * known
 
 
-def _usable(part: OperationErrors) -> OperationErrors:
-    return part.where(part.reference & ~np.isnan(part.predicted_time_s))
+def _usable(errors: Errors) -> Errors:
+    return errors.where(errors["reference"] & ~np.isnan(errors.predicted["time"]))
 
 
-def calibrate(
-    closeness: Closeness, errors: Sequence[OperationErrors], seen: OperationErrors | None
-) -> Calibration | None:
+def calibrate(closeness: Closeness, errors: Errors) -> Calibration | None:
     """Group errors on held-out operations by family, by what bounds them (host or GPU), and by closeness.
 
-    There are errors on operations that were left out, for each way of leaving them out, and those that were `seen` in
-    the training data and measured again. Returns None if there are too few errors.
+    There are errors on operations that were left out, for each way of leaving them out, and those that were in the
+    training data and measured again (SEEN). Returns None if there are too few errors.
     """
-    left_out = [_usable(part) for part in errors]
-    units = power_units(left_out)
-    pool = _pool([*left_out, *([_usable(seen)] if seen else [])], len(left_out), units)
+    if not len(errors):
+        return None
+    errors = _usable(errors)
+    units = power_units(errors.where(errors["split"] != SEEN))
+    pool = _pool(errors, units)
     if pool.weights["time"].sum() < LEAST_ERRORS:
         return None
     unseen = pool.families != MEASURED
@@ -166,13 +155,11 @@ def _by_bound(name: str, mine: NDArray[np.bool_], pool: _Pool, most: int) -> dic
     return found
 
 
-def power_units(errors: Sequence[OperationErrors]) -> PowerUnits | None:
+def power_units(errors: Errors) -> PowerUnits | None:
     """For several ranges of power, the error that 90 % of the cases do not exceed; None if there are too few cases."""
-    watts = np.concatenate([part.predicted_power_w for part in errors]) if errors else np.empty(0)
-    sizes = np.concatenate([np.abs(part.log_errors("power")) for part in errors]) if errors else np.empty(0)
-    weights = np.concatenate([weights_of(p.operations, p.log_errors("power")) for p in errors]) if errors else sizes
+    sizes = np.abs(errors.log_errors("power"))
     known = ~np.isnan(sizes)
-    watts, sizes, weights = watts[known], sizes[known], weights[known]
+    watts, sizes, weights = errors.predicted["power"][known], sizes[known], weights_of(errors, sizes)[known]
     number = min(_MOST_UNITS, int(weights.sum()) // _PER_BIN)
     if number < 2:
         return None
@@ -217,61 +204,53 @@ def _bins(pool: _Pool, most: int, most_errors: int = MOST_ERRORS) -> tuple[Error
     return tuple(found)
 
 
-def fit_networks(
-    calibration: Calibration, splits: Sequence[Sequence[NetworkError]], basis: str
-) -> NetworkCalibration | None:
+def fit_networks(calibration: Calibration, compositions: Mapping[str, Errors], basis: str) -> NetworkCalibration | None:
     """Learn the difficulty of networks from those that were left out, and express their errors in units of it.
 
-    Returns:
-        The calibration of networks; None if no network was measured.
+    `compositions` are the errors on networks by how these are composed; difficulty is learned from "overlap". Returns
+    None if no network was measured.
     """
-    errors = [error for split in splits for error in split]
-    if not errors:
+    errors = compositions["overlap"]
+    if not len(errors):
         return None
     difficulties = {}
     for quantity in QUANTITIES:
-        summed = np.array([e.parts.variances(calibration, quantity) for e in errors])
-        size = np.array([abs(log_error(e, "overlap", quantity)) for e in errors])
-        difficulties[quantity] = min(
-            (Difficulty(floor, correlation) for floor in _FLOORS for correlation in _CORRELATIONS),
-            key=lambda difficulty: _misfit(size, difficulty.of(summed)),
-        )
+        summed = np.array([parts.variances(calibration, quantity) for parts in errors["parts"]])
+        size = np.abs(errors.log_errors(quantity))
+        difficulties[quantity] = fitted_difficulty(size, summed, np.ones(len(size)))
     found = NetworkCalibration(difficulties, {}, basis)
-    units = [found.difficulty(calibration, e.parts) for e in errors]
     scores = {
-        composition: {
-            quantity: _one_of_each(
-                errors,
-                [
-                    abs(log_error(e, composition, quantity)) / unit[quantity]
-                    for e, unit in zip(errors, units, strict=True)
-                ],
-            )
-            for quantity in NETWORK_QUANTITIES
-        }
-        for composition in ("overlap", "sum")
+        composition: {quantity: _one_of_each(found, calibration, some, quantity) for quantity in NETWORK_QUANTITIES}
+        for composition, some in compositions.items()
     }
     return NetworkCalibration(difficulties, scores, basis)
 
 
-def _one_of_each(errors: Sequence[NetworkError], scores: Sequence[float]) -> FloatArray:
+def _one_of_each(networks: NetworkCalibration, calibration: Calibration, errors: Errors, quantity: str) -> FloatArray:
     """Sorted scores, one for each measured network: the mean over splits, because its errors in them are alike."""
+    sizes = np.abs(errors.log_errors(quantity)) / _difficulties(networks, calibration, errors, quantity)
     of_each: dict[NetworkMeasurement, list[float]] = {}
-    for e, score in zip(errors, scores, strict=True):
-        of_each.setdefault(e.measurement, []).append(score)
+    for measurement, size in zip(errors.of, sizes.tolist(), strict=True):
+        of_each.setdefault(measurement, []).append(size)
     return np.sort([float(np.mean(values)) for values in of_each.values()])
 
 
-def _misfit(size: FloatArray, width: FloatArray) -> float:
-    """Negative log likelihood of errors under a Laplace distribution of this width, up to a constant."""
-    return float(np.log(np.mean(size / width)) + np.mean(np.log(width)))
+def _difficulties(networks: NetworkCalibration, calibration: Calibration, errors: Errors, quantity: str) -> FloatArray:
+    return np.array([networks.difficulty(calibration, parts)[quantity] for parts in errors["parts"]])
 
 
-def log_error(error: NetworkError, composition: str, quantity: str) -> float:
-    """Log of predicted over measured time, power, energy or energy-delay product of a network."""
-    prefix = "" if composition == "overlap" else "sum_"
-    time, energy = (np.log1p(error.error(f"{prefix}{name}")) for name in ("time", "energy"))
-    return float({"time": time, "energy": energy, "power": energy - time, "edp": energy + time}[quantity])
+def fitted_difficulty(size: FloatArray, variances: FloatArray, weights: FloatArray) -> Difficulty:
+    """The difficulty under which absolute log errors are likeliest, with a Laplace distribution that wide.
+
+    Each error has a weight, and a row of what `network_calibration.variances` gives.
+    """
+
+    def misfit(difficulty: Difficulty) -> float:
+        width = difficulty.of(variances)
+        means = (np.average(values, weights=weights) for values in (size / width, np.log(width)))
+        return float(np.log(next(means)) + next(means))
+
+    return min((Difficulty(floor, each) for floor in _FLOORS for each in _CORRELATIONS), key=misfit)
 
 
 LEVEL = 0.9
@@ -309,86 +288,74 @@ def chance_range(count: int, level: float, share: float = 0.95) -> tuple[float, 
 
 
 def operation_coverage(
-    errors: Mapping[str, OperationErrors],
-    level: float,
-    seed: int,
-    folds: int = 5,
-    power_range_w: tuple[float, float] = (0.0, np.inf),
+    errors: Errors, level: float, seed: int, folds: int = 5, power_range_w: tuple[float, float] = (0.0, np.inf)
 ) -> list[Coverage]:
     """Calibrate on some operations, and count how many of the others lie within their intervals.
 
     An operation lies in the same fold in all splits. Intervals of power are clipped to the range in watts.
     """
-    fold = fold_of({o for part in errors.values() for o in part.operations}, folds, seed)
-    places = {split: np.array([fold[o] for o in part.operations]) for split, part in errors.items()}
-    widths = {split: {q: np.full(len(part.operations), np.nan) for q in QUANTITIES} for split, part in errors.items()}
+    if not len(errors):
+        return []
+    fold = fold_of(set(errors.of), folds, seed)
+    places = np.array([fold[operation] for operation in errors.of])
+    widths = {quantity: np.full(len(errors), np.nan) for quantity in QUANTITIES}
     for held in range(folds):
-        others = [part.where(places[split] != held) for split, part in errors.items()]
-        calibration = calibrate(Closeness({}), others, None)
+        calibration = calibrate(Closeness({}), errors.where(places != held))
         if calibration is None:
             return []
-        for split, part in errors.items():
-            mine = places[split] == held
-            some = part.where(mine)
-            cases = Cases(some.operations, some.host_bound, np.zeros_like(some.host_bound), some.distances)
-            for quantity in QUANTITIES:
-                widths[split][quantity][mine] = calibration.log_errors(quantity, level, cases, some.predicted_power_w)
+        mine = places == held
+        some = errors.where(mine)
+        cases = Cases(some.of, some["host_bound"], np.zeros_like(some["host_bound"]), some["distance"])
+        for quantity in QUANTITIES:
+            widths[quantity][mine] = calibration.log_errors(quantity, level, cases, some.predicted["power"])
+    errors = replace(errors, columns={**errors.columns, **{f"{q} width": width for q, width in widths.items()}})
     found = []
-    for split, part in errors.items():
-        usable = part.reference & ~np.isnan(part.predicted_time_s)
-        families = np.array([operation.row.family for operation in part.operations])
-        groups = {"all": usable, "host-bound": usable & part.host_bound, "GPU-bound": usable & ~part.host_bound}
-        groups |= {f"family {family}": usable & (families == family) for family in sorted(set(families.tolist()))}
+    for split, part in errors.groups("split"):
+        part = _usable(part)
+        families, bound = np.array(families_of(part)), part["host_bound"]
+        groups = {"all": np.full(len(part), True), "host-bound": bound, "GPU-bound": ~bound}
+        groups |= {f"family {family}": families == family for family in sorted(set(families.tolist()))}
         for group, chosen in groups.items():
             if chosen.sum() >= LEAST_ERRORS:
-                halves = {quantity: half[chosen] for quantity, half in widths[split].items()}
-                found.append(_coverage(split, group, part.where(chosen), halves, power_range_w))
+                found.append(_coverage(split, group, part.where(chosen), power_range_w))
     return found
 
 
-def _coverage(
-    split: str, group: str, part: OperationErrors, widths: Mapping[str, FloatArray], power_range_w: tuple[float, float]
-) -> Coverage:
+def _coverage(split: str, group: str, part: Errors, power_range_w: tuple[float, float]) -> Coverage:
     within, width, unique = {}, {}, {}
-    for quantity, half in widths.items():
-        error = part.log_errors(quantity)
+    for quantity in QUANTITIES:
+        error, half = part.log_errors(quantity), part[f"{quantity} width"]
         inside = np.abs(error) <= half
         if quantity == "power":
-            value = part.predicted_power_w
+            value, measured_w = part.predicted["power"], part.measured["power"]
             low, high = within_range(value / np.exp(half), value, value * np.exp(half), power_range_w)
-            inside = (low <= part.power_w) & (part.power_w <= high)
-        weights = weights_of(part.operations, error)
+            inside = (low <= measured_w) & (measured_w <= high)
+        weights = weights_of(part, error)
         unique[quantity] = round(float(weights.sum()))
         within[quantity] = float(np.sum(inside * weights) / weights.sum()) if unique[quantity] else float("nan")
         width[quantity] = float(np.expm1(np.median(half)))
-    return Coverage(split, group, len(part.operations), within, width, unique)
+    return Coverage(split, group, len(part), within, width, unique)
 
 
-def network_coverage(
-    calibration: Calibration, splits: Mapping[str, Sequence[NetworkError]], level: float
-) -> list[Coverage]:
+def network_coverage(calibration: Calibration, errors: Errors, level: float) -> list[Coverage]:
     """Make intervals for the networks of each name from the errors on the others, and count what they cover."""
-    names = {e.measurement.network for errors in splits.values() for e in errors}
-    halves: dict[str, list[tuple[NetworkError, dict[str, float]]]] = {split: [] for split in splits}
-    for name in sorted(names):
-        others = [[e for e in errors if e.measurement.network != name] for errors in splits.values()]
-        made = fit_networks(calibration, others, "")
+    widths = {quantity: np.full(len(errors), np.nan) for quantity in NETWORK_QUANTITIES}
+    for name in sorted(set(errors["network"].tolist())) if len(errors) else ():
+        mine = errors["network"] == name
+        made = fit_networks(calibration, {"overlap": errors.where(~mine)}, "")
         count = 0 if made is None else len(made.scores["overlap"]["time"])
         if made is None or conformal_rank(level, count) > count:
             continue
-        widest = {q: conformal_error(made.scores["overlap"][q], level, "networks") for q in NETWORK_QUANTITIES}
-        for split, errors in splits.items():
-            for e in errors:
-                if e.measurement.network == name:
-                    unit = made.difficulty(calibration, e.parts)
-                    halves[split].append((e, {q: unit[q] * widest[q] for q in NETWORK_QUANTITIES}))
+        for quantity, width in widths.items():
+            widest = conformal_error(made.scores["overlap"][quantity], level, "networks")
+            width[mine] = widest * _difficulties(made, calibration, errors.where(mine), quantity)
+    errors = replace(errors, columns={**errors.columns, **{f"{q} width": width for q, width in widths.items()}})
     found = []
-    for split, cases in halves.items():
-        if cases:
-            within, width = {}, {}
-            for q in NETWORK_QUANTITIES:
-                within[q] = float(np.mean([abs(log_error(e, "overlap", q)) <= half[q] for e, half in cases]))
-                width[q] = float(np.expm1(np.median([half[q] for _, half in cases])))
-            unique = dict.fromkeys(NETWORK_QUANTITIES, len(cases))
-            found.append(Coverage(f"networks left out by {split}", "all", len(cases), within, width, unique))
+    for split, part in errors.where(~np.isnan(widths["time"])).groups("split"):
+        within, halves = {}, {}
+        for quantity in NETWORK_QUANTITIES:
+            half = part[f"{quantity} width"]
+            within[quantity] = float(np.mean(np.abs(part.log_errors(quantity)) <= half))
+            halves[quantity] = float(np.expm1(np.median(half)))
+        found.append(Coverage(split, "all", len(part), within, halves, dict.fromkeys(NETWORK_QUANTITIES, len(part))))
     return found

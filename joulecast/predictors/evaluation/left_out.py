@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from itertools import compress
 from statistics import median
@@ -41,7 +41,7 @@ from ..networks.parts import gradient_fractions
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..recipes import Recipe
-from .errors import NetworkError, OperationErrors
+from .errors import Errors
 
 TEXTS: Mapping[str, str] = tomllib.loads(files(__package__).joinpath("splits.toml").read_text(encoding="utf-8"))
 """Evaluation -> what is left out in it, for cards and reports."""
@@ -66,9 +66,15 @@ def each_left_out(
     return [*zip(masks, in_parallel(judge, calls, worthwhile=worthwhile, what=what), strict=True)]
 
 
+FOLDS = "operations in folds"
+"""Name of the split of operations into folds, within each campaign."""
+KINDS = "kinds left out"
+"""Name of the split by kinds of operations, of which another one stands in for each."""
+
+
 def cross_validate(
-    dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None
-) -> tuple[list[ChipPart], OperationErrors]:
+    dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None, split: str = FOLDS
+) -> tuple[list[ChipPart], Errors]:
     """Predict every operation by a predictor that was fitted without it (cross-validation).
 
     A recipe's `folds` and `seed` decide the split; a campaign of None stands for all. Returns what the loops outside
@@ -78,19 +84,19 @@ def cross_validate(
         rows = tuple(m for m in dataset.usable(mode) if m.campaign == campaign)
         dataset = replace(dataset, measurements=rows, networks=())
     column = fold_of(_usable(dataset, mode), recipe.folds, recipe.seed)
-    return _operations_left_out(dataset, mode, recipe, column, campaign or "all campaigns")
+    return _operations_left_out(dataset, mode, recipe, column, split)
 
 
-def leave_kinds_out(dataset: Dataset, mode: str, recipe: Recipe) -> OperationErrors | None:
+def leave_kinds_out(dataset: Dataset, mode: str, recipe: Recipe) -> Errors:
     """Predict every operation by a predictor trained without its kind, so that another kind stands in for it.
 
-    None where too few operations would remain without any of the kinds.
+    Empty where too few operations would remain without any of the kinds.
     """
     operations = _usable(dataset, mode)
     of_kind = Counter(operation.kind for operation in operations)
     enough = {kind for kind, count in of_kind.items() if len(operations) - count >= 2 * LEAST_OPERATIONS}
     column = {o: o.kind if o.kind in enough else None for o in operations}
-    return _operations_left_out(dataset, mode, recipe, column, "kinds left out")[1] if enough else None
+    return _operations_left_out(dataset, mode, recipe, column, KINDS)[1]
 
 
 def _usable(dataset: Dataset, mode: str) -> list[Operation]:
@@ -98,24 +104,28 @@ def _usable(dataset: Dataset, mode: str) -> list[Operation]:
 
 
 def _operations_left_out(
-    dataset: Dataset, mode: str, recipe: Recipe, column: Mapping[Operation, Hashable], title: str
-) -> tuple[list[ChipPart], OperationErrors]:
-    judged = each_left_out([*column.values()], _fitted_without, dataset, mode, recipe, title, tuple(column), what=title)
-    chips, errors = zip(*(found for _, found in judged), strict=True)
-    return list(chips), OperationErrors.joined(title, errors)
+    dataset: Dataset, mode: str, recipe: Recipe, column: Mapping[Operation, Hashable], split: str
+) -> tuple[list[ChipPart], Errors]:
+    judged = each_left_out([*column.values()], _fitted_without, dataset, mode, recipe, split, tuple(column), what=split)
+    return [chip for _, (chip, _) in judged], Errors.joined([errors for _, (_, errors) in judged])
 
 
 def _fitted_without(
-    dataset: Dataset, mode: str, recipe: Recipe, title: str, operations: Sequence[Operation], held: Held
-) -> tuple[ChipPart, OperationErrors]:
+    dataset: Dataset, mode: str, recipe: Recipe, split: str, operations: Sequence[Operation], held: Held
+) -> tuple[ChipPart, Errors]:
     """What loops without some operations add, these in any mode and precision, and the errors on them."""
     without = variants([*compress(operations, held)])
     chip = fit_chip(dataset, mode, recipe, without=without)
-    return chip, errors_on(dataset, chip, without, title)
+    return chip, errors_on(dataset, chip, without, split)
 
 
-def errors_on(dataset: Dataset, chip: ChipPart, held: Collection[Operation], title: str) -> OperationErrors:
-    """The errors on measurements of operations that a chip's part was fitted without."""
+def errors_on(dataset: Dataset, chip: ChipPart, held: Collection[Operation], split: str) -> Errors:
+    """The errors on measurements of operations that a chip's part was fitted without.
+
+    Further columns are whether the host needs longer than the GPU ("host_bound"), the distance to the nearest
+    operations in the training data ("distance", see `Closeness`), and whether a loop was run in the way that the
+    predictor assumes ("reference"), which those of older campaigns may not be.
+    """
     rows = [m for m in dataset.usable(chip.mode) if m.operation in held]
     seen = {m.operation for m in dataset.usable(chip.mode) if m.operation not in held}
     operations = tuple(m.operation for m in rows)
@@ -125,21 +135,26 @@ def errors_on(dataset: Dataset, chip: ChipPart, held: Collection[Operation], tit
     places = [place[operation] for operation in operations]
     p = chip_alone(chip).predict(unique)
     covered = np.where(chip.covered(unique), 1.0, np.nan)  # What physics alone says of the others is no error of loops.
-    return OperationErrors(
-        campaign=title,
-        operations=operations,
-        time_s=np.array([m.time_s for m in rows]),
-        predicted_time_s=(covered * p.time_s)[places],
-        power_w=np.array([m.power_w if m.power_usable and m.power_w is not None else np.nan for m in rows]),
-        predicted_power_w=(covered * p.power_w)[places],
-        host_bound=p.host_bound[places],
-        distances=Closeness.of(seen).distances(unique)[places],
-        reference=np.array([m.method == chip.baseline.method for m in rows], dtype=bool),
-    )
+    columns: dict[str, NDArray[Any]] = {
+        "split": np.array([split] * len(rows)),
+        "where": np.array([m.campaign for m in rows]),
+        "what": np.array([m.operation.kind for m in rows]),
+        "host_bound": p.host_bound[places],
+        "distance": Closeness.of(seen).distances(unique)[places],
+        "reference": np.array([m.method == chip.baseline.method for m in rows], dtype=bool),
+    }
+    powers_w = [m.power_w if m.power_usable and m.power_w is not None else np.nan for m in rows]
+    measured = {"time": np.array([m.time_s for m in rows]), "power": np.array(powers_w)}
+    predicted = {"time": (covered * p.time_s)[places], "power": (covered * p.power_w)[places]}
+    return Errors(operations, columns, measured, predicted)
 
 
-def errors_on_repeats(dataset: Dataset, chip: ChipPart) -> OperationErrors | None:
-    """Errors on new measurements of operations in the training data; None where no operation was measured repeatedly.
+SEEN = "measured before"
+"""Name of the split of operations that were in the training data, and were measured again."""
+
+
+def errors_on_repeats(dataset: Dataset, chip: ChipPart) -> Errors:
+    """Errors on new measurements of operations in the training data; empty where none was measured repeatedly.
 
     The part was trained on the median of an operation's repeats. So each repeat in turn counts as a new
     measurement, and the prediction is shifted from the median of all repeats to the median of the others.
@@ -150,39 +165,32 @@ def errors_on_repeats(dataset: Dataset, chip: ChipPart) -> OperationErrors | Non
             repeats[m.operation].append(m)
     rows = [m for group in repeats.values() if len(group) > 1 for m in group]
     if not rows:
-        return None
+        return Errors()
     within = replace(dataset, measurements=tuple(rows), networks=())
-    errors = errors_on(within, chip, {m.operation for m in rows}, "measured before")
-    moved = np.ones((2, len(rows)))
+    errors = errors_on(within, chip, {m.operation for m in rows}, SEEN)
+    moved = {"time": np.ones(len(rows)), "power": np.ones(len(rows))}
     for i, m in enumerate(rows):
-        for row, name in enumerate(("time_s", "power_w")):
+        for quantity, name in (("time", "time_s"), ("power", "power_w")):
             values = [(getattr(each, name), each is m) for each in repeats[m.operation]]
             known = [(value, is_mine) for value, is_mine in values if value is not None]
             if others := [value for value, is_mine in known if not is_mine]:
-                moved[row, i] = median(others) / median(value for value, _ in known)
+                moved[quantity][i] = median(others) / median(value for value, _ in known)
     return replace(
         errors,
-        predicted_time_s=errors.predicted_time_s * moved[0],
-        predicted_power_w=errors.predicted_power_w * moved[1],
-        distances=np.zeros(len(rows)),
+        predicted={quantity: values * moved[quantity] for quantity, values in errors.predicted.items()},
+        columns={**errors.columns, "distance": np.zeros(len(rows))},
     )
 
 
-NetworkSplit = Literal["name", "family", "none"]
+NetworkSplit = Literal["name", "family", "nothing"]
 """What is left out with a network: all of its shapes and precisions, its whole family, or nothing."""
+SUMMED = ", as a plain sum of loops"
+"""End of the names of splits of networks whose operations are added up as they run in loops."""
 
 
-@dataclass(frozen=True)
-class NetworksLeftOut:
-    """Errors on networks that were left out.
-
-    Args:
-        networks: Errors on the networks, in the order of the dataset.
-        operations: Errors on the operations that were left out with them; None if there were none.
-    """
-
-    networks: tuple[NetworkError, ...] = ()
-    operations: OperationErrors | None = None
+def split_of(by: NetworkSplit) -> str:
+    """Name of a split of networks, before the mode."""
+    return "networks, operations seen" if by == "nothing" else f"networks by {by}"
 
 
 def predict_network(chip: ChipPart, network: Network) -> tuple[FloatArray, OperationPredictions]:
@@ -219,26 +227,26 @@ def leave_networks_out(
     networks: Mapping[NetworkMeasurement, Network],
     *,
     by: NetworkSplit = "name",
-) -> NetworksLeftOut:
+) -> tuple[Errors, Errors]:
     """Predict every measured network by a predictor and a host model that have not seen it.
 
     By "name" or "family": all networks of the same name or family are left out, and the operations that only these
-    have, in both modes and all precisions. By "none": no operation is left out, and only the host cost is fitted
+    have, in both modes and all precisions. By "nothing": no operation is left out, and only the host cost is fitted
     without networks of the same name; the errors then show the composition alone.
+
+    Returns the errors on networks, each as it is composed and as a plain sum, with the columns of `_network_errors`;
+    and those on the operations that were left out with them.
     """
     measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
     column = [network_family(m.network) if by == "family" else m.network for m, _ in measured]
-    everything = fit_chip(dataset, mode, recipe) if by == "none" else None
-    title = f"networks left out by {by}"
+    everything = fit_chip(dataset, mode, recipe) if by == "nothing" and measured else None
     judged = each_left_out(
-        column, _networks_judged, dataset, recipe, measured, (mode, title), everything, what="networks left out"
+        column, _networks_judged, dataset, recipe, measured, (mode, split_of(by)), everything, what="networks left out"
     )
-    errors = {
-        place: e for held, (mine, _) in judged for place, e in zip(np.flatnonzero(held).tolist(), mine, strict=True)
-    }
-    operations = [found for _, (_, found) in judged if found is not None]
-    joined = OperationErrors.joined(title, operations) if operations else None
-    return NetworksLeftOut(tuple(errors[place] for place in sorted(errors)), joined)
+    errors, operations = (Errors.joined([found[part] for _, found in judged]) for part in (0, 1))
+    place = {m: place for place, (m, _) in enumerate(measured)}
+    order = sorted(range(len(errors)), key=lambda row: place[errors.of[row]])  # that of the dataset
+    return errors.where(np.array(order, dtype=np.intp)), operations
 
 
 def _networks_judged(
@@ -248,9 +256,9 @@ def _networks_judged(
     of: tuple[str, str],
     everything: ChipPart | None,
     held: Held,
-) -> tuple[list[NetworkError], OperationErrors | None]:
-    """Errors on networks that are left out, and on the operations that only these have; `of` has mode and title."""
-    mode, title = of
+) -> tuple[Errors, Errors]:
+    """Errors on networks that are left out, and on the operations that only these have; `of` has mode and split."""
+    mode, split = of
     mine, others = ([*compress(measured, side)] for side in (held, ~held))
     only_here: frozenset[Operation] = frozenset()
     if everything is None:
@@ -258,34 +266,55 @@ def _networks_judged(
     chip = everything or fit_chip(dataset, mode, recipe, without=only_here)
     known = {m.operation for m in dataset.usable(mode)}
     left_out = known & only_here
-    operations = errors_on(dataset, chip, only_here, title) if left_out else None
+    operations = errors_on(dataset, chip, only_here, f"operations of {split}") if left_out else Errors()
     chip, host = learn_from_networks(chip, others, mode)
     closeness = Closeness.of(known - only_here)
-    return [_network_error(m, network, chip, host, closeness, len(left_out)) for m, network in mine], operations
+    return _network_errors(mine, chip, host, closeness, len(left_out), split), operations
 
 
-def _network_error(
-    measurement: NetworkMeasurement,
-    network: Network,
+def _network_errors(
+    networks: Sequence[tuple[NetworkMeasurement, Network]],
     chip: ChipPart,
     host: HostModel,
     closeness: Closeness,
     left_out: int,
-) -> NetworkError:
-    counts, predictions = predict_network(chip, network)
-    totals = compose(counts, predictions, host, chip.gpu.power_limit_w)
-    added = plain_sum(counts, predictions)
-    measured = np.array([operation.digest in chip.measured for operation in predictions.operations], dtype=bool)
-    foreign = np.array([group_of(op, chip.gpu) not in chip.baseline.groups for op in predictions.operations])
-    return NetworkError(
-        measurement=measurement,
-        left_out=left_out,
-        time_s=totals.time_s,
-        energy_j=totals.energy_j,
-        sum_time_s=added.time_s,
-        sum_energy_j=added.energy_j,
-        device_time_s=totals.device_time_s,
-        host_time_s=totals.host_time_s,
-        unmeasured_share=float(np.nansum((counts * predictions.device_time_s)[foreign])) / totals.device_time_s,
-        parts=Parts.of(counts, predictions, measured, closeness.distances(predictions.operations)),
+    split: str,
+) -> Errors:
+    """The errors on networks.
+
+    Further columns are the number of operations that were left out of training ("left_out"), predicted seconds of the
+    GPU and of the host ("device_s", "host_s"), the share of the device time in groups (kind and precision) without any
+    measurement ("unmeasured_share"), and the operations from which the difficulty is computed ("parts").
+    """
+    columns: dict[str, list[Any]] = defaultdict(list)
+    composed, summed = [], []
+    for _, network in networks:
+        counts, predictions = predict_network(chip, network)
+        totals = compose(counts, predictions, host, chip.gpu.power_limit_w)
+        composed.append(totals)
+        summed.append(plain_sum(counts, predictions))
+        measured = np.array([operation.digest in chip.measured for operation in predictions.operations], dtype=bool)
+        foreign = np.array([group_of(op, chip.gpu) not in chip.baseline.groups for op in predictions.operations])
+        foreign_s = float(np.nansum((counts * predictions.device_time_s)[foreign]))
+        columns["left_out"].append(left_out)
+        columns["device_s"].append(totals.device_time_s)
+        columns["host_s"].append(totals.host_time_s)
+        columns["unmeasured_share"].append(foreign_s / totals.device_time_s)
+        columns["parts"].append(Parts.of(counts, predictions, measured, closeness.distances(predictions.operations)))
+    found = [m for m, _ in networks]
+    return Errors.joined(
+        [
+            Errors.of_networks(
+                name,
+                chip.gpu.name,
+                found,
+                {
+                    "time": [each.time_s for each in totals],
+                    "energy": [each.energy_j for each in totals],
+                    "power": [each.energy_j / each.time_s for each in totals],
+                },
+                **columns,
+            )
+            for name, totals in ((split, composed), (f"{split}{SUMMED}", summed))
+        ]
     )

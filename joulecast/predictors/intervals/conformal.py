@@ -95,34 +95,12 @@ def within_range(low: Any, value: Any, high: Any, power_range_w: tuple[float, fl
 
 
 BASIS = "the A100's networks at other clocks than their highest"
-TRAINING_BASIS = "published training steps in half precision (time) and networks in inference (power)"
-
 _ERRORS = tomllib.loads(files(__package__).joinpath("errors.toml").read_text(encoding="utf-8"))
 CLOCK_ERRORS: Mapping[str, FloatArray] = {name: np.array(values) for name, values in _ERRORS["clocks"].items()}
 """Quantity -> sorted absolute log errors per octave."""
 
-STEP_ERRORS: FloatArray = np.array(_ERRORS["training"]["time"])
-"""Sorted absolute log errors of the time of training steps in half precision."""
-
-
-def step_errors(power: Sequence[float]) -> Mapping[str, Sequence[float]]:
-    """Sorted absolute log errors of each quantity of training steps in half precision, from those of power otherwise.
-
-    Time and power are taken to err independently.
-    """
-    time, watts = np.meshgrid(STEP_ERRORS, np.asarray(power, dtype=float))
-
-    def as_many(errors: FloatArray) -> Sequence[float]:
-        """As many errors as there are of time, so that no more is claimed than these support."""
-        levels = (np.arange(len(STEP_ERRORS)) + 0.5) / len(STEP_ERRORS)
-        return [float(error) for error in np.quantile(errors, levels, method="hazen")]  # As they are, for as many.
-
-    return {
-        "time": STEP_ERRORS.tolist(),
-        "power": sorted(map(float, power)),
-        "energy": as_many(np.hypot(time, watts)),
-        "edp": as_many(np.hypot(2 * time, watts)),
-    }
+STEP_ERRORS: Mapping[str, Any] = _ERRORS["training"]
+"""Floor and correlation of the difficulty of training steps in half precision, and sorted errors in units of it."""
 
 
 def octaves(held_mhz: FloatArray | float, measured_mhz: float) -> FloatArray:

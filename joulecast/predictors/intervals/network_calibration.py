@@ -24,6 +24,7 @@ from .conformal import (
     BASIS,
     CLOCK_ERRORS,
     LEAST_LEVEL,
+    STEP_ERRORS,
     clock_error,
     conformal_error,
     conformal_rank,
@@ -35,6 +36,9 @@ from .conformal import (
 from .operation_spread import OperationSpread, PredictedOperations
 
 NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
+STEP_BASIS = "published training steps in half precision (time) and networks in inference (power)"
+_TIMES = {"time": 1, "energy": 1, "edp": 2, "power": 0}
+"""How often a quantity contains the time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +132,16 @@ class NetworkCalibration:
         """Make a calibration from quantity -> sorted absolute log errors, counted as they are, without difficulty."""
         return cls({}, {"overlap": _of_networks(errors)}, basis)
 
+    @classmethod
+    def of_training_steps(cls, power: Sequence[float]) -> Self:
+        """The calibration of training steps in half precision, with errors of power from other networks.
+
+        Energy and energy-delay product have no errors of their own: time and power are taken to err independently.
+        """
+        difficulty = Difficulty(STEP_ERRORS["floor"], STEP_ERRORS["correlation"])
+        scores = {"time": sorted_errors(STEP_ERRORS["scores"]), "power": sorted_errors(power)}
+        return cls({"time": difficulty}, {"overlap": scores}, STEP_BASIS)
+
     def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
         """The difficulty of a network, quantity by quantity; 1 where none was learned."""
         return self.summed({quantity: parts.variances(calibration, quantity) for quantity in self.difficulties})
@@ -137,7 +151,7 @@ class NetworkCalibration:
         if not self.difficulties:
             return dict.fromkeys(NETWORK_QUANTITIES, 1.0)
         found = {quantity: float(difficulty.of(of[quantity])) for quantity, difficulty in self.difficulties.items()}
-        return {**found, "edp": found["time"] + found["energy"]}
+        return {**found, "edp": found["time"] + found["energy"]} if "energy" in found else {"power": 1.0, **found}
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists and dictionaries."""
@@ -270,14 +284,20 @@ class NetworkSpread:
 
         Raises InputError: the level is not between 0 and 1, or higher than the errors support.
         """
-        half = conformal_error(self.scores[quantity], level, "measured networks") * self.units[quantity]
+        more = _TIMES[quantity]
+        if quantity in self.scores:
+            half = self._half(quantity, level)
+        else:
+            half = math.hypot(more * self._half("time", level), self._half("power", level))
         if self.measured_mhz is not None and held_mhz is not None:
             half = float(np.hypot(half, clock_error(quantity, level, octaves(held_mhz, self.measured_mhz))))
         # Missing work can only increase the totals, so that only the upper end moves. What few measurements show may be
         # absent elsewhere, or twice as much: both ends move by it.
-        more = {"time": 1, "energy": 1, "edp": 2, "power": 0}[quantity]
         half = math.hypot(half, more * math.log(1 - self.unconfirmed_share))
         return value / math.exp(half), value * math.exp(half) / (1 - self.missing_share) ** more
+
+    def _half(self, quantity: str, level: float) -> float:
+        return conformal_error(self.scores[quantity], level, "measured networks") * self.units[quantity]
 
     def interval(
         self,

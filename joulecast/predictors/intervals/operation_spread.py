@@ -102,7 +102,11 @@ class OperationSpread:
 
     def sigmas(self, operations: tuple[Operation, ...]) -> dict[str, FloatArray]:
         """Quantity -> standard deviations of the log errors of operations; see `Calibration.sigma`."""
-        return self.looked_up(operations).sigmas
+        found = self.looked_up(operations).sigmas
+        if self.fallback is None:
+            return found
+        other, places = self.fallback
+        return {name: np.where(places & ~np.isnan(s), s, found[name]) for name, s in other.sigmas(operations).items()}
 
     def take(self, places: NDArray[np.intp]) -> OperationSpread:
         """The spread of the operations at given indices; an index may occur twice."""

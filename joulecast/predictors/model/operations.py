@@ -98,11 +98,6 @@ class LearnedOperations:
             gpus=frozenset(str(name) for name in facts["gpus"]),
         )
 
-    @property
-    def parts(self) -> dict[str, object]:
-        """The parts that have learning curves; see `curves_of`."""
-        return {"time": self.time}
-
     def factors(self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True) -> FloatArray:
         """See `ResidualModel.factors`."""
         listed = OperationList.of(operations)

@@ -1,17 +1,19 @@
 """The kernels that operations consist of, by the part of the one model that learned them.
 
-Products of two tensors are linear layers whose weights no loop holds. Products in training or in TF32 were not measured
-themselves, but as products that were. Training takes three products of the same number of FLOPs: the forward, and the
-gradients of both factors. The gradient of a bias, a sum over rows, is left out. Tensor cores multiply half as many TF32
-as half-precision elements in a clock cycle, and read twice as many bytes for each, so a product in TF32 takes the time
-of one in half precision with twice the reduction. The backward pass of an attention was not measured. It is predicted
-relative to its forward.
+A product of two tensors is a linear layer; those of a batch have no weights that a loop holds. Products in training or
+in TF32 were not measured themselves, but as products that were. Training takes three products of the same number of
+FLOPs: the forward, and the gradients of both factors. The gradient of a bias, a sum over rows, is left out. Tensor
+cores multiply half as many TF32 as half-precision elements in a clock cycle, and read twice as many bytes for each, so
+a product in TF32 takes the time of one in half precision with twice the reduction. The backward pass of an attention
+was not measured. It is predicted relative to its forward.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +42,7 @@ FLASH_GENERATION = "8.0"
 _BY_PYTORCH = ("pytorch", "triton")
 _PRODUCTS = ("linear", "matmul", "grouped_linear")
 
+_DIRECTIONS = ("forward", "input_gradient", "weight_gradient")
 _PRECISIONS = ("tf32", "fp16", "bf16", "fp8", "nvfp4")  # Of the products and attention that were measured.
 
 _ROWS = 8
@@ -144,30 +147,36 @@ def kernels_of(operation: Operation) -> tuple[Operation, ...]:
     """The kernels that an operation consists of, as operations that may have been measured.
 
     Returns:
-        The products of a product in training or in TF32, the forward pass of an attention, a linear layer with the rows
-        of its tiles; otherwise the operation itself.
+        The products of a product in training or in TF32, the forward and both gradients of a convolution in training,
+        the forward pass of an attention; otherwise one kernel. A product of two tensors that is none of a batch is the
+        linear layer of its sizes, as PyTorch calls gemm for both. A linear layer has the rows of its tiles, and adds
+        its bias on the way.
     """
+    if operation.kind == "conv2d" and operation.mode == "training":
+        forward = operation.replace(mode="inference")
+        return tuple(forward.with_attributes(direction=each) for each in _DIRECTIONS)
     if operation.kind not in (*_PRODUCTS, "attention") or operation.precision not in _PRECISIONS:
         return (operation,)
     if operation.kind == "attention":
         return (operation.replace(mode="inference"),)
     batch, rows, columns, reduction = operation.product or Product(1, 1, 1, 1)
-    whole = rows_of_tiles(rows)
+    rows = rows_of_tiles(rows) if batch == 1 else rows
     if operation.mode == "inference" and operation.precision != "tf32":
-        if operation.kind != "linear" or whole == rows:
+        if operation.kind == "grouped_linear" or batch > 1:
             return (operation,)
-        shapes = [(whole, reduction)]
-        return (Operation("linear", shapes, operation.attributes, precision=operation.precision),)
+        asked = operation.attributes if operation.kind == "linear" else {}
+        return (_product(1, rows, reduction, columns, operation.precision, asked),)
     precision, wider = ("fp16", 2) if operation.precision == "tf32" else (operation.precision, 1)
-    rows, batch = (rows, batch) if operation.kind == "matmul" else (whole, 0)
     sizes = [(rows, reduction, columns)]
     if operation.mode == "training":
         sizes += [(rows, columns, reduction), (columns, rows, reduction)]
     return tuple(_product(batch, m, wider * k, n, precision) for m, k, n in sizes)
 
 
-def _product(batch: int, m: int, k: int, n: int, precision: str) -> Operation:
-    """A batch of products of two tensors; or a linear layer if the batch is 0."""
-    if batch:
+def _product(
+    batch: int, m: int, k: int, n: int, precision: str, asked: Mapping[str, Any] = MappingProxyType({})
+) -> Operation:
+    """A batch of products of two tensors; or a linear layer, with the attributes that were asked for."""
+    if batch > 1:
         return Operation("matmul", [(batch, m, k), (batch, k, n)], precision=precision)
-    return Operation("linear", [(m, k)], {"out_features": n, "bias": False}, precision=precision)
+    return Operation("linear", [(m, k)], {**asked, "out_features": n, "bias": False}, precision=precision)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from .attention import attended_cycles
 from .machine import Machine
-from .work import ATTENTION, Work
+from .work import ATTENTION, PRODUCT, Work
 
 TILES: FloatArray = np.array(
     [
@@ -49,9 +49,10 @@ def tiled_cycles(
     found = np.zeros((4, len(work.place)))
     found[1:] = 1.0
     attended = np.flatnonzero(work.group == ATTENTION)
-    found[:3, attended] = attended_cycles(
-        work.some(attended), machine, rate[attended], ways[attended], constants[:, attended]
-    )
+    if len(attended):
+        found[:3, attended] = attended_cycles(
+            work.some(attended), machine, rate[attended], ways[attended], constants[:, attended]
+        )
     products = np.flatnonzero((work.rows > 0) & (work.group != ATTENTION))
     for first in range(0, len(products), _AT_ONCE):
         some = products[first : first + _AT_ONCE]
@@ -62,7 +63,15 @@ def tiled_cycles(
 def _quickest(work: Work, machine: Machine, rate: FloatArray, full: FloatArray, constants: FloatArray) -> FloatArray:
     """Cycles, waves, fill and splits of the quickest of all tiles and splits, shape (4, kernels)."""
     tile, peak, loaded, split, exposed, l2_rate = constants
-    tall, wide, splits = TILES[:, 0, None, None], TILES[:, 1, None, None], _SPLITS[:, None]
+    splits = _SPLITS[:, None]
+    # A product with a vector has kernels of its own (gemv), which have no tiles to fill, and all start at once. Linear
+    # layers with one row take as long as tiles that they hardly fill (aiconfigurator2026).
+    row = (work.rows == 1) & (work.batch > 1)
+    by_vector = (work.group == PRODUCT) & (row | (work.columns == 1))
+    tall, wide = (
+        np.where(by_vector, np.minimum(side[:, None, None], size), side[:, None, None])
+        for size, side in zip((work.rows, work.columns), TILES.T, strict=True)
+    )
     steps = np.maximum(work.reduction / splits, _FEWEST_STEPS)
     tiles = np.ceil(work.rows / tall) * np.ceil(work.columns / wide) * work.batch
     waves = tiles * splits / machine.sms
@@ -74,16 +83,13 @@ def _quickest(work: Work, machine: Machine, rate: FloatArray, full: FloatArray, 
         machine.exponentials * np.ceil(work.columns / wide)
     )
     sums = split + waves * tall * wide * _PARTIAL_BYTES / l2_rate
-    whole = np.ceil(waves)
-    cycles = whole * (np.maximum(computing, loading) + tile) + np.where(splits > 1, sums, 0.0)
+    whole = np.where(by_vector, np.maximum(waves, 1.0), np.ceil(waves))
+    cycles = whole * np.maximum(computing, loading) + np.where(by_vector, 1.0, whole) * tile
     possible = (splits == 1) | (work.reduction / splits >= _LEAST_REDUCTION)
-    cycles = np.where(possible, cycles, np.inf)
-    shape = (len(TILES) * len(_SPLITS), -1)
-    cycles, waves = cycles.reshape(shape), waves.reshape(shape)
-    taken = cycles.argmin(axis=0)
-    each = np.arange(len(work.place))
-    chosen = waves[taken, each]
-    area = TILES.prod(axis=1)[taken // len(_SPLITS)]
+    cycles = np.where(possible, cycles + np.where(splits > 1, sums, 0.0), np.inf)
+    taken = cycles.reshape(len(TILES) * len(_SPLITS), -1).argmin(axis=0)
+    each = (*np.divmod(taken, len(_SPLITS)), np.arange(len(work.place)))
+    parts = _SPLITS[each[1]]
+    computed = np.ceil(waves[each]) * machine.sms * (tall * wide)[each[0], 0, each[2]]
     outputs = work.batch * work.rows * work.columns
-    fill = outputs * _SPLITS[taken % len(_SPLITS)] / (np.ceil(chosen) * machine.sms * area)
-    return np.array([cycles[taken, each], chosen, fill, _SPLITS[taken % len(_SPLITS)]])
+    return np.array([cycles[each], waves[each], outputs * parts / computed, parts])

@@ -104,7 +104,10 @@ class Work(NamedTuple):
 
     def asked_of(self, *libraries: str) -> NDArray[np.bool_]:
         """Whether one of these libraries, named as in IMPLEMENTATIONS, was asked for each kernel."""
-        return np.isin(self.implementation, [IMPLEMENTATIONS.index(library) for library in libraries])
+        asked: NDArray[np.bool_] = np.logical_or.reduce(
+            [self.implementation == IMPLEMENTATIONS.index(library) for library in libraries]
+        )
+        return asked
 
     def some(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Self:
         """The kernels at these indices."""
@@ -206,8 +209,9 @@ def _add_products(kernels: _Kernels, places: NDArray[np.int64]) -> None:
     moved = batch * (width * k * (m + c) + out * m * c)
     held = np.where(weights, width * batch * k * c, 0.0)
     # Tensor cores are fed in pieces of 16 bytes. The rows of a matrix with an odd number of columns, such as the scores
-    # of attention over 197 tokens, begin anywhere, and are loaded element by element.
-    odd = ~weights & (width == HALF_BYTES) & ((c % 2 > 0) | (k % 2 > 0))
+    # of attention over 197 tokens, begin anywhere, and are loaded element by element, but for products with a vector:
+    # those load all of a row at once.
+    odd = ~weights & (width == HALF_BYTES) & ((c % 2 > 0) | (k % 2 > 0)) & (m > 1) & (c > 1)
     loaded = width * np.where(odd, _ODD_LOADS, 1.0)
     sizes = {"batch": batch, "rows": m, "columns": c, "reduction": k, "flops": flops}
     kernels.add(

@@ -44,6 +44,7 @@ _WHOLE = Tile(128, 128)
 _START_STEPS = 20.0  # Starting a tile takes as long as this many steps of its reduction.
 _LINEAR_SLOWER = 1.1  # Linear layers in whole tiles relative to the peak rate, and split reductions to whole ones.
 _FEWEST_STEPS = 64.0  # Of a part of a reduction that is split, as in half precision (model/tiles.py).
+_LONGEST_WHOLE = 1025.0  # Longest reduction of batched products that was measured: on A100 and P4 none is split.
 _LOGIC = 0.9  # Power of fp32 products relative to the prior of energy.py.
 _LONG_S = 8e-4  # Seconds of a kernel that feels half of what a very long one feels of the cap.
 _AMPERE, _MANY_LANES, _ISSUE_SLOWER = 8, 96, 1.25  # Between 64 and 128 lanes: data sheets round (H100 NVL: 127.3).
@@ -65,7 +66,7 @@ def product_times_s(n: Any, least: LeastTimes, gpu: GPU, capped: bool) -> FloatA
         capped: Whether the default power cap applies.
     """
     generation, peak = kernel_generation(gpu), gpu.peak_flops["fp32"]
-    batched, by_vector = _is_batched(n), (n.rows == 1) | (n.columns == 1)
+    batched, by_vector = _is_batched(n, gpu), (n.rows == 1) | (n.columns == 1)
     outputs = np.maximum(n.batch * n.rows * n.columns, 1.0)
     waves = np.where(batched, _batched_waves(n, gpu), _LINEAR_SLOWER * _linear_waves(n, gpu))
     waves = np.where(by_vector, np.maximum(outputs / (_WHOLE.outputs * gpu.sms), _least_waves(n)), waves)
@@ -93,16 +94,16 @@ def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
     """
     outputs = np.maximum(n.batch * n.rows * n.columns, 1.0)
     ratio = _batched_waves(n, gpu) * _WHOLE.outputs * gpu.sms / outputs * _started(n)
-    return np.where((n.kind == KIND_PLACES["matmul"]) & _is_batched(n), ratio, 1.0)
+    return np.where((n.kind == KIND_PLACES["matmul"]) & _is_batched(n, gpu), ratio, 1.0)
 
 
-def _is_batched(n: Any) -> Any:
-    """Which products are computed by batched kernels.
+def _is_batched(n: Any, gpu: GPU) -> Any:
+    """Which products are computed by cuBLAS's batched kernels.
 
     A single product is computed as a linear layer is (PyTorch calls gemm in place of bmm), and one with a vector by a
-    kernel of its own.
+    kernel of its own. On boards of other makers no batch was measured; it is taken to choose among tiles as well.
     """
-    return (n.batch > 1) & (n.rows > 1) & (n.columns > 1)
+    return gpu.is_nvidia & (n.batch > 1) & (n.rows > 1) & (n.columns > 1)
 
 
 def _started(n: Any) -> Any:
@@ -113,8 +114,10 @@ def _started(n: Any) -> Any:
 def _batched_waves(n: Any, gpu: GPU) -> FloatArray:
     """Times that each multiprocessor computes 128 x 128 outputs, which it does at once."""
     tile = _BATCHED_TILES[kernel_generation(gpu)]
-    held = tile_count(n.rows, n.columns, tile, n.batch) * (tile.outputs / _WHOLE.outputs)
-    waves: FloatArray = np.ceil(held / gpu.sms)
+    held = tile_count(n.rows, n.columns, tile, n.batch) * (tile.outputs / _WHOLE.outputs) / gpu.sms
+    part = (_LONGEST_WHOLE + _START_STEPS) / (n.reduction + _START_STEPS)
+    split = np.where(part < 1, np.maximum(_LINEAR_SLOWER * held, part), np.inf)
+    waves: FloatArray = np.minimum(np.ceil(held), split)
     return waves
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from .operation_numbers import PRODUCTS, numbers_of
+from .operation_numbers import KIND_PLACES, PRODUCTS, numbers_of
 
 
 def whole_operations(operations: OperationList) -> OperationList:
@@ -23,16 +23,25 @@ def whole_operations(operations: OperationList) -> OperationList:
 
 
 def measured_operations(operations: OperationList) -> OperationList:
-    """Like `whole_operations`, with operations in inference for forwards alone, where both do the same."""
-    if not numbers_of(operations).is_partial.any():
+    """Like `whole_operations`, with operations in inference for forwards alone, where both do the same.
+
+    A product of two tensors that is none of a batch is the linear layer of its sizes: PyTorch calls gemm for both.
+    """
+    n = numbers_of(operations)
+    if not (n.is_partial.any() or ((n.kind == KIND_PLACES["matmul"]) & (n.batch == 1)).any()):
         return operations
     return OperationList(map(_measured, operations))
 
 
 def _measured(operation: Operation) -> Operation:
-    if operation.has_backward or operation.row.is_noise or operation.mode == "inference":
-        return operation.replace(gradients="all")
-    return operation.replace(mode="inference")
+    alone = not (operation.has_backward or operation.row.is_noise or operation.mode == "inference")
+    whole = operation.replace(mode="inference") if alone else operation.replace(gradients="all")
+    product = operation.product if operation.kind == "matmul" else None
+    if product is None or product.batch > 1:
+        return whole
+    attributes = {"out_features": product.columns, "bias": False}
+    shapes = [(product.rows, product.reduction)]
+    return Operation("linear", shapes, attributes, precision=whole.precision, mode=whole.mode)
 
 
 def work_shares(operations: OperationList, of: OperationList) -> FloatArray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -28,7 +28,6 @@ with any of these inputs, so that their product, the time, never falls when one 
 
 _STOPPING_FOLDS = 10  # Folds for early stopping; one of them is held out.
 _LEAST_HELD = 5
-_CURVE_POINTS = 100
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,6 @@ class FittedTrees:
     """A fitted forest of scikit-learn, or trees of XGBoost, behind the interface of a regressor."""
 
     model: Any
-    curves: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
 
     def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
         """One value per row of inputs."""
@@ -51,22 +49,6 @@ class FittedTrees:
         found = {trees_file(name): self.trees().to_bytes()}
         if hasattr(self.model, "get_booster"):
             found[f"{name}.ubj"] = bytes(self.model.get_booster().save_raw("ubj"))
-        return found
-
-    def error_by_trees(self, inputs: NDArray[np.float32], targets: FloatArray) -> list[float]:
-        """Mean absolute error of boosted trees on held-out rows after every hundredth of the trees."""
-        import xgboost
-
-        booster: Any = self.model.get_booster()
-        matrix, trees = xgboost.DMatrix(inputs), booster.num_boosted_rounds()
-        ends = np.unique(np.linspace(0, trees, _CURVE_POINTS + 1).round().astype(int))[1:].tolist()
-        found, margin = [], None
-        # Each step adds to the sum of the trees before it, so that every tree is evaluated once.
-        for start, end in zip([0, *ends], ends, strict=False):
-            if margin is not None:
-                matrix.set_base_margin(margin)
-            margin = booster.predict(matrix, output_margin=True, iteration_range=(start, end))
-            found.append(float(np.abs(margin - targets).mean()))
         return found
 
 
@@ -167,17 +149,13 @@ def fit_boosted(
     fold = fold_of(set(operations), _STOPPING_FOLDS, recipe.seed)
     held = np.array([fold[operation] == 0 for operation in operations])
     trees = recipe.trees
-    curves: Mapping[str, Sequence[float]] = {}
     monotone = tuple(int(quantity == "time" and name in MORE_WORK) for name in INPUT_NAMES)
     if _LEAST_HELD <= held.sum() < len(operations):
         stopped = unfitted_trees(recipe, trees, monotone_constraints=monotone, early_stopping_rounds=recipe.patience)
-        seen, unseen = (inputs[~held], targets[~held]), (inputs[held], targets[held])
-        stopped.fit(*seen, eval_set=[seen, unseen], verbose=False)  # Early stopping uses the last set.
+        stopped.fit(inputs[~held], targets[~held], eval_set=[(inputs[held], targets[held])], verbose=False)
         trees = int(stopped.best_iteration) + 1
-        rmse = [each["rmse"] for each in stopped.evals_result().values()]
-        curves = dict(zip(("fitted_rmse", "held_out_rmse"), rmse, strict=True))
     model = unfitted_trees(recipe, trees, monotone_constraints=monotone)
-    return FittedTrees(model.fit(inputs, targets), curves)
+    return FittedTrees(model.fit(inputs, targets))
 
 
 def unfitted_trees(recipe: TreeSettings, trees: int, depth: int | None = None, **more: Any) -> Any:

@@ -19,7 +19,7 @@ from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import over_cores
-from ..contract import Files, host_times
+from ..contract import Curves, Files, host_times
 from ..formats.numbers import number, require_features
 from ..physics.cached import cached
 from ..physics.energy import EnergyConstants
@@ -110,9 +110,9 @@ class Attentive:
         )
 
     @property
-    def parts(self) -> dict[str, object]:
-        """The parts that have learning curves; see `curves_of`."""
-        return {"transformer": self.encoder}
+    def curves(self) -> Curves:
+        """Losses of each pass of the training; empty where it was read from a file."""
+        return {f"transformer/{name}": losses for name, losses in self.encoder.curves.items()}
 
 
 @cached

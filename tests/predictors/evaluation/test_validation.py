@@ -8,12 +8,12 @@ from simulated_measurements import simulated_operations
 
 from joulecast import Network, Operation
 from joulecast.predictors.evaluation import left_out as network_validation
-from joulecast.predictors.evaluation.errors import OperationErrors, absolute_errors, errors_by, r2, scores
-from joulecast.predictors.evaluation.left_out import leave_kinds_out, leave_networks_out
-from joulecast.predictors.evaluation.one_gpu import Validation, validate
-from joulecast.predictors.evaluation.report import own_tables
+from joulecast.predictors.evaluation.errors import Errors, r2, statistics
+from joulecast.predictors.evaluation.left_out import FOLDS, leave_kinds_out, leave_networks_out
+from joulecast.predictors.evaluation.one_gpu import validate
 from joulecast.predictors.measured import alike, fold_of, network_family, only_in, variants
 from joulecast.predictors.recipes import ForestRecipe
+from joulecast.zoo.rendering import report
 
 RECIPE = ForestRecipe(trees=8, folds=4)
 
@@ -63,12 +63,26 @@ def test_scores_by_hand():
     # Squared errors 0.01 + 0 + 1, squared deviations from 7/3: 42/9.
     assert r2(measured[:3], predicted[:3]) == pytest.approx(1 - 1.01 / (42 / 9))
     assert (r2(np.ones(3), np.ones(3)), r2(np.ones(3), measured[:3])) == (1.0, 0.0)
-    found = scores("time", measured, predicted)
-    assert found["time_mean"] == pytest.approx((0.1 + 0 + 0.25) / 3)
-    assert found["time_median"] == pytest.approx(0.1)
-    assert absolute_errors([-0.3, 0.1])["p90"] == pytest.approx(0.28)
-    groups = errors_by(["a", "b", "a", "c"], measured, predicted)
-    assert {name: row["count"] for name, row in groups.items()} == {"a": 2, "b": 1}
+    assert statistics([-0.3, 0.1])["p90"] == pytest.approx(0.28)
+    columns = {"split": ["folds"] * 4, "where": ["one"] * 4, "what": ["b", "a", "a", "c"]}
+    named = {name: np.array(values) for name, values in columns.items()}
+    rows = Errors(tuple("wxyz"), named, {"time": measured}, {"time": predicted}).rows(together=False)
+    assert [(row["what"], row["count"]) for row in rows] == [("all", 3), ("a", 2), ("b", 1)]
+    by_hand = {"mean": (0.1 + 0 + 0.25) / 3, "median": 0.1, "bias": (0.1 - 0.25) / 3, "r2": 1 - 1.01 / (42 / 9)}
+    assert {name: rows[0]["time"][name] for name in by_hand} == pytest.approx(by_hand)
+
+
+def test_tables_are_joined_by_what_they_share():
+    one, other = (
+        Errors(("x",), {"split": np.array([name]), name: np.ones(1)}, {name: np.ones(1)}, {name: np.full(1, 2.0)})
+        for name in ("time", "power")
+    )
+    both = Errors.joined([one, Errors(), other])
+    assert set(both.columns) == {"split"}
+    assert both.known("time").tolist() == [True, False]
+    assert both.relative("power").tolist() == [1.0]
+    assert both.log_errors("time")[0] == pytest.approx(np.log(2))
+    assert np.isnan(both.log_errors("energy")).all()  # Its power was not measured where its time was.
 
 
 def _networks(dataset):
@@ -90,45 +104,44 @@ def test_a_family_takes_more_along_than_a_name(dataset, monkeypatch):
         return fit(*arguments, without=without)
 
     monkeypatch.setattr(network_validation, "fit_chip", fit_and_remember)
-    by_name = leave_networks_out(data, "inference", RECIPE, networks, by="name")
-    assert [error.left_out for error in by_name.networks] == [0, 0, 1]
-    by_family = leave_networks_out(data, "inference", RECIPE, networks, by="family")
-    assert [error.left_out for error in by_family.networks] == [1, 1, 1]
+    by_name, _ = leave_networks_out(data, "inference", RECIPE, networks, by="name")
+    for _, errors in by_name.groups("split"):  # as composed, and as sums
+        assert errors.of == data.networks
+        assert errors["left_out"].tolist() == [0, 0, 1]
+    by_family, with_them = leave_networks_out(data, "inference", RECIPE, networks, by="family")
+    assert by_family["left_out"].tolist() == [1] * 6
     block = simulated_operations()[5]
     assert variants([block]) == seen[-2]
     assert len(seen) == 3 + 2
-    assert set(by_family.operations.operations) == {simulated_operations()[5], simulated_operations()[10]}
-    leave_networks_out(data, "inference", RECIPE, networks, by="none")
+    assert set(with_them.of) == {simulated_operations()[5], simulated_operations()[10]}
+    leave_networks_out(data, "inference", RECIPE, networks, by="nothing")
     assert len(seen) == 3 + 2 + 1
 
 
 def test_kinds_left_out_are_predicted_by_what_stands_in(dataset):
     errors = leave_kinds_out(dataset, "inference", RECIPE)
-    relu = [i for i, operation in enumerate(errors.operations) if operation.kind == "relu"]
-    assert np.isfinite(errors.predicted_time_s[relu]).sum() == 0  # No other operation here only moves memory.
-    norms = [i for i, operation in enumerate(errors.operations) if operation.kind == "linear"]
-    assert len(norms) == 25
+    kinds = dict(errors.groups("what"))
+    assert not kinds["relu"].known("time").any()  # No other operation here only moves memory.
+    assert len(kinds["linear"]) == 25
 
 
 def test_report(dataset):
     data, networks = _networks(dataset)
     validation = validate(data, "inference", RECIPE, networks)
-    report = "\n".join(own_tables(validation))
-    for text in (
+    text = report("Title", "splits", RECIPE, [validation], command="evaluate")
+    for part in (
         "### Intervals",
         "folds over all campaigns | all | 100 (100) |",
-        "| simulated | 100 | 100 |",
-        "| family | host/device overlap | 3 |",
+        "| simulated | all | 100 |",
+        "### Networks by family, inference",
+        "| NVIDIA A30 | all | 3 |",
+        "as a plain sum of loops",
         "within what chance allows",
     ):
-        assert text in report
+        assert part in text
     metrics = validation.metrics()
-    assert metrics["families/time_error_mean"] > 0
-    assert metrics["simulated/time_r2"] > 0.9
-
-
-def test_campaigns_in_tables_have_names_and_no_digests():
-    one = OperationErrors("", (), *[np.zeros(0)] * 4)
-    names = ("night/6e44a47d81", "day/832a0a0ced", "night/152dc0e0f5")
-    validation = Validation("A30", "inference", tuple(replace(one, campaign=name) for name in names), ())
-    assert validation.campaign_titles == dict(zip(names, ("night (1 of 2)", "day", "night (2 of 2)"), strict=True))
+    assert metrics["networks by family, inference/NVIDIA A30/time_mean"] > 0
+    assert metrics[f"{FOLDS}/simulated/time_r2"] > 0.9
+    where, split, count, *errors = validation.scores()[0]
+    assert (where, split, count) == ("NVIDIA A30, inference, simulated", FOLDS, "100")
+    assert errors[0] == f"{100 * metrics[f'{FOLDS}/simulated/time_median']:.1f} %"

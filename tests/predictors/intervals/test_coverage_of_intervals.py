@@ -18,7 +18,7 @@ from joulecast.predictors.evaluation.calibrating import (
     network_coverage,
     operation_coverage,
 )
-from joulecast.predictors.evaluation.errors import NetworkError, OperationErrors
+from joulecast.predictors.evaluation.errors import Errors
 from joulecast.predictors.evaluation.left_out import errors_on_repeats
 from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.intervals.calibration import COORDINATES, Calibration, Cases, Closeness
@@ -39,14 +39,25 @@ A30 = find_gpu("A30")
 CASES = 4000
 
 
-def _errors(split, operations, time, power, distances) -> OperationErrors:
+def _errors(split, operations, time, power, distances) -> Errors:
     """Loops of a second and 100 W, bound by the GPU, with these factors of time and power in their predictions."""
     ones = np.ones(len(operations))
-    bound = np.zeros(len(operations), dtype=bool)
-    return OperationErrors(split, tuple(operations), ones, time, 100 * ones, 100 * power, bound, distances, ~bound)
+    columns = {
+        "split": np.full(len(operations), split),
+        "what": np.array([operation.kind for operation in operations]),
+        "host_bound": np.zeros(len(operations), dtype=bool),
+        "reference": np.ones(len(operations), dtype=bool),
+        "distance": distances,
+    }
+    measured = {"time": ones, "power": 100 * ones}
+    return Errors(tuple(operations), columns, measured, {"time": time, "power": 100 * power})
 
 
-def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: int = 0) -> OperationErrors:
+def _with(errors: Errors, **columns) -> Errors:
+    return replace(errors, columns={**errors.columns, **columns})
+
+
+def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: int = 0) -> Errors:
     """Errors that grow with distance, on operations of two families."""
     rng = np.random.default_rng(seed)
     relus = [Operation("relu", [(n, 8)]) for n in range(1, CASES // 2 + 1)]
@@ -59,7 +70,7 @@ def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: i
 
 @pytest.fixture(scope="module")
 def calibration():
-    return calibrate(Closeness.of(simulated_operations()), [_drawn("folds")], None)
+    return calibrate(Closeness.of(simulated_operations()), _drawn("folds"))
 
 
 def test_distances():
@@ -102,7 +113,7 @@ def test_thinning_keeps_what_each_level_covers(count):
 
 
 def test_intervals_cover_what_they_promise():
-    rows = operation_coverage({"folds": _drawn("folds"), "names": _drawn("names", seed=1)}, 0.9, seed=0)
+    rows = operation_coverage(Errors.joined([_drawn("folds"), _drawn("names", seed=1)]), 0.9, seed=0)
     everything = {(row.split, row.group): row for row in rows}
     assert everything["folds", "all"].cases == CASES
     for row in everything.values():
@@ -120,11 +131,12 @@ def test_powers_near_the_cap_have_narrow_intervals():
     at_cap = np.arange(CASES) % 2 == 0
     predicted = np.where(at_cap, 164.0, 100.0)
     measured = predicted * np.exp(np.where(at_cap, 0.002, 0.1) * rng.standard_normal(CASES))
-    part = replace(part, predicted_power_w=predicted, power_w=measured)
-    (everything, *_) = operation_coverage({"folds": part}, 0.9, seed=0)
+    power = ({**part.measured, "power": measured}, {**part.predicted, "power": predicted})
+    part = replace(part, measured=power[0], predicted=power[1])
+    (everything, *_) = operation_coverage(part, 0.9, seed=0)
     assert everything.within["power"] == pytest.approx(0.9, abs=0.02)
-    calibration = calibrate(Closeness({}), [part], None)
-    relu, no = [part.operations[0]] * 2, np.zeros(2, dtype=bool)
+    calibration = calibrate(Closeness({}), part)
+    relu, no = [part.of[0]] * 2, np.zeros(2, dtype=bool)
     near, far = calibration.log_errors("power", 0.9, Cases(relu, no, no, np.full(2, 2.0)), np.array([164.0, 100.0]))
     assert near == pytest.approx(1.645 * 0.002, rel=0.25)
     assert far == pytest.approx(1.645 * 0.1, rel=0.25)
@@ -136,7 +148,7 @@ def test_repeats_of_an_operation_are_one_case():
     repeated = tuple(o for i, o in enumerate(operations) for _ in range(9 if i < 100 else 1))
     off = np.array([0.5 if i < 100 else 0.1 for i in range(1000) for _ in range(9 if i < 100 else 1)])
     part = _errors("folds", repeated, np.exp(off), np.exp(off), np.ones(len(off)))
-    errors = calibrate(Closeness({}), [part], None).groups["elementwise GPU"][0].errors["time"]
+    errors = calibrate(Closeness({}), part).groups["elementwise GPU"][0].errors["time"]
     assert np.mean(errors > 0.3) == pytest.approx(0.1, abs=0.011)
     assert np.mean(off > 0.3) == 0.5
 
@@ -144,16 +156,16 @@ def test_repeats_of_an_operation_are_one_case():
 def test_loops_that_wait_for_the_host_have_errors_of_their_own():
     operations, waits = [Operation("relu", [(n, 8)]) for n in range(1, 201)], np.arange(200) < 100
     off = np.exp(np.where(waits, 0.5, 0.1))
-    part = replace(_errors("folds", operations, off, off, np.ones(200)), host_bound=waits)
-    groups = calibrate(Closeness({}), [part], None).groups
+    part = _with(_errors("folds", operations, off, off, np.ones(200)), host_bound=waits)
+    groups = calibrate(Closeness({}), part).groups
     for family in ("", "elementwise "):
         for bound, error in (("host", 0.5), ("GPU", 0.1)):
             assert groups[family + bound][0].errors["time"] == pytest.approx(error)
 
 
 def test_what_stands_in_errs_as_it_does_in_its_family():
-    part = replace(_drawn("kinds"), distances=np.full(CASES, np.inf))
-    calibration = calibrate(Closeness({}), [part], None)
+    part = _with(_drawn("kinds"), distance=np.full(CASES, np.inf))
+    calibration = calibrate(Closeness({}), part)
     relu, linear = Operation("relu", [(4, 8)]), Operation("linear", [(4, 8)], {"out_features": 8})
     pool = Operation("max_pool2d", [(4, 8, 8, 8)], {"kernel_size": 2})
     no, far = np.zeros(3, dtype=bool), np.full(3, np.inf)
@@ -183,7 +195,7 @@ def test_calibration_comes_back_from_storage(calibration):
 
 def test_few_errors_make_no_calibration():
     few = _drawn("folds").where(np.arange(CASES) < 20)
-    assert calibrate(Closeness({}), [few], None) is None
+    assert calibrate(Closeness({}), few) is None
 
 
 def test_repeats_say_how_well_the_measured_is_known(dataset):
@@ -198,41 +210,42 @@ def test_repeats_say_how_well_the_measured_is_known(dataset):
     errors = errors_on_repeats(data, chip)
     # A repeat against the median of two others: sqrt(1 + 1/2) times its own spread, and no less for having been seen.
     assert np.std(errors.log_errors("time")) == pytest.approx(0.02 * np.sqrt(1.5), rel=0.15)
-    assert errors_on_repeats(dataset, chip) is None
+    assert len(errors_on_repeats(dataset, chip)) == 0
 
 
 def _network_errors(dataset, count=60):
     """Networks of one operation each, half of them far from the data, that err as much as that."""
     rng = np.random.default_rng(1)
-    found = []
+    networks, parts, errors = [], [], []
     for i in range(count):
         distance, sigma = (2.0, 0.02) if i % 2 else (6.0, 0.2)
         no = np.zeros(1, dtype=bool)
-        parts = Parts(np.ones(1), Cases((Operation("relu", [(4, 8)]),), no, no, np.array([distance])))
-        m = replace(dataset.networks[0], network=f"net{i}", time_s=1.0, energy_j=1.0, power_w=1.0)
-        time, energy = np.exp(sigma * rng.standard_normal(2))
-        found.append(NetworkError(m, 0, time, energy, 2 * time, 2 * energy, 1.0, 0.1, 0.0, parts))
-    return found
+        parts.append(Parts(np.ones(1), Cases((Operation("relu", [(4, 8)]),), no, no, np.array([distance]))))
+        networks.append(replace(dataset.networks[0], network=f"net{i}", time_s=1.0, energy_j=1.0, power_w=1.0))
+        errors.append(np.exp(sigma * rng.standard_normal(2)))
+    time, energy = np.array(errors).T
+    predicted = {"time": time, "energy": energy, "power": energy / time}
+    return Errors.of_networks("name", A30.name, networks, predicted, parts=parts)
 
 
 def test_networks_that_are_hard_get_wider_intervals(dataset, calibration):
     errors = _network_errors(dataset)
-    made = fit_networks(calibration, [errors], "simulated")
-    hard, easy = (made.difficulty(calibration, e.parts) for e in errors[:2])
+    made = fit_networks(calibration, {"overlap": errors, "sum": errors}, "simulated")
+    hard, easy = (made.difficulty(calibration, parts) for parts in errors["parts"][:2])
     assert hard["time"] > 3 * easy["time"]
     assert hard["edp"] == pytest.approx(hard["time"] + hard["energy"])
     assert set(made.scores) == {"overlap", "sum"}
-    (row,) = network_coverage(calibration, {"name": errors}, 0.9)
+    (row,) = network_coverage(calibration, errors, 0.9)
     assert row.cases == 60
     assert all(0.8 < row.within[quantity] <= 1 for quantity in ("time", "energy", "edp"))
     again = NetworkCalibration.from_dict(json.loads(json.dumps(made.to_dict())))
-    assert again.difficulty(calibration, errors[0].parts) == hard
+    assert again.difficulty(calibration, errors["parts"][0]) == hard
 
 
 @pytest.fixture(scope="module")
 def predictor(dataset, calibration):
     chip = fit_chip(dataset, "inference", ForestRecipe(trees=8))
-    networks = fit_networks(calibration, [_network_errors(dataset)], "simulated")
+    networks = fit_networks(calibration, {"overlap": _network_errors(dataset)}, "simulated")
     return NetworkPredictor(
         "test/forest",
         chip_alone(replace(chip, calibration=calibration)),

@@ -11,7 +11,9 @@ from joulecast import Network, Operation
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
+from joulecast.predictors.evaluation.any_gpu import BY_CHIP, interval_errors, validate_any_gpu
+from joulecast.predictors.evaluation.errors import ALL
+from joulecast.predictors.evaluation.left_out import FOLDS
 from joulecast.predictors.fitting.fit import fit_on_all, quicker
 from joulecast.predictors.measured import DeviceRow, device_rows, with_hidden
 from joulecast.predictors.model.fit_networks import fit_energies
@@ -181,27 +183,29 @@ def without_power(dataset):
 def test_a_gpu_is_left_out_with_its_chip():
     datasets = [simulated_gpu(name) for name in ("A30", "A100-PCIE-40GB", "T4")]
     found = validate_any_gpu(datasets, (), RECIPE)
-    assert [*found.left_out] == [ALL, "NVIDIA A100-PCIE-40GB", "NVIDIA A30", "Tesla T4"]
-    assert found.left_out[ALL]["all all"][0] == 300
-    count, median, _ = found.folds["Tesla T4"]["relu inference"]
-    assert count == 25
-    assert median < 0.1
-    assert set(found.power_errors) == {"power", "energy"}
-    for errors in found.power_errors.values():
+    rows = {(row["split"], row["where"], row["what"]): row for row in found.rows()}
+    gpus = {where for split, where, _ in rows if split == BY_CHIP}
+    assert gpus == {ALL, "NVIDIA A100-PCIE-40GB", "NVIDIA A30", "Tesla T4"}
+    assert rows[BY_CHIP, ALL, ALL]["count"] == 300
+    relu = rows[FOLDS, "Tesla T4", "relu inference"]
+    assert relu["count"] == 25
+    assert relu["time"]["median"] < 0.1
+    for quantity in ("power", "energy"):
+        errors = interval_errors(found)[quantity]
         assert {"", "elementwise"} <= set(errors)
         assert 0 < np.median(errors[""]) < 0.5
     one_chip = validate_any_gpu(
         [datasets[0], replace(datasets[2], measurements=without_power(datasets[2]))], (), RECIPE
     )
-    assert one_chip.power_errors == {}
+    assert interval_errors(one_chip)["power"] == {}
 
 
 def test_a_quick_validation_is_one_fold():
     datasets = [simulated_gpu(name) for name in ("A30", "T4")]
     found = validate_any_gpu(datasets, (), RECIPE, quick=True)
     # A third of 100 operations, on both GPUs; no network was measured, so that no chip is left out.
-    assert found.folds[ALL]["all all"][0] in (66, 68)
-    assert found.left_out == {}
+    assert found.rows()[0]["count"] in (66, 68)
+    assert {row["split"] for row in found.rows()} == {FOLDS}
     assert quicker(RECIPE) == RECIPE
     assert quicker(TransformerRecipe(epochs=28)).epochs == 10
 

@@ -7,7 +7,7 @@ from simulated_measurements import simulated_kernels
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.evaluation.kernels import coverage, error_tables, stored_errors, validate_kernels
+from joulecast.predictors.evaluation.kernels import coverage, stored_errors, validate_kernels
 from joulecast.predictors.model.basis import basis_of
 from joulecast.predictors.model.features import NAMES, features
 from joulecast.predictors.model.fit import Measured, fit_constants, fit_one_model, measured_tables
@@ -53,22 +53,24 @@ def test_what_was_measured_is_predicted_closely(measured, kernels):
 
 
 def test_left_out_sizes_gpus_and_generations(measured):
-    validation = validate_kernels(measured, RECIPE)
-    assert {(each.basis, each.gpu) for each in validation.times} == {
+    validation, trust = validate_kernels(measured, RECIPE)
+    errors = validation.operations
+    assert set(zip(errors["split"].tolist(), errors["where"].tolist(), strict=True)) == {
         *(("measured", gpu.name) for gpu in (H100, H200, A100)),
         *(("same generation", gpu.name) for gpu in (H100, H200)),
         *(("other generations", gpu.name) for gpu in (H100, H200, A100)),
     }
-    rows = error_tables(validation.times)["linear, half"]
-    for label, (count, middle, mean) in rows.items():
-        assert count > 0
-        assert 0 < middle <= 2 * mean
-        assert middle < (0.3 if label.startswith("other") else 0.06), label
-    assert 0 <= validation.trust["linear, half"] <= 1
-    kept = stored_errors(validation.times, "linear, half")
+    for row in [row for row in validation.rows() if row["what"] == "linear, half"]:
+        time = row["time"]
+        assert row["count"] > 0
+        assert 0 < time["median"] <= 2 * time["mean"]
+        assert time["median"] < (0.3 if row["split"].startswith("other") else 0.06), row
+    assert 0 <= trust["linear, half"] <= 1
+    kept = stored_errors(errors, "linear, half")
     assert set(kept) == {"measured", "same generation", "other generations"}
     assert all(np.all(np.diff(values) >= 0) for values in kept.values())
-    assert coverage(validation)["linear, half"]["measured"] == pytest.approx(0.9, abs=0.2)
+    within = {row.split: row.within["time"] for row in coverage(errors) if row.group == "linear, half"}
+    assert within["measured"] == pytest.approx(0.9, abs=0.2)
 
 
 def test_a_prediction_names_the_measurements_behind_it(kernels):

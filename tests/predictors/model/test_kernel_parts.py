@@ -48,14 +48,43 @@ def test_training_a_product_of_two_tensors_takes_three_of_them():
 @pytest.mark.parametrize(
     "operation",
     [
-        LAYER.replace(mode="inference"),
+        Operation("matmul", [(2, 9, 8), (2, 8, 4)], precision="bf16"),
         LAYER.replace(precision="fp32"),
         Operation("relu", [[8, 8]], precision="bf16", mode="training"),
     ],
-    ids=["inference", "fp32", "another kind"],
+    ids=["a batch of products", "fp32", "another kind"],
 )
 def test_other_operations_are_their_own_kernel(operation):
     assert kernels_of(operation) == (operation,)
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_one_product_has_one_price_whichever_way_it_is_called(mode, precision):
+    layer, biased = (
+        Operation("linear", [(4, 25, 64)], {"out_features": 32, "bias": bias}, precision=precision, mode=mode)
+        for bias in (False, True)
+    )
+    flat = Operation("linear", [(100, 64)], layer.attributes, precision=precision, mode=mode)
+    of_two = Operation("matmul", [(100, 64), (64, 32)], precision=precision, mode=mode)
+    of_a_batch = Operation("matmul", [(1, 100, 64), (1, 64, 32)], precision=precision, mode=mode)
+    kernels = kernels_of(layer)
+    assert kernels[0].input_shapes[0][0] == 104  # rows of its tiles
+    assert all(kernels_of(each) == kernels for each in (biased, flat, of_two, of_a_batch))
+
+
+def test_training_a_convolution_takes_its_forward_and_both_gradients():
+    attributes = {"out_channels": 32, "kernel_size": 3, "padding": 1}
+    layer = Operation("conv2d", [(4, 16, 8, 8)], attributes, precision="fp16", mode="training")
+    kernels = kernels_of(layer)
+    directions = ["forward", "input_gradient", "weight_gradient"]
+    assert [each.attributes["direction"] for each in kernels] == directions
+    assert {part_of(each) for each in kernels} == {"convolution, half"}
+    (alone,) = kernels_of(layer.replace(mode="inference"))
+    assert alone == kernels[0]
+    board = find_gpu("MI210")
+    in_training, *each = find_kernels().device_s(OperationList([layer, *kernels]), board)
+    assert in_training == pytest.approx(sum(each), rel=1e-6)
 
 
 @pytest.mark.parametrize(("rows", "computed"), [(1, 1), (7, 7), (8, 8), (9, 16), (250, 256), (256, 256), (257, 264)])

@@ -69,6 +69,14 @@ def test_products_read_at_the_bandwidth_of_the_data_sheet():
     assert found.memory_s == pytest.approx(2 * (4096 + 4096**2 + 4096) / 1e11)
 
 
+@pytest.mark.parametrize("shapes", [[(20, 1, 4096), (20, 4096, 8)], [(20, 8, 4096), (20, 4096, 1)]])
+def test_products_with_a_vector_have_no_tiles_to_fill(shapes):
+    found = of("matmul", shapes, precision="bf16", given=constants(flops_per_loaded_byte=64.0))
+    # Two products for each multiprocessor. Each loads (1 + 8) x 4096 elements of 2 bytes, at 64 FLOPs or a 16th of a
+    # cycle for each byte, and computes in less.
+    assert found.compute_s == pytest.approx(2 * 9 * 4096 * 2 * 64 / 1024 / 1e9)
+
+
 def test_the_power_cap_slows_long_products_down():
     given = constants(picojoules_per_flop=1.0)
     free = of("linear", [(12800, 4096)], {"out_features": 1280}, precision="bf16", given=given)

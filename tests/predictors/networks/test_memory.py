@@ -48,7 +48,7 @@ def test_a_module_that_is_called_twice_has_its_weights_once():
     shared = torch.nn.Linear(64, 64)
     once = joulecast.extract(torch.nn.Sequential(shared, torch.nn.ReLU()), (8, 64))
     twice = joulecast.extract(torch.nn.Sequential(shared, shared), (8, 64))
-    assert memory_need(twice).weights_bytes <= 2 * memory_need(once).weights_bytes
+    assert memory_need(twice).weights_bytes == memory_need(once).weights_bytes == 4 * (64 * 64 + 64)
 
 
 class Autocast(torch.nn.Module):
@@ -81,15 +81,6 @@ def test_autocast_holds_weights_in_both_types():
     assert inference.weights_bytes == 4 * elements
     plain = memory_need(joulecast.extract(Autocast().layers, (128, 8192), precision="bf16", **options))
     assert plain.weights_bytes == 4 * 2 * elements
-
-
-def test_adam_keeps_two_moments():
-    plain, adam = (
-        memory_need(joulecast.extract("resnet18", (2, 3, 64, 64), mode="training", optimizer=optimizer))
-        for optimizer in (None, "adamw")
-    )
-    assert adam.weights_bytes == pytest.approx(2 * plain.weights_bytes, rel=0.01)
-    assert adam.activations_bytes == plain.activations_bytes
 
 
 def test_a_step_of_decoding_holds_the_caches_of_all_layers():

@@ -136,13 +136,6 @@ def test_an_order_that_is_neither_true_nor_false_is_refused():
         Network.from_dict(described)
 
 
-@pytest.mark.parametrize(("precision", "measured_s"), [("default", 0.5403), ("fp32", 0.6681)])
-def test_convnext_in_training_takes_what_was_measured(precision, measured_s):
-    # nicolai2025, A30; the factors were found on these two.
-    prediction = joulecast.predict("convnext_base", (32, 3, 224, 224), "A30", mode="training", precision=precision)
-    assert prediction.time_s == pytest.approx(measured_s, rel=0.02)
-
-
 # The first layer of a model in training has no gradient of its input.
 
 

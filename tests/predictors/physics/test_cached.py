@@ -48,12 +48,10 @@ def test_results_that_were_computed_together_are_found():
     assert never(relus(1, 2), A30) == "of both"
 
 
-def test_features_are_those_of_the_gpu_and_cannot_be_changed():
+def test_features_are_those_of_the_gpu():
     found = [relative_features(relus(1, 2), gpu) for gpu in (A30, T4, A30)]
     assert np.array_equal(found[0], found[2])
     assert not np.allclose(found[0], found[1])
-    with pytest.raises(ValueError, match="read-only"):
-        found[0][0, 0] = 1.0
 
 
 def test_results_do_not_keep_the_predictor_alive_that_made_them():

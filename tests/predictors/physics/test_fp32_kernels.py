@@ -78,6 +78,21 @@ def test_a_single_product_is_computed_as_a_linear_layer_is():
     assert times_s(A100, batched(2, 64, 96, 4096))[0] > 5 * single
 
 
+def test_a_batch_splits_reductions_longer_than_any_that_was_measured_whole():
+    """Two tiles on 108 multiprocessors: 1025 steps in one part, and 8192 in eight."""
+    whole, long = times_s(TILES_ALONE, batched(2, 96, 64, 1025), batched(2, 96, 64, 8192))
+    assert whole == pytest.approx(2 * 108 * 128 * 128 * 1045 / PEAK, rel=0.01)
+    assert long == pytest.approx(whole, rel=0.01)
+
+
+def test_batches_on_other_makers_boards_choose_among_tiles():
+    """On an MI300X a gradient of few outputs made training take up to 94 times as long as inference."""
+    product = batched(7, 101, 3, 2110)
+    alone, batch = times_s(find_gpu("MI300X"), batched(1, 101, 3, 2110), product)
+    assert alone <= batch < 7 * alone
+    assert tiled(find_gpu("MI300X"), product) == 1
+
+
 @pytest.mark.parametrize("sizes", [(8, 1, 4096, 4096), (8, 4096, 1, 4096), (1, 1, 4096, 4096)])
 def test_a_product_with_a_vector_takes_the_time_of_its_matrix(sizes):
     product = batched(*sizes)

@@ -1,7 +1,5 @@
 """Least device times, and the tiles, bandwidths and instructions that they are made of, against arithmetic by hand."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from round_gpu import ROUND
@@ -40,21 +38,6 @@ def test_tiles_cover_rows_and_columns_of_each_product():
 def test_what_tensor_cores_load(gpu, loaded):
     """A warp holds 64 x 64 sums; fewer rows than that read the weights once. Groups of warps on Hopper load for 171."""
     assert loaded_tile(np.array([16.0, 64.0, 4096.0]), find_gpu(gpu)).tolist() == loaded
-
-
-@pytest.mark.parametrize(
-    ("changes", "share"),
-    [
-        ({"compute_capability": "6.0"}, 0.76),  # first HBM
-        ({"memory_type": "HBM3"}, 0.91),
-        ({"memory_type": "GDDR6"}, 0.9),
-        ({"memory_type": "GDDR6", "inline_ecc": True}, 0.76),
-    ],
-    ids=str,
-)
-def test_copies_reach_a_share_of_the_bandwidth(changes, share):
-    """By the type of memory, and less where error correction takes a part of it; bandwidth.py has the sources."""
-    assert reached_bandwidth(replace(ROUND, **changes)) == pytest.approx(share * 1e11)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """A transformer that was stored: round trips, hostile files, and its predictions."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -21,15 +19,7 @@ from joulecast.predictors.transformer.attentive import Attentive
 
 torch = pytest.importorskip("torch")
 
-from small_transformers import (  # noqa: E402
-    A30,
-    T4,
-    arrays,
-    made_networks,
-    on,
-    quick,
-    served,
-)
+from small_transformers import A30, T4, arrays, made_networks, on, quick, served  # noqa: E402
 
 
 @pytest.fixture(scope="module", name="quick")
@@ -82,32 +72,6 @@ def test_a_kind_outside_the_vocabulary_is_one_error(served):
     assert "out of bounds" in str(caught.value.given)
 
 
-def test_stored_predictor(quick, served):
-    operations, network = simulated_operations(), made_networks()[0][2]
-    one, other = (SharedByAll(each).on(T4, "inference").predict(operations) for each in (quick, served))
-    assert np.allclose(one.time_s, other.time_s, rtol=1e-4)
-    assert np.allclose(one.energy_j, other.energy_j, rtol=1e-4)
-    whole = [on(A30, each).predict(network).time_s for each in (quick, served)]
-    assert whole[0] == pytest.approx(whole[1], rel=1e-4)
-
-
-def test_predicting_needs_no_torch(quick, tmp_path):
-    facts, files = quick.to_files()
-    ((name, weights),) = files.items()
-    (tmp_path / "weights").write_bytes(weights)
-    script = (
-        "import sys, joulecast as j\n"
-        "from joulecast.predictors.model.shared import SharedByAll\n"
-        "from joulecast.predictors.transformer.attentive import Attentive\n"
-        "from joulecast.hardware import find_gpu\n"
-        f"learned = Attentive.from_files({facts!r}, {{{name!r}: open(sys.argv[1], 'rb').read()}})\n"
-        "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
-        "assert SharedByAll(learned).on(find_gpu('A30'), 'inference').predict([o]).time_s[0] > 0\n"
-        "assert not {'torch', 'sklearn', 'xgboost', 'scipy', 'onnx', 'safetensors'} & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "weights")], check=True)
-
-
 def test_many_clocks_are_read_once(quick):
     network, calls = made_networks()[0][2], []
 
@@ -155,13 +119,3 @@ def test_laws_of_predictions(served):
     assert prediction.energy_j <= A30.power_limit_w * prediction.time_s
     nothing = Network.of([(Operation("dropout", [(8, 8)]), 2), (operations[0], 1)])
     assert on(A30, served).predict(nothing).time_s > 0
-
-
-def test_what_cannot_be_predicted(served):
-    bf16, fp32 = (Operation("relu", [(64, 64)], precision=precision) for precision in ("bf16", "fp32"))
-    gpu = find_gpu("V100 PCIe 32GB")
-    found = SharedByAll(served).on(gpu, "inference").predict([bf16, fp32])
-    assert found.source == ("missing", "modelled")
-    assert np.isnan(found.time_s).tolist() == [True, False]
-    prediction = on(gpu, served).predict(Network.of([(bf16, 1), (fp32, 9)]))
-    assert [uncovered.operation for uncovered in prediction.uncovered] == [bf16]
