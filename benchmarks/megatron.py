@@ -94,7 +94,8 @@ def mlperf(path: Path) -> list[str]:
         parts = [part for part in run.parts if part.name != "evaluation"]
         seconds, boards_j = (math.fsum(getattr(part, name) for part in parts) for name in ("time_s", "energy_j"))
         pairs = [(1e3 * seconds / run.steps, 1e3 * float(row["step_s"]))]
-        errors.append(100 * abs(pairs[0][0] / pairs[0][1] - 1))
+        ratio = pairs[0][0] / pairs[0][1]
+        errors.append((ratio - 1, _holds(run, 1 / ratio)))
         if watts:
             pairs.append((wall_energy_j(seconds, boards_j, run.servers_w) / seconds / run.layout.nodes, power_w))
         if watts and row["evaluations"]:
@@ -129,9 +130,17 @@ def _of_mlperf(row: Mapping[str, str], samples: float) -> Run:
         )
 
 
-def _summary(percent: Sequence[float]) -> str:
+def _holds(run: Run, ratio: float) -> bool:
+    """Whether the 90 % interval of its time holds what was published: so many times what is predicted."""
+    low, high = run.interval(0.9).time_s
+    return low <= ratio * run.time_s <= high
+
+
+def _summary(errors: Sequence[tuple[float, bool]]) -> str:
+    percent = [100 * abs(error) for error, _ in errors]
     mean, median = statistics.mean(percent), statistics.median(percent)
-    return f"{mean:.0f} % in the mean, {median:.0f} % in the median, {max(percent):.0f} % at worst."
+    sizes = f"{mean:.0f} % in the mean, {median:.0f} % in the median, {max(percent):.0f} % at worst"
+    return f"{sizes}; {sum(held for _, held in errors)} of {len(errors)} within their 90 % intervals."
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
@@ -171,7 +180,7 @@ def main(folder: Path) -> None:
             execution="compiled",
         )
         rate, best = (run.tokens_per_s or 0.0) / gpus, max(published)
-        errors["experts" if expert > 1 else "dense"].append(rate / best - 1)
+        errors["experts" if expert > 1 else "dense"].append((rate / best - 1, _holds(run, rate / best)))
         spread = f"{min(published):,.0f} to {max(published):,.0f}" if len(published) > 1 else f"{best:,.0f}"
         lines.append(
             f"| {name}, {phase} | {gpus} | {tensor}, {pipeline}, {context}, {expert}, {parts} | {batch} x {sequence} "
@@ -179,7 +188,7 @@ def main(folder: Path) -> None:
         )
     lines.append("")
     for name, some in errors.items():
-        lines.append(f"{len(some)} ways to run {name} models: {_summary([100 * abs(each) for each in some])}\n")
+        lines.append(f"{len(some)} ways to run {name} models: {_summary(some)}\n")
     lines += [_MLPERF_NOTES, *mlperf(folder / "mlperftraining2025/runs.csv")]
     Path(__file__).with_name("training").joinpath("MEGATRON.md").write_text(_NOTES + "\n".join(lines), encoding="utf-8")
     print(*lines, sep="\n")

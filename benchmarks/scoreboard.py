@@ -3,37 +3,42 @@
     python benchmarks/scoreboard.py [--data ../shared/data]
 
 Takes what the other benchmarks compute, and what their reports and the zoo's cards hold already, and computes nothing
-of its own. Every row names the commit whose predictions it shows. Commit before results are imported: a prediction that
-was made before its measurement is the fairest test. Writes benchmarks/SCOREBOARD.md and zoo/scoreboard.json. Takes two
-minutes on one core.
+of its own. Every row names the commit whose predictions it shows, and what was predicted when it was scored for the
+first time, which git keeps: the first version of zoo/scoreboard.json that has the row. So commit the predictors, import
+results, and run this before anything is changed: a prediction that was made before its measurement is the fairest test.
+Measurements of our own (datasets/) are compared with predictions that were committed before them (least_sure.py).
+Writes benchmarks/SCOREBOARD.md and zoo/scoreboard.json. Takes two minutes on one core.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import re
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import images
+import least_sure
 import numpy as np
 import serving
 import serving_energy
+from commits import ROOT, commit_of, versions_of
 
+from joulecast.datasets import load
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.any_gpu import NOTHING_KNOWN
 from joulecast.units import si
 
 HERE = Path(__file__).parent
-SERVED = HERE.parent / "zoo" / "scoreboard.json"
+SERVED = ROOT / "zoo" / "scoreboard.json"
 """The same rows, which the service answers and its page shows."""
 
-CARD = HERE.parent / "zoo" / "any-gpu" / "boosting" / "card.json"
+CARD = ROOT / "zoo" / "any-gpu" / "boosting" / "card.json"
 _QUANTITIES = ("time", "power", "energy")
 _ROW = re.compile(
     r"\| (?P<network>\S+) (?P<size>\d+ x \d+), (?P<gpu>[^,]+), (?P<precision>\w+) \| (?P<ms>\d+) \| (\d+) \|"
@@ -61,22 +66,6 @@ class Score(NamedTuple):
     logs: dict[str, float]
     within: dict[str, bool]
     commit: str
-
-
-def commit_of(path: Path | None = None) -> str:
-    """The commit that a file was last changed by; without a file, that of the working tree.
-
-    Raises:
-        SystemExit: The predictors were changed since the last commit, so that no commit predicts as they do.
-    """
-    git = ["git", "-C", str(HERE.parent)]
-    if (
-        path is None
-        and subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "joulecast", "zoo"], check=False).returncode
-    ):
-        raise SystemExit("commit the changes in joulecast/ and zoo/ first: a score names the commit that predicted it")
-    command = [*git, "log", "-1", "--format=%h", *(["--", str(path)] if path else [])]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def _short(gpu: str) -> str:
@@ -139,6 +128,17 @@ def left_out() -> Iterator[Score]:
             yield Score(f"{source}, chip left out", f"1x {_short(case['where'])}", task, None, logs, {}, commit)
 
 
+def ours(datasets: Path = ROOT / "datasets", predicted: Path = least_sure.FOLDER) -> Iterator[Score]:
+    """What joulecast measured itself, beside what was predicted and committed before."""
+    for path, card in itertools.product(
+        sorted(predicted.glob("predicted-*.json")), sorted(datasets.rglob("card.json"))
+    ):
+        dataset = load(card.parent)
+        for each in least_sure.outcomes(path, dataset):
+            task, gpu = f"{each.what} {each.precision}, {each.mode}", f"1x {_short(dataset.card.gpu)}"
+            yield Score("joulecast", gpu, task, each.measured_s, each.logs, each.within, commit_of(path))
+
+
 def _errors(some: list[Score], quantity: str) -> dict[str, float] | None:
     """Bias and mean absolute error of a quantity, as ratios; None where nothing of it was published."""
     logs = np.array([each.logs[quantity] for each in some if quantity in each.logs])
@@ -147,8 +147,11 @@ def _errors(some: list[Score], quantity: str) -> dict[str, float] | None:
     return {"bias": float(np.expm1(logs.mean())), "error": float(np.abs(np.expm1(logs)).mean())}
 
 
-def rows(scores: Iterable[Score]) -> Iterator[dict[str, Any]]:
-    """A row for each source, GPU and task."""
+def rows(scores: Iterable[Score], before: Iterable[str] = ()) -> Iterator[dict[str, Any]]:
+    """A row for each source, GPU and task. `before` are earlier versions of zoo/scoreboard.json, the oldest first."""
+    firsts: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for row in itertools.chain.from_iterable(map(json.loads, before)):
+        firsts.setdefault((row["source"], row["gpu"], row["task"]), row)
     groups: dict[tuple[str, str, str], list[Score]] = defaultdict(list)
     for each in scores:
         groups[each.source, each.gpu, each.task].append(each)
@@ -159,7 +162,7 @@ def rows(scores: Iterable[Score]) -> Iterator[dict[str, Any]]:
             log = float(np.mean([math.log(each.measured_s or 1.0) for each in known]))
             measured, predicted = math.exp(log), math.exp(log + float(np.mean([each.logs["time"] for each in known])))
         inside = [held for each in some for held in each.within.values()]
-        yield {
+        row = {
             "source": source,
             "gpu": gpu,
             "task": task,
@@ -171,12 +174,26 @@ def rows(scores: Iterable[Score]) -> Iterator[dict[str, Any]]:
             "of": len(inside),
             "commit": some[0].commit,
         }
+        first = firsts.get((source, gpu, task), row)
+        yield row | {"first": {name: first[name] for name in (*_QUANTITIES, "commit")}}
 
 
 def table(scored: Iterable[dict[str, Any]]) -> Iterator[str]:
     """The rows as a table in Markdown."""
-    yield "| source | GPU | task | runs | measured | predicted | time | power | energy | in the interval | commit |"
-    yield "| --- " * 11 + "|"
+    titles = (
+        "source",
+        "GPU",
+        "task",
+        "runs",
+        "measured",
+        "predicted",
+        *_QUANTITIES,
+        "in the interval",
+        "commit",
+        "at first",
+    )
+    yield f"| {' | '.join(titles)} |"
+    yield "| --- " * len(titles) + "|"
     for row in scored:
         times = ["" if row[name] is None else si(row[name], "s") for name in ("measured_s", "predicted_s")]
         errors = [
@@ -184,7 +201,10 @@ def table(scored: Iterable[dict[str, Any]]) -> Iterator[str]:
             for quantity in _QUANTITIES
         ]
         held = f"{row['inside']} of {row['of']}" if row["of"] else ""
+        first = row["first"]
+        of_first = ", ".join(f"{name} {100 * first[name]['error']:.0f} %" for name in _QUANTITIES if first[name])
         cells = [row["source"], row["gpu"], row["task"], str(row["runs"]), *times, *errors, held, row["commit"]]
+        cells.append(f"{of_first} ({first['commit']})")
         yield f"| {' | '.join(cells)} |"
 
 
@@ -193,8 +213,9 @@ _NOTES = """# Scoreboard
 Made by `python benchmarks/scoreboard.py`; do not edit. A row for each source, GPU and task. `measured` and `predicted`
 are geometric means over the runs of a row: seconds of a token, a batch or a step, as the source states them. Then
 bias and mean absolute error of time, power and energy in percent, and how many measured values lie in their 90 %
-intervals. `commit` made the predictions. Which runs were looked at when constants were chosen is said in the report of
-each benchmark ([serving](serving/REPORT.md), [energy](serving/ENERGY.md), [images](IMAGES.md),
+intervals. `commit` made the predictions. `at first` has the errors of a row when it was scored for the first time, and
+the commit that predicted it then; it is never made anew. Which runs were looked at when constants were chosen is said
+in the report of each benchmark ([serving](serving/REPORT.md), [energy](serving/ENERGY.md), [images](IMAGES.md),
 [training](training/REPORT.md)) and on the [card](../zoo/any-gpu/boosting/README.md) of the predictor for any GPU, for
 whose networks "chip left out" holds: it was trained without their chip.
 
@@ -218,8 +239,8 @@ def main() -> None:
         "--data", type=Path, default=Path("../shared/data"), help="folder of the published measurements"
     )
     arguments = parser.parse_args()
-    scores = [*served(), *energy(arguments.data / "mlenergy2026"), *trained(), *left_out()]
-    scored = list(rows(scores))
+    scores = [*served(), *energy(arguments.data / "mlenergy2026"), *trained(), *left_out(), *ours()]
+    scored = list(rows(scores, versions_of(SERVED)))
     (HERE / "SCOREBOARD.md").write_text(_NOTES + "\n".join(table(scored)) + "\n", encoding="utf-8")
     lines = ",\n".join(json.dumps({**row, **_rounded(row)}) for row in scored)
     SERVED.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

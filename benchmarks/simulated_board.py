@@ -1,13 +1,9 @@
-"""A simulated board with known deviations from what is predicted for its GPU, by formulas of its own.
-
-Products and convolutions compute at 0.8 of their rate, the memory has 0.9 of its bandwidth, the waiting board draws
-15 W more, and the host needs 1.3 of the time to launch. Its supply voltage may have another curve than the catalogue's,
-by which the clock that it holds under its cap is another one. Seconds and watts have noise.
-"""
+"""A simulated board with known deviations from what is predicted for its GPU, by formulas of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,11 +13,7 @@ from joulecast.hardware import GPU
 from joulecast.predictors.physics.energy import static_power_w
 from joulecast.predictors.physics.voltage import relative_voltage
 
-SLOW_PRODUCTS, BANDWIDTH, MORE_STATIC_W, LAUNCH = 0.8, 0.9, 15.0, 1.3
-"""Rate of products, bandwidth of memory and time of launches relative to the prediction; watts of the waiting board."""
 NOISE, STEP_MHZ = 0.02, 15
-Voltage = Callable[[np.ndarray], np.ndarray]
-"""Supply voltage by clock, both relative to those at the boost clock."""
 
 
 def deep(clock: np.ndarray) -> np.ndarray:
@@ -34,6 +26,35 @@ def shallow(clock: np.ndarray) -> np.ndarray:
     return 0.9 + 0.1 * np.clip((clock - 0.45) / 0.55, 0.0, None)
 
 
+def bent(clock: np.ndarray) -> np.ndarray:
+    """A voltage that falls in a parabola to 0.65 at 0.2 of the boost clock."""
+    return 0.65 + 0.35 * np.clip((clock - 0.2) / 0.8, 0.0, None) ** 2
+
+
+@dataclass(frozen=True)
+class Board:
+    """How a board differs from what is predicted for its GPU. Seconds and watts have noise, too.
+
+    Args:
+        products: Rate of products and convolutions, relative to the prediction.
+        bandwidth: Bandwidth of its memory, likewise.
+        static_w: Watts that the waiting board draws more.
+        launch: Time that the host takes to launch, relative to the prediction.
+        clock_mhz: The highest clock that it holds; None for the GPU's default.
+        voltage: Supply voltage by clock, both relative to those at the boost clock; None for that of the catalogue. By
+            it, the clock that the board holds under its cap is another one.
+    """
+
+    products: float = 0.8
+    bandwidth: float = 0.9
+    static_w: float = 15.0
+    launch: float = 1.3
+    clock_mhz: float | None = None
+    voltage: Callable[[np.ndarray], np.ndarray] | None = None
+
+
+USUAL = Board()
+AS_PREDICTED = Board(1.0, 1.0, 0.0, 1.0)
 DAY = "2026-11-23T10:00:00+00:00"
 
 
@@ -58,27 +79,14 @@ def operations(mode: str = "inference") -> list[Operation]:
     return of_all_sizes
 
 
-def measured(
-    predictor,
-    asked: Sequence[Operation],
-    gpu: GPU,
-    seed: int = 0,
-    clock_mhz: float | None = None,
-    voltage: Voltage | None = None,
-) -> Dataset:
-    """What the board shows of operations: loops, device times, and power by a sensor with noise.
+def measured(predictor, asked: Sequence[Operation], gpu: GPU, seed: int = 0, board: Board = USUAL) -> Dataset:
+    """What a board shows of operations: loops, device times, and power by a sensor with noise.
 
-    Args:
-        predictor: Predicts what a board without deviations would show.
-        asked: The operations.
-        gpu: The GPU.
-        seed: Seed of the noise.
-        clock_mhz: The highest clock of the board; None for the GPU's default.
-        voltage: Its supply voltage; None for that of the catalogue.
+    `predictor` predicts what a board without deviations would show.
     """
     draw, boost_mhz = np.random.default_rng(seed), float(gpu.boost_clock_mhz)
     usual = predictor.predict(asked)
-    work, top_mhz, host_s = usual.work, usual.held_clock_mhz, LAUNCH * usual.host_time_s
+    work, top_mhz, host_s = usual.work, usual.held_clock_mhz, board.launch * usual.host_time_s
     product = np.array([each.row.family in ("matmul", "convolution") for each in asked])
 
     def shown(mhz: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -87,16 +95,16 @@ def measured(
         as_clocked = boost_mhz * mhz / top_mhz
         on_clock = (work.parts.compute_s**3 + work.parts.cache_s**3) * (work.clock_mhz / as_clocked) ** 3
         memory = work.parts.memory_s**3
-        slowed = on_clock * np.where(product, SLOW_PRODUCTS**-3, 1.0) + memory * BANDWIDTH**-3
+        slowed = on_clock * np.where(product, board.products**-3, 1.0) + memory * board.bandwidth**-3
         device_s = work.at(as_clocked)[0] * np.cbrt(slowed / (on_clock + memory))
         loop_s = (device_s**4 + host_s**4) ** 0.25
-        own = 1.0 if voltage is None else voltage(mhz / boost_mhz) / relative_voltage(gpu, mhz)
+        own = 1.0 if board.voltage is None else board.voltage(mhz / boost_mhz) / relative_voltage(gpu, mhz)
         joules = work.memory_j + (work.at(mhz)[1] - work.memory_j) * own**2
-        static_w = static_power_w(gpu, mhz) + MORE_STATIC_W
+        static_w = static_power_w(gpu, mhz) + board.static_w
         return device_s, loop_s, static_w, joules
 
     held_mhz = np.full(len(asked), float(gpu.min_clock_mhz))
-    for mhz in np.arange(clock_mhz or boost_mhz, gpu.min_clock_mhz, -STEP_MHZ)[::-1]:
+    for mhz in np.arange(board.clock_mhz or boost_mhz, gpu.min_clock_mhz, -STEP_MHZ)[::-1]:
         _, loop_s, static_w, joules = shown(np.full(len(asked), mhz))
         held_mhz = np.where(static_w + joules / loop_s <= gpu.power_limit_w, mhz, held_mhz)
     device_s, _, static_w, joules = shown(held_mhz)
@@ -112,5 +120,7 @@ def measured(
             asked, *(each.tolist() for each in (loop_s, power_w, device_s, held_mhz)), strict=True
         )
     ]
-    card = Card(gpu.name, clock_mhz, "simulated", "none", {"simulated": "simulated"}, power_limit_w=gpu.power_limit_w)
+    card = Card(
+        gpu.name, board.clock_mhz, "simulated", "none", {"simulated": "simulated"}, power_limit_w=gpu.power_limit_w
+    )
     return Dataset(card, tuple(rows))

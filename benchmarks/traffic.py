@@ -49,11 +49,11 @@ class EqualSteps:
         self.cost = step_s, 0.0
 
     def decode(self, sequences: int, context: float) -> tuple[float, float]:
-        """See `StepCosts`."""
+        """See `PredictedSteps`."""
         return self.cost
 
     def mixed(self, *sizes: float) -> tuple[float, float]:
-        """See `StepCosts`."""
+        """See `PredictedSteps`."""
         return self.cost
 
 

@@ -36,11 +36,11 @@ class EncoderSteps:
         self.time_s = [joulecast.predict("bert_large", (size, _MEAN), gpu, **options).time_s for size in _SIZES]
 
     def decode(self, sequences: int, context: float) -> tuple[float, float]:
-        """See `StepCosts`; no question is answered in more than one step."""
+        """See `PredictedSteps`; no question is answered in more than one step."""
         raise AssertionError
 
     def mixed(self, sequences: int, context: float, prompts: int, tokens: int, *more: float) -> tuple[float, float]:
-        """See `StepCosts`."""
+        """See `PredictedSteps`."""
         return float(np.interp(tokens, [size * _MEAN for size in _SIZES], self.time_s)), 0.0
 
 

@@ -106,10 +106,12 @@ class Run:
         return kept(folder / f"{self.network}-{self.batch}x{self.size}-{self.precision}.json", self._extracted)
 
     def _extracted(self) -> Network:
+        import torch
+
         shape = (self.batch, self.size) if self.is_text else (self.batch, 3, self.size, self.size)
         network = joulecast.extract(
             self._module(),
-            _token_ids(shape) if self.is_text else shape,
+            torch.zeros(shape, dtype=torch.long) if self.is_text else shape,
             mode="training",
             precision="default" if self.precision == "amp" else self.precision,
             # Gradients of pre-training are accumulated, so that a step costs little; of fine-tuning see _fine_tuning.
@@ -140,12 +142,6 @@ def published() -> list[Run]:
         )
         for row in rows_of(HERE / "runs.csv")
     ]
-
-
-def _token_ids(shape: tuple[int, ...]) -> Any:
-    import torch
-
-    return torch.zeros(shape, dtype=torch.long)
 
 
 def _bert(task: str) -> Any:

@@ -19,6 +19,7 @@ from .printing import table
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
+    from ..hardware import GPU
     from ..predictors.board.profile import BoardProfile
     from ..predictors.networks.prepared import NetworkPredictor
 
@@ -77,7 +78,7 @@ def calibrate(
     operations, names = ({mode: getattr(each, of) for mode, each in found.items()} for of in ("operations", "name"))
     profile = fit_profile(datasets, operations, names)
     profile.write(out)
-    typer.echo(_text(profile))
+    typer.echo(_text(profile, board))
     typer.echo(f"wrote {out}; use it with --calibration {out}")
 
 
@@ -153,9 +154,10 @@ def _datasets(folders: Iterable[Path] | None) -> Sequence[Dataset]:
     return found
 
 
-def _text(profile: BoardProfile) -> str:
-    """The factors, and the errors without them and with them."""
-    from ..predictors.board.profile import percent
+def _text(profile: BoardProfile, gpu: GPU) -> str:
+    """The factors, the errors without them and with them, and the clocks and voltages of the board."""
+    from ..predictors.board.calibrated import with_voltage
+    from ..predictors.board.profile import VOLTAGE, percent
 
     factors = [[name, f"{factor:.3f}"] for name, factor in profile.factors.items() if abs(factor - 1) >= 0.005]
     errors = [
@@ -170,6 +172,13 @@ def _text(profile: BoardProfile) -> str:
     ]
     if profile.most_clock_mhz is not None:
         parts += ["", f"below its cap the board held {profile.most_clock_mhz:.0f} MHz at most"]
+    if all(name in profile.factors for name in VOLTAGE):
+        curve = with_voltage(gpu, *(profile.factors[name] for name in VOLTAGE)).voltage
+        most_mhz = float(gpu.boost_clock_mhz)
+        clocks = [gpu.min_clock_mhz, *(round(share * most_mhz) for share in (0.6, 0.7, 0.8, 0.9, 1.0))]
+        if curve is not None:
+            shares = [f"{curve.at(clock) / curve.at(most_mhz):.2f} at {clock} MHz" for clock in clocks]
+            parts += ["", f"voltage over that at the default clock: {', '.join(shares)}"]
     for quantity, helps in profile.helps.items():
         parts += [] if helps else ["", f"note: {quantity} was no better on operations left out, and stays as predicted"]
     return "\n".join(parts)

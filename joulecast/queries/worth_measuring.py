@@ -36,14 +36,16 @@ with the number of tokens that are cached."""
 
 _OPTIMIZERS = {"resnet50": "sgd", "bert_base": "adamw", "gpt2": "adamw_fused"}
 
-PRECISIONS = ("default", "fp32", "fp16", "bf16")
+PRECISIONS = ("default", "fp32", "tf32", "fp16", "bf16")
 _LONGEST_S = 0.05  # What takes longer measures nothing that a shorter one does not.
 _WIDTH = 1.0  # Where no interval is known: as if it were a factor of 2.7.
 
 
 def common_networks(gpu: GPU, mode: str) -> Iterator[Network]:
     """The networks of `COMMON` in the precisions that a GPU has."""
-    for (name, shape, cached), precision in itertools.product(COMMON, PRECISIONS):
+    # A GPU without TF32 runs fp32 instead, which is measured as such.
+    precisions = [each for each in PRECISIONS if each != "tf32" or gpu.running_precision(each) == each]
+    for (name, shape, cached), precision in itertools.product(COMMON, precisions):
         optimizer = _OPTIMIZERS.get(name) if mode == "training" else None
         try:
             network = network_of(name, shape, mode=mode, precision=precision, cache_length=cached, optimizer=optimizer)

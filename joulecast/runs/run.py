@@ -46,11 +46,13 @@ def wall_energy_j(time_s: float, boards_j: float, others_w: float) -> float:
 
 
 _COMPUTED = frozenset({"forward", "backward", "recomputing", "optimizer", "evaluation"})
+_DATA, _STORING = "waiting for data", "checkpoints"
 # Factor that 90 % of collectives lie within, where they were not measured in the same place: assumed.
 _COLLECTIVES = 1.3
 _SHARED = 0.5
 """Correlation of errors of the same network's time on two GPUs. For timm's networks it is 0.7 in inference, between RTX
 3090, 4090 and 5090, looked at and held back (benchmarks/public/REPORT.md); others may have less in common."""
+_LEAST = 1e-18  # In place of no width, where both wait for their data.
 _WRITTEN = (
     *("precision", "samples", "epochs", "steps", "step_s", "time_s", "energy_j", "wall_energy_j", "cost", "carbon_kg"),
     *("pue", "samples_per_s", "tokens_per_s", "memory_bytes"),
@@ -185,8 +187,9 @@ class Run(Answer):
         """An interval around each quantity; None where no errors of such networks are known.
 
         What is computed has the interval of its network. What is sent and waited for is between 1/1.3 and 1.3 times
-        itself (for 90 %). Both are taken to be wrong in the same direction. At the plug, the errors of servers that
-        were left out are added in squares.
+        itself (for 90 %). Both are taken to be wrong in the same direction. Storing takes what the bandwidth says, and
+        where steps wait for data, quicker steps wait longer. At the plug, the errors of servers that were left out are
+        added in squares.
 
         Args:
             level: Share of such runs that should lie within, above 0 and below 1.
@@ -201,9 +204,15 @@ class Run(Answer):
         for sign, low_or_high_s, low_or_high_j in zip((-1, 1), around.time_s, around.energy_j, strict=True):
             computed = low_or_high_s / self.micro.time_s, low_or_high_j / self.micro.known_energy_j
             sent = _COLLECTIVES**sign, _COLLECTIVES**sign
-            by_part = [(part, computed if part.name in _COMPUTED else sent) for part in self.parts]
-            time_s = math.fsum(part.time_s * of_time for part, (of_time, _) in by_part)
-            joules = math.fsum(part.energy_j * of_energy for part, (_, of_energy) in by_part)
+            factors = {part.name: computed if part.name in _COMPUTED else sent for part in self.parts}
+            factors |= dict.fromkeys((_DATA, _STORING), (1.0, 1.0))
+            waited_s = math.fsum(part.time_s for part in self.parts if part.name == _DATA)
+            if waited_s:
+                steps = (part for part in self.parts if part.name not in (_DATA, _STORING, "evaluation"))
+                longer_s = math.fsum(part.time_s * (factors[part.name][0] - 1) for part in steps)
+                factors[_DATA] = (max(0.0, 1 - longer_s / waited_s),) * 2
+            time_s = math.fsum(part.time_s * factors[part.name][0] for part in self.parts)
+            joules = math.fsum(part.energy_j * factors[part.name][1] for part in self.parts)
             ratio = wall_energy_j(time_s, joules, self.servers_w) / self.wall_energy_j
             wall = self.wall_energy_j * math.exp(sign * math.hypot(math.log(ratio), math.log(PLUG_ERROR)))
             ends.append((time_s, joules, wall, self._cost(time_s, wall), self._carbon_kg(time_s, wall)))
@@ -230,7 +239,7 @@ class Run(Answer):
             return None
         (time, half), (other_time, other_half) = ([math.log(high / low) / 2 for low, high in each] for each in known)
         shared = _SHARED * time * other_time if self.model == other.model else 0.0
-        width = math.sqrt(half**2 + other_half**2 - 2 * shared)
+        width = math.sqrt(max(_LEAST, half**2 + other_half**2 - 2 * shared))
         apart = math.log(getattr(other, quantity) / getattr(self, quantity))
         return NormalDist().cdf(apart * normal_quantile(level) / width)
 

@@ -3,7 +3,7 @@
 A step is the sum of three parts that depend on few numbers each: layers other than attention on the tokens of the step,
 logits and sampling on the sequences that sample, and attention on the caches that it reads. Each part is predicted on a
 grid (`Server.kernels`), at the requested clock and at those to which the power cap may lower it: the cap holds for a
-whole step, whose kernels run at one clock. A look-up takes about five microseconds. Steps that only decode are 0.4 %
+whole step, whose kernels run at one clock. A look-up takes about five microseconds. Steps that only decode are 0.3 %
 off steps that are predicted whole in the mean, steps with prompts 0.6 % in time and 0.4 % in joules
 (`benchmarks/traffic_steps.py`).
 """

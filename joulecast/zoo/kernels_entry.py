@@ -194,7 +194,7 @@ def _read_trees(keys: Sequence[Any], files: StoredEntry, prefix: str) -> dict[Ke
 
 
 def _network_factors(facts: Mapping[str, Any]) -> NetworkFactors:
-    """Factors of networks, as `save_kernels` wrote them."""
+    """Factors of networks, as `content_of_kernels` wrote them."""
     plain = NetworkFactors()
     products, cycles = (float(facts.get(name, getattr(plain, name))) for name in ("products", "cycles"))
     if not (1 / _MOST_FACTOR <= products <= _MOST_FACTOR and 0 <= cycles <= _MOST_CYCLES):

@@ -191,12 +191,15 @@ def _intervals(coverage: Sequence[Mapping[str, Any]]) -> list[str]:
     names = ", ".join(_QUANTITIES)
     header = ["split", "group", "operations or networks (measurements)", f"within: {names} %"]
     header += [f"median half width: {names} %", "chance allows %"]
-    introduction = (
+    said = (
         "90 % intervals, and how many cases lie within; each was made without the case: operations of a GPU from the "
         "errors on four fifths of its operations, networks from the errors on networks of other names, kernels from "
-        "half of the sizes, or from the errors on other GPUs. The measurements of an operation count as one case. Of "
-        "so few cases, right intervals cover what the last column says, 19 times out of 20. "
-        f"Of {len(shares)} shares, {exact} lie between 88 and 92 %, {len(shares) - less - more} within what chance "
-        f"allows; {less} are below that, {more} above."
+        "half of the sizes, or from the errors on other GPUs. The measurements of an operation count as one case."
     )
-    return ["### Intervals", "", introduction, "", *table(header, rows), ""]
+    if shares:
+        said += (
+            " Of so few cases, right intervals cover what the last column says, 19 times out of 20. "
+            f"Of {len(shares)} shares, {exact} lie between 88 and 92 %, {len(shares) - less - more} within what chance "
+            f"allows; {less} are below that, {more} above."
+        )
+    return ["### Intervals", "", said, "", *table(header, rows), ""]

@@ -134,6 +134,10 @@ def test_between_steps_by_hand():
     assert part(found, "evaluation").time_s == pytest.approx(part(plain, "forward").time_s * 640 / 6400)
     assert found.steps == 200
     assert part(found, "waiting for data").time_s == pytest.approx(200 * 64 / 1e3 - plain.time_s)
+    # Data come at a known rate, however long a step takes: what is evaluated alone is not known.
+    low, high = found.interval(0.9).time_s
+    assert (low + high) / 2 == pytest.approx(found.time_s, rel=0.01)
+    assert high - low < 0.5 * part(found, "evaluation").time_s
     # Weights and two moments, stored once.
     assert part(found, "checkpoints").time_s == pytest.approx(3 * 3 * 2 * PARAMETERS / 1e9, rel=0.01)
 

@@ -1,12 +1,14 @@
 """Training, evaluating and tuning are tracked in MLflow: settings, metrics, datasets, report, curves."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
+from simulated_measurements import simulated_gpu
 
 from conftest import SMALL_RECIPE
 from joulecast.errors import TrackingError
+from joulecast.predictors.fitting.fit import fit_on_all
+from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.zoo.tracking import track, track_evaluation, tuning
 
 pytest.importorskip("mlflow")
@@ -22,9 +24,7 @@ def client(mlflow_at):
 
 
 def test_a_run_holds_what_is_needed(small, small_entry, mlflow_at, client):
-    trained = replace(small, predictor=SimpleNamespace(curves={"loss": [3.0, 2.0, 1.0]}))
-    run_id = track(trained, SMALL_RECIPE, small_entry, mlflow_at, command="joulecast train")
-    assert [(m.step, m.value) for m in client.get_metric_history(run_id, "curves/loss")] == [(0, 3), (1, 2), (2, 1)]
+    run_id = track(small, SMALL_RECIPE, small_entry, mlflow_at, command="joulecast train")
     run = client.get_run(run_id)
     assert run.info.status == "FINISHED"
     assert run.data.params["trees"] == "6"
@@ -48,6 +48,15 @@ def test_a_run_holds_what_is_needed(small, small_entry, mlflow_at, client):
     assert dataset.tags[0].key == "mlflow.data.context"
     assert [item.path for item in client.list_artifacts(run_id, "report")] == ["report/REPORT.md"]
     assert run.outputs.model_outputs
+
+
+def test_losses_of_a_transformer_are_curves(small, small_entry, mlflow_at, client):
+    pytest.importorskip("torch")
+    tiny = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=3, batch=32)
+    learned = fit_on_all([simulated_gpu("A30")], (), tiny)
+    run_id = track(replace(small, predictor=learned), SMALL_RECIPE, small_entry, mlflow_at, command="joulecast train")
+    logged = client.get_metric_history(run_id, "curves/transformer/loss_alone")
+    assert [(m.step, m.value) for m in logged] == [*enumerate(learned.curves["transformer/loss_alone"])]
 
 
 def test_an_evaluation_is_a_run(small, mlflow_at, client, tmp_path):

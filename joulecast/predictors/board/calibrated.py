@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...hardware.gpu import VoltageCurve
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import ONE_SIGMA
@@ -24,10 +25,11 @@ from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 from ..physics.roofline import on_tensor_cores
+from ..physics.voltage import voltage_of
 from ..predictor import OperationPredictor
 from .profile import ALL, CYCLES, DRAM, JOULES, PARTS, STATIC, VOLTAGE, WHOLE, BoardProfile, launches_in, places_of
 
-_MOST_VOLTAGE_POWER = 6.0  # Where `logic_energy` is still above 0, at the lowest voltage of the catalogue.
+_HIGHEST = 0.99  # Of a lowest voltage, relative to that at the boost clock.
 _MIDDLE_BYTES, _DECADES = 1e7, 2.0  # Where factors of sizes are 1, and how far from there they grow: no farther.
 
 
@@ -42,7 +44,26 @@ def members(operations: OperationList, gpu: GPU) -> FloatArray:
     mode, every = np.column_stack([~trained, trained]), np.ones((len(operations), 1))
     units = np.column_stack([every, tensor, product & ~tensor, ~product])
     whole = family & mode[:, :1], family & mode[:, 1:], kind, family * size[:, None]
-    return np.hstack([units, *whole, mode, every, every, every, family]).astype(float)
+    return np.hstack([units, *whole, mode, *[every] * 4, family]).astype(float)
+
+
+@lru_cache(maxsize=64)
+def with_voltage(gpu: GPU, lowest: float, slope: float) -> GPU:
+    """A GPU with the voltage curve of a board.
+
+    Args:
+        gpu: The GPU, with the curve of the catalogue.
+        lowest: Voltage of the board at its lowest clocks, over that of the GPU.
+        slope: How steeply it falls from the boost clock on, over that of the GPU. Where it ends to fall follows.
+    """
+    known = voltage_of(gpu)
+    flat, knee = known.curve.flat_mv / known.boost_mv, known.curve.knee_mhz / known.measured_boost_mhz
+    if (lowest, slope) == (1.0, 1.0) or flat >= 1:
+        return gpu
+    own_flat = min(lowest * flat, _HIGHEST)
+    own_knee = 1 - (1 - knee) * (1 - own_flat) / (1 - flat) / slope
+    curve = VoltageCurve(own_flat, own_knee * known.boost_mhz, known.boost_mhz, 1.0, known.curve.bend)
+    return replace(gpu, voltage=curve)
 
 
 @dataclass(frozen=True)
@@ -108,8 +129,8 @@ class CalibratedPredictor(OperationPredictor):
     ) -> OperationPredictions:
         """See `OperationPredictor.predict`."""
         clock = self.gpu.checked_clock_mhz(clock_mhz)
-        most_mhz = max(self.profile.most_clock_mhz or np.inf, float(self.gpu.min_clock_mhz))
-        return self._with_errors(super().predict(operations, min(clock, most_mhz), power_limit_w), clock)
+        held_mhz = min(clock, self.profile.most_clock_mhz or np.inf)
+        return self._with_errors(super().predict(operations, held_mhz, power_limit_w), clock)
 
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
         """See `OperationPredictor.predict_for_network`.
@@ -137,11 +158,10 @@ class CalibratedPredictor(OperationPredictor):
             memory_s=work.parts.memory_s * whole * factor((DRAM,)),
             cache_s=work.parts.cache_s * whole * cycles,
         )
-        # A voltage that is the catalogue's to some power is as good as energies that follow another power of it.
-        voltage_power = np.minimum(work.voltage_power * self._factor(VOLTAGE), _MOST_VOLTAGE_POWER)
         # The clocks that this board holds under its cap were not measured one by one.
         work = work.scaled_by(1.0, factor(JOULES))
-        return replace(work, parts=parts, cap_w=np.inf, voltage_power=voltage_power)
+        board = with_voltage(self.gpu, *map(self._factor, VOLTAGE))
+        return replace(work, gpu=board, parts=parts, cap_w=np.inf)
 
     def _host_s(self, operations: OperationList) -> FloatArray:
         return super()._host_s(operations) * self._factor(launches_in(self.mode))
@@ -168,6 +188,8 @@ class CalibratedPredictor(OperationPredictor):
 
 @lru_cache(maxsize=16)  # The same object each time: what was predicted of a network is cached by predictor.
 def calibrated(own: OperationPredictor, profile: BoardProfile) -> CalibratedPredictor:
-    """A predictor corrected by a profile. Raises InputError: the profile is of another GPU."""
+    """A predictor corrected by a profile. Raises InputError: the profile is of another GPU, or of no clock of it."""
     profile.check_gpu(own.gpu.name)
+    if profile.most_clock_mhz is not None:
+        own.gpu.checked_clock_mhz(profile.most_clock_mhz)
     return CalibratedPredictor(own.gpu, own.mode, own.find_shared, own.chips, profile=profile)

@@ -8,13 +8,13 @@ chosen. Noise has heavy tails: a measurement that no factor explains counts less
 freedom). The predictions are corrected and the factors fitted again until they agree (Gauss and Newton).
 
 Errors are those of operations that were left out, a fifth at a time. Where they are no smaller than without the
-profile, the profile leaves time or energy as it is.
+profile, the profile leaves device time, launches or energy as it is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -31,18 +31,21 @@ from ...operations.operation import MODES, Operation
 from ...operations.operation_list import OperationList
 from ..intervals.conformal import thinned
 from ..operation_predictions import OperationPredictions
+from ..physics.clock import Work
 from ..physics.operation_numbers import FAMILIES, numbers_of
 from ..predictor import OperationPredictor
-from .calibrated import calibrated, members
+from .calibrated import calibrated, members, with_voltage
 from .profile import (
     ACTING,
     ALL,
     CLASSES,
     DAY,
     ENERGY_PARTS,
+    JUDGED_BY,
     MOST_ERRORS,
     QUANTITIES,
     TIME_PARTS,
+    VOLTAGE,
     BoardProfile,
     Improvement,
     places_of,
@@ -58,7 +61,7 @@ _LEAST_VARIANCE, _FIRST_VARIANCE, _LEAST_NOISE = 1e-8, 0.02, 1e-4
 _LEAST_FAMILY = 10  # Errors from which a family has intervals of its own.
 _AT_CAP = 0.97  # Share of the cap from which power says nothing about energy.
 _LEAST_ABOVE = 0.1  # Watts above static ones, relative to these: less cannot be told from an error of static power.
-_NUDGE = 0.01  # Of the exponent of the voltage, for a derivative.
+_NUDGE = 0.01  # Of a factor of the voltage, for a derivative.
 _LARGEST_LOG = 2.0  # Of a factor: 7.4 times.
 _FREE, _CLOCK_STEP = 0.8, 0.02  # Share of the cap below which no clock is lowered; clocks change in steps of about 1 %.
 _LEAST = 1e-30
@@ -86,9 +89,12 @@ class _Rows:
     power_w: FloatArray
     held_mhz: FloatArray
 
-    def on(self, profile: BoardProfile) -> OperationPredictions:
-        """The predictions for the board."""
-        return calibrated(self.predictor, profile).predict(self.operations, self.clock_mhz, self.cap_w)
+    def on(self, profile: BoardProfile) -> tuple[OperationPredictions, Work]:
+        """The predictions for the board, and their work."""
+        found = calibrated(self.predictor, profile).predict(self.operations, self.clock_mhz, self.cap_w)
+        if found.work is None:  # `_rows` keeps no such predictions.
+            raise TypeError("predictions without work")
+        return found, found.work
 
     @cached_property
     def members(self) -> FloatArray:
@@ -135,18 +141,16 @@ def fit_profile(
     gpu = next(iter(predictors.values())).gpu
     cap_w = gpu.power_limit_w if card.power_limit_w is None else card.power_limit_w
     most_mhz, clocks_mhz = _held_mhz(datasets, gpu, cap_w)
-    found = [
-        _rows(dataset, mode, predictors[mode], clock_mhz, cap_w, numbers)
+    rows = [
+        each
         for dataset, clock_mhz in zip(datasets, clocks_mhz, strict=True)
         for mode in MODES
-        if mode in predictors
+        if mode in predictors and (each := _rows(dataset, mode, predictors[mode], clock_mhz, cap_w, numbers))
     ]
-    rows = [each for each in found if each is not None]
-    everything = np.unique(np.concatenate([np.empty(0, np.int64), *(each.groups for each in rows)]))
-    if len(everything) < LEAST_OPERATIONS:
+    if len(numbers) < LEAST_OPERATIONS:
         raise InputError(
             "there are too few measurements for a calibration",
-            given=f"{len(everything)} operations that were measured and can be predicted",
+            given=f"{len(numbers)} operations that were measured and can be predicted",
             allowed=f"{LEAST_OPERATIONS} or more",
             hint="measure for longer: joulecast calibrate --minutes 10",
         )
@@ -158,17 +162,19 @@ def fit_profile(
         software={"joulecast": __version__, **card.software},
         predictors={each.predictor.mode: names[each.predictor.mode] for each in rows},
         measured=(days[0], days[-1]),
-        operations=len(everything),
+        operations=len(numbers),
         factors={},
         most_clock_mhz=most_mhz,
     )
-    fold_of = np.random.default_rng(0).permutation(len(everything)) % _FOLDS
-    before, after = [], []
+    fold_of = np.random.default_rng(0).permutation(len(numbers)) % _FOLDS
+    folds = np.concatenate([fold_of[each.groups] for each in rows])
+    before = _errors(replace(empty, most_clock_mhz=None), rows)
+    after = np.full(before.shape, np.nan)
     for fold in range(_FOLDS):
-        profile, _ = _fitted(empty, rows, everything[fold_of != fold])
-        before.append(_errors(replace(empty, most_clock_mhz=None), rows, everything[fold_of == fold]))
-        after.append(_errors(profile, rows, everything[fold_of == fold]))
-    return _judged(*_fitted(empty, rows, everything), _joined(before), _joined(after))
+        profile, _ = _fitted(empty, rows, fold_of != fold)
+        after[:, folds == fold] = _errors(profile, rows)[:, folds == fold]
+    families = np.concatenate([np.asarray(numbers_of(each.operations).family) for each in rows])
+    return _judged(*_fitted(empty, rows, fold_of >= 0), before, after, families)
 
 
 def _rows(
@@ -225,17 +231,15 @@ def _held_mhz(datasets: Sequence[Dataset], gpu: GPU, cap_w: float) -> tuple[floa
 
 
 def _fitted(
-    empty: BoardProfile, rows: Sequence[_Rows], groups: NDArray[np.int64]
+    empty: BoardProfile, rows: Sequence[_Rows], known: NDArray[np.bool_]
 ) -> tuple[BoardProfile, dict[str, float]]:
-    """A profile fitted to some operations, and the mean absolute log errors that it expects of others."""
+    """A profile fitted to some of the operations, and the mean absolute log errors that it expects of others."""
     profile, expected = empty, {}
-    quantities: tuple[tuple[str, tuple[str, ...], Callable[[_Rows, BoardProfile], _Equations]], ...]
-    quantities = ("time", TIME_PARTS, _of_time), ("power", ENERGY_PARTS, _of_power)
     for _ in range(_ROUNDS):
-        for quantity, names, equations in quantities:
+        for quantity, names, equations in (("time", TIME_PARTS, _of_time), ("power", ENERGY_PARTS, _of_power)):
             found = [equations(each, profile) for each in rows]
             errors, all_follow, of, judged = (np.concatenate(parts) for parts in zip(*found, strict=True))
-            chosen = np.isin(of, groups) & np.isfinite(errors)
+            chosen = known[of] & np.isfinite(errors)
             mine = [name for name in names if all_follow[chosen][:, places_of([name])].any()]
             if not mine:
                 continue
@@ -252,11 +256,9 @@ def _fitted(
 
 def _of_time(rows: _Rows, profile: BoardProfile) -> _Equations:
     """Errors of device times where they were measured, and of loops."""
-    found = rows.on(profile)
-    if found.work is None:  # `_rows` keeps no such predictions.
-        raise TypeError("predictions without work")
-    parts, one = found.work.parts, np.ones(len(rows.groups))
-    slower = found.work.clock_mhz / np.maximum(found.held_clock_mhz, 1.0)
+    found, work = rows.on(profile)
+    parts, one = work.parts, np.ones(len(rows.groups))
+    slower = work.clock_mhz / np.maximum(found.held_clock_mhz, 1.0)
     on_clock, off_clock = (parts.compute_s**3 + parts.cache_s**3) * slower**3, parts.memory_s**3
     share = on_clock / np.maximum(on_clock + off_clock, _LEAST)
     on_device = rows.follows(memory=1 - share, cycles=share, whole=one)
@@ -278,9 +280,7 @@ def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
     At the cap power says nothing. But joules above the static ones do: with too many of them a network would be
     predicted at a lower clock than the one that holds its cap.
     """
-    found, one = rows.on(profile), np.ones(len(rows.groups))
-    if found.work is None:  # `_rows` keeps no such predictions.
-        raise TypeError("predictions without work")
+    (found, work), one = rows.on(profile), np.ones(len(rows.groups))
     dynamic_w = found.dynamic_energy_j / np.maximum(found.time_s, _LEAST)
     below = (rows.power_w < _AT_CAP * rows.cap_w) & (found.power_w < _AT_CAP * rows.cap_w)
     dynamic = np.clip(dynamic_w / np.maximum(found.power_w, _LEAST), 0.0, 1.0)
@@ -288,13 +288,16 @@ def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
     above_w = np.maximum(rows.power_w - static_w, _LEAST_ABOVE * static_w)
     # Predicted joules of a loop end where the cap does, which they then do not exceed while the device works; those of
     # its work do not.
-    follows = found.dynamic_energy_j > _AT_CAP * found.work.at(found.held_clock_mhz)[1]
+    follows = found.dynamic_energy_j > _AT_CAP * work.at(found.held_clock_mhz)[1]
     read = np.isfinite(rows.held_mhz)
     held_mhz = np.where(read, rows.held_mhz, found.held_clock_mhz)
-    joules = np.maximum(found.work.at(held_mhz)[1], _LEAST)
-    # How joules follow the log of the exponent of the voltage, where the clock was read.
-    steeper = replace(found.work, voltage_power=found.work.voltage_power * (1 + _NUDGE)).at(held_mhz)[1]
-    voltage = np.where(read, np.log(np.maximum(steeper, _LEAST) / joules) / math.log1p(_NUDGE), 0.0)
+    joules = np.maximum(work.at(held_mhz)[1], _LEAST)
+    # How joules follow the voltage, where the clock was read.
+    voltage = {}
+    for name in VOLTAGE:
+        of_curve = {each: profile.factors.get(each, 1.0) * (1 + _NUDGE * (each == name)) for each in VOLTAGE}
+        nudged = replace(work, gpu=with_voltage(rows.predictor.gpu, *of_curve.values())).at(held_mhz)[1]
+        voltage[name] = np.where(read, np.log(np.maximum(nudged, _LEAST) / joules) / math.log1p(_NUDGE), 0.0)
     at_cap = np.isfinite(rows.power_w) & ~below
     return _Equations(
         np.concatenate(
@@ -305,8 +308,12 @@ def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
         ),
         np.concatenate(
             [
-                rows.follows(static=1 - dynamic, dynamic=dynamic * follows, voltage=dynamic * follows * voltage),
-                rows.follows(static=static_w / above_w, dynamic=one, voltage=voltage),
+                rows.follows(
+                    static=1 - dynamic,
+                    dynamic=dynamic * follows,
+                    **{name: dynamic * follows * each for name, each in voltage.items()},
+                ),
+                rows.follows(static=static_w / above_w, dynamic=one, **voltage),
             ]
         ),
         np.concatenate([rows.groups, rows.groups]),
@@ -340,54 +347,49 @@ def _shrunk(errors: FloatArray, follows: FloatArray, classes: NDArray[np.int64])
     return logs, np.sqrt(noise + unsure)
 
 
-def _errors(profile: BoardProfile, rows: Sequence[_Rows], groups: NDArray[np.int64]) -> dict[str, FloatArray]:
-    """Quantity -> errors of operations, shape (2, errors): their logs, and the families.
+def _errors(profile: BoardProfile, rows: Sequence[_Rows]) -> FloatArray:
+    """Log errors of QUANTITIES and of loops, shape (4, measurements); NaN where they were not measured.
 
     Time is the device time where that was measured, and that of the loop elsewhere, as for intervals.
     """
     found = []
     for each in rows:
-        predicted, chosen = each.on(profile), np.isin(each.groups, groups)
+        predicted, _ = each.on(profile)
         timed = np.isfinite(each.device_s)
-        time_s = np.where(timed, each.device_s, each.loop_s)
-        of_time = np.where(timed, predicted.device_time_s, predicted.time_s)
-        joules = each.power_w * each.loop_s
-        pairs = (time_s, of_time), (each.power_w, predicted.power_w), (joules, predicted.energy_j)
-        families = np.asarray(numbers_of(each.operations).family, dtype=float)
-        logs = [np.where(chosen, np.log(measured / value), np.nan) for measured, value in pairs]
-        of = {name: np.array([each, families]) for name, each in zip(QUANTITIES, logs, strict=True)}
-        found.append({name: each[:, np.isfinite(each[0])] for name, each in of.items()})
-    return _joined(found)
-
-
-def _joined(errors: Sequence[Mapping[str, FloatArray]]) -> dict[str, FloatArray]:
-    return {name: np.hstack([each[name] for each in errors]) for name in QUANTITIES}
+        times = each.device_s / predicted.device_time_s, each.loop_s / predicted.time_s
+        joules = each.power_w * each.loop_s / predicted.energy_j
+        found.append(np.log([np.where(timed, *times), each.power_w / predicted.power_w, joules, times[1]]))
+    return np.hstack(found)
 
 
 def _judged(
     profile: BoardProfile,
     expected: Mapping[str, float],
-    before: Mapping[str, FloatArray],
-    after: Mapping[str, FloatArray],
+    before: FloatArray,
+    after: FloatArray,
+    families: NDArray[np.int64],
 ) -> BoardProfile:
     """The profile with its errors; without the factors that did not help on operations that were left out."""
-    known = [name for name in QUANTITIES if before[name].size]
-    gained = {name: np.abs(before[name][0]) - np.abs(after[name][0]) for name in known}
-    # By more than the standard error of the difference.
-    better = {name: bool(each.mean() > each.std() / math.sqrt(each.size)) for name, each in gained.items()}
-    helps = {name: better.get(name, False) for name in ("time", "power")}
-    helps["energy"] = any(helps.values())
-    kept = (*(TIME_PARTS if helps["time"] else ()), *(ENERGY_PARTS if helps["power"] else ()))
+    helps = {}
+    for name, old, new in zip((*QUANTITIES, "loops"), before, after, strict=True):
+        gained = (np.abs(old) - np.abs(new))[np.isfinite(old)]
+        # By more than the standard error of the difference.
+        helps[name] = bool(gained.size and gained.mean() > gained.std() / math.sqrt(gained.size))
+    helps["energy"] = helps["time"] or helps["power"] or helps["loops"]
+    kept = {each for name, parts in JUDGED_BY.items() if helps[name] for each in parts}
     # Energy is the product of both, whose errors are taken to be independent.
     expected = {"energy": math.hypot(expected.get("time", 0.0), expected.get("power", 0.0)), **expected}
     improvements, errors = {}, {}
-    for name in known:
-        logs, families = after[name] if helps[name] else before[name]
-        means = (float(np.abs(each[name][0]).mean()) for each in (before, after))
-        improvements[name] = Improvement(next(means), expected[name], next(means), logs.size)
-        by_family = {FAMILIES[int(place)]: logs[families == place] for place in np.unique(families)}
+    for name, *both in zip(QUANTITIES, before, after, strict=False):
+        known = np.isfinite(both[0])
+        if not known.any():
+            continue
+        old, new = (np.abs(each[known]) for each in both)
+        improvements[name] = Improvement(float(old.mean()), expected[name], float(new.mean()), new.size)
+        sizes, of = new if helps[name] else old, families[known]
+        by_family = {FAMILIES[int(place)]: sizes[of == place] for place in np.unique(of)}
         enough = {family: each for family, each in by_family.items() if len(each) >= _LEAST_FAMILY}
-        errors[name] = {family: thinned(np.abs(each), MOST_ERRORS) for family, each in {ALL: logs, **enough}.items()}
+        errors[name] = {family: thinned(each, MOST_ERRORS) for family, each in {ALL: sizes, **enough}.items()}
     return replace(
         profile,
         factors={name: factor for name, factor in profile.factors.items() if name in kept},

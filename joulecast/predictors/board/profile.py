@@ -33,14 +33,14 @@ from ..physics.operation_numbers import FAMILIES, KIND_PLACES
 UNITS = ("DRAM", "products on tensor cores", "products on other units", "cycles of other operations")
 DRAM, *CYCLES = UNITS
 LAUNCHES, STATIC, DYNAMIC = tuple(f"launches in {mode}" for mode in MODES), "static power", "dynamic energy"
-VOLTAGE = "voltage"
+VOLTAGE = ("lowest voltage", "slope of the voltage")
 
 CLASSES: Mapping[str, tuple[str, ...]] = {
     "units": UNITS,
     "families": tuple(f"{family} in {mode}" for mode in MODES for family in FAMILIES),
     "kinds": tuple(f"kind {kind}" for kind in KIND_PLACES),
     "sizes": tuple(f"tenfold bytes of {family}" for family in FAMILIES),
-    **{name: (name,) for name in (*LAUNCHES, STATIC, DYNAMIC, VOLTAGE)},
+    **{name: (name,) for name in (*LAUNCHES, STATIC, DYNAMIC, *VOLTAGE)},
     "joules": tuple(f"joules of {family}" for family in FAMILIES),
 }
 """Factors that are drawn towards 1 together: their variance is estimated once for all of them."""
@@ -48,17 +48,21 @@ CLASSES: Mapping[str, tuple[str, ...]] = {
 WHOLE = (*CLASSES["families"], *CLASSES["kinds"], *CLASSES["sizes"])
 JOULES = (DYNAMIC, *CLASSES["joules"])
 TIME_PARTS = (*UNITS, *WHOLE, *LAUNCHES)
-ENERGY_PARTS = (STATIC, VOLTAGE, *JOULES)
+ENERGY_PARTS = (STATIC, *VOLTAGE, *JOULES)
 PARTS = (*TIME_PARTS, *ENERGY_PARTS)
 """Names of all factors that a profile may have."""
 
+JUDGED_BY = {"time": (*UNITS, *WHOLE), "loops": LAUNCHES, "power": ENERGY_PARTS}
+"""Factors that a profile has if errors of device times, loops or power are smaller with them. Device times say nothing
+of launches."""
+
 ACTING = {"memory": (DRAM,), "cycles": CYCLES, "whole": WHOLE, "launches": LAUNCHES}
-ACTING |= {"static": (STATIC,), "dynamic": JOULES, "voltage": (VOLTAGE,)}
+ACTING |= {"static": (STATIC,), "dynamic": JOULES, **{name: (name,) for name in VOLTAGE}}
 """Factors that a cost follows by the same share of it."""
 
 _PLACES = {name: place for place, name in enumerate(PARTS)}
 
-KIND, FORMAT = "joulecast calibration", 1
+KIND, FORMAT = "joulecast calibration", 2
 
 QUANTITIES = ("time", "power", "energy")
 ALL = "all"

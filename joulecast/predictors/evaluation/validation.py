@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from .calibrating import Coverage
 from .errors import ALL, Errors, Row
+from .left_out import SUMMED
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,11 @@ class Validation:
         """Rows of a table by which recipes are compared; see `HEADER`."""
         found = []
         for row in self.rows():
-            if row["what"] == ALL and (row["where"] == ALL or not self.together):
-                where = self.title if row["where"] == ALL else f"{self.title}, {row['where']}"
-                errors = [_error(row, *each) for each in _SCORES]
-                found.append([where, row["split"], str(row["count"]), *errors])
+            if row["what"] == ALL and (row["where"] == ALL or not self.together) and SUMMED not in row["split"]:
+                known = row["where"] == ALL or self.title.startswith(row["where"])  # what the title says already
+                where = self.title if known else f"{self.title}, {row['where']}"
+                count = row["count" if self.together else "unique"]  # On one GPU, repeats count once.
+                found.append([where, row["split"], str(count), *(_error(row, *each) for each in _SCORES)])
         return found
 
     def metrics(self) -> dict[str, float]:

@@ -4,7 +4,7 @@ import { tableHead } from "./choices.js";
 import { byId, h, number, si } from "./format.js";
 
 // What is asked for most stands first: a phone shows the first columns.
-const TITLES = ["task and GPU", "time", "power", "energy", "in the 90 % interval", "runs", "measured", "predicted", "source", "commit"];
+const TITLES = ["task and GPU", "time", "power", "energy", "in the 90 % interval", "runs", "measured", "predicted", "source", "commit", "time at first"];
 const percent = (ratio) => (100 * ratio).toFixed(0);
 const signed = (ratio) => (ratio < 0 ? percent(ratio).replace("-", "\u2212") : `+${percent(ratio)}`);
 
@@ -16,7 +16,8 @@ function line(row) {
     h("th", { scope: "row" }, row.task, h("br"), h("span", { class: "help" }, row.gpu)), ...[row.time, row.power, row.energy].map(errors),
     number(row.of ? `${row.inside} of ${row.of}` : ""), number(String(row.runs)),
     ...[row.measured_s, row.predicted_s].map((seconds) => number(seconds === null ? "" : si(seconds, "s"))),
-    number(row.source), number(h("code", {}, row.commit)));
+    number(row.source), number(h("code", {}, row.commit)),
+    number([row.first.time ? `${percent(row.first.time.error)} % ` : "", h("code", {}, row.first.commit)]));
 }
 
 function show(rows) {

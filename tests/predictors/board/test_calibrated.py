@@ -12,7 +12,8 @@ from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.board.fit import fit_profile
-from joulecast.predictors.board.profile import find_profile
+from joulecast.predictors.board.profile import VOLTAGE, find_profile
+from joulecast.predictors.physics.voltage import relative_voltage
 from joulecast.queries.worth_measuring import worth_measuring
 from joulecast.zoo import find_predictor
 
@@ -64,23 +65,33 @@ def test_errors_on_operations_left_out_fall_below_five_percent(predictor, halves
 
 def test_what_differs_is_found(profile, predictor):
     static_w = predictor.operations.predict(board.operations()[:1]).static_power_w
-    assert profile.factors["products on tensor cores"] == pytest.approx(1 / board.SLOW_PRODUCTS, rel=0.03)
-    assert profile.factors["products on other units"] == pytest.approx(1 / board.SLOW_PRODUCTS, rel=0.03)
-    assert profile.factors["DRAM"] == pytest.approx(1 / board.BANDWIDTH, rel=0.03)
-    assert profile.factors["launches in inference"] == pytest.approx(board.LAUNCH, rel=0.03)
-    assert (profile.factors["static power"] - 1) * static_w == pytest.approx(board.MORE_STATIC_W, abs=3)
+    assert profile.factors["products on tensor cores"] == pytest.approx(1 / board.USUAL.products, rel=0.03)
+    assert profile.factors["products on other units"] == pytest.approx(1 / board.USUAL.products, rel=0.03)
+    assert profile.factors["DRAM"] == pytest.approx(1 / board.USUAL.bandwidth, rel=0.03)
+    assert profile.factors["launches in inference"] == pytest.approx(board.USUAL.launch, rel=0.03)
+    assert (profile.factors["static power"] - 1) * static_w == pytest.approx(board.USUAL.static_w, abs=3)
+
+
+def test_slow_launches_are_found_though_device_times_do_not_show_them(predictor, halves):
+    slow = replace(board.AS_PREDICTED, launch=1.3)
+    profile = fitted(predictor, board.measured(predictor.operations, halves[0], GPU, board=slow))
+    assert profile.factors["launches in inference"] == pytest.approx(1.3, rel=0.03)
+    assert "DRAM" not in profile.factors
+    assert profile.improvements["power"].after < 0.5 * profile.improvements["power"].before
 
 
 def test_a_lower_clock_is_read_and_held(predictor, halves):
     low_mhz = 0.8 * GPU.boost_clock_mhz
-    profile = fitted(predictor, board.measured(predictor.operations, halves[0], GPU, clock_mhz=low_mhz))
+    profile = fitted(
+        predictor, board.measured(predictor.operations, halves[0], GPU, board=board.Board(clock_mhz=low_mhz))
+    )
     assert profile.most_clock_mhz == pytest.approx(low_mhz)
-    truth = board.measured(predictor.operations, halves[1], GPU, 1, low_mhz)
+    truth = board.measured(predictor.operations, halves[1], GPU, 1, board.Board(clock_mhz=low_mhz))
     found = joulecast.predict_operations(halves[1], GPU, calibration=profile)
     assert found.held_clock_mhz.max() <= low_mhz
     assert all(each.mean() < 0.05 for each in errors(found, truth).values())
     static_w = predictor.operations.predict(halves[0][:1], low_mhz).static_power_w
-    assert (profile.factors["static power"] - 1) * static_w == pytest.approx(board.MORE_STATIC_W, abs=3)
+    assert (profile.factors["static power"] - 1) * static_w == pytest.approx(board.USUAL.static_w, abs=3)
     # The default clock is one that the board does not reach, in networks as in loops.
     network = Network.of([(each, 2) for each in halves[0][:8]])
     default, low = (joulecast.predict(network, gpu=GPU, clock=mhz, calibration=profile) for mhz in (None, low_mhz))
@@ -90,34 +101,38 @@ def test_a_lower_clock_is_read_and_held(predictor, halves):
     assert (many.time_s[0], many.energy_j[0]) == (default.time_s, default.energy_j)
 
 
-def test_the_voltage_is_found_where_clocks_were_read():
-    """Of a board whose voltage hardly falls, joules at a low clock are those of the default one, nearly."""
+@pytest.mark.parametrize(("voltage", "left"), [(board.shallow, 0.5), (board.deep, 0.8)], ids=["shallow", "deep"])
+def test_the_voltage_is_found_where_clocks_were_read(voltage, left):
+    """By the clocks that the cap leaves, and at a low clock, where joules follow from it."""
     gpu = find_gpu("L40S")
     predictor = find_predictor(gpu, "inference")
     asked, others = board.operations()[::2], board.operations()[1::2]
     low_mhz = 0.6 * gpu.boost_clock_mhz
-    seen = board.measured(predictor.operations, asked, gpu, voltage=board.shallow)
-    low = board.measured(predictor.operations, asked[::3], gpu, 1, low_mhz, board.shallow)
+    usual, slow = board.Board(voltage=voltage), board.Board(voltage=voltage, clock_mhz=low_mhz)
+    seen = board.measured(predictor.operations, asked, gpu, board=usual)
+    low = board.measured(predictor.operations, asked[::3], gpu, 1, slow)
     unread = replace(seen, measurements=tuple(replace(each, clock_mhz=None) for each in seen.measurements))
-    profiles = [fitted(predictor, *datasets) for datasets in ([unread], [seen], [seen, low])]
-    assert [profile.most_clock_mhz for profile in profiles] == [None, None, None]
-    assert "voltage" not in profiles[0].factors
-    assert all(profile.factors["voltage"] < 0.6 for profile in profiles[1:])
-    truth = board.measured(predictor.operations, others, gpu, 2, low_mhz, board.shallow)
-    off = [
-        errors(joulecast.predict_operations(others, gpu, low_mhz, calibration=profile), truth)["energy"].mean()
-        for profile in profiles
-    ]
-    assert off[0] > 0.12
-    assert off[1] < 0.5 * off[0]
-    assert off[2] < 0.5 * off[0]
+    truth = board.measured(predictor.operations, others, gpu, 2, slow)
+    off, curves = [], []
+    clocks = np.array([0.6, 0.8, 0.9])
+    for datasets in ([unread], [seen], [seen, low]):
+        profile = fitted(predictor, *datasets)
+        assert profile.most_clock_mhz is None
+        found = joulecast.predict_operations(others, gpu, low_mhz, calibration=profile)
+        off.append(errors(found, truth)["energy"].mean())
+        curves.append(relative_voltage(found.work.gpu, clocks * gpu.boost_clock_mhz))
+    assert curves[0] == pytest.approx(relative_voltage(gpu, clocks * gpu.boost_clock_mhz))
+    assert curves[1][1:] == pytest.approx(voltage(clocks)[1:], abs=0.03)
+    assert curves[2] == pytest.approx(voltage(clocks), abs=0.04)
+    assert max(off[1:]) < min(0.07, left * off[0])
 
 
 def test_a_board_with_the_voltage_of_the_catalogue_keeps_it():
     gpu = find_gpu("A10")
     predictor = find_predictor(gpu, "inference")
     seen = board.measured(predictor.operations, board.operations(), gpu)
-    assert fitted(predictor, seen).factors["voltage"] == pytest.approx(1, abs=0.15)
+    factors = fitted(predictor, seen).factors
+    assert [factors[name] for name in VOLTAGE] == pytest.approx([1, 1], abs=0.15)
 
 
 def test_intervals_are_those_of_operations_left_out(halves, profile, predictor):
@@ -174,6 +189,8 @@ def test_every_question_takes_it(profile, tmp_path):
     assert "products on other units" not in parts
     with pytest.raises(InputError, match="another GPU"):
         joulecast.predict(network, gpu="A30", calibration=profile)
+    with pytest.raises(InputError, match="cannot hold this graphics clock"):
+        joulecast.predict(network, gpu=GPU, calibration=replace(profile, most_clock_mhz=1.0))
 
 
 SERVED = {"prompt_tokens": 100, "output_tokens": 20}
