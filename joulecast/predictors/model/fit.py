@@ -18,8 +18,7 @@ from ...operations.attributes import HALF_PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..recipes import KernelRecipe, TreeSettings
-from ..regressors.fitted_trees import FittedTrees
-from ..regressors.growth import Pairs, doubled_sizes, fit_growing
+from ..regressors.fitted_trees import FittedTrees, unfitted_trees
 from .basis import generation_of
 from .features import features, first_kernels
 from .learned import ALL, Key, OneModel
@@ -42,8 +41,6 @@ _LEAST_CONSTANTS_S = 2e-6  # Shorter times are those of a launch.
 _SHARED_ROWS = 8_000
 USUAL_TRUST = 0.5
 """Trust in the trees over all GPUs of a part that was measured on a single generation."""
-
-_PAIRS = 0.5  # Pairs of kernels of which one does twice the work, for each measurement.
 
 LEAST_ROWS = 300
 """Measurements of a part below which it is not learned."""
@@ -158,61 +155,42 @@ def fit_trees(
     Raises:
         MissingDependencyError: xgboost is not installed.
     """
-    examples: dict[Key, list[tuple[NDArray[np.float32], FloatArray, Pairs]]] = defaultdict(list)
+    examples: dict[Key, list[tuple[NDArray[np.float32], FloatArray]]] = defaultdict(list)
     for table in tables:
         if not shared and table.generation not in generations:
             continue
-        inputs, physics_s, groups = _seen(table.kernels, table.gpu, constants)
-        targets = np.log(table.device_s / physics_s)
-        grown, grown_in = _pairs(table, constants, recipe.seed)
+        inputs, targets, groups = _examples(table, constants)
         for group in np.unique(groups).tolist():
-            mine, pairs = groups == group, Pairs(*(column[grown_in == group] for column in grown))
+            mine = groups == group
             for name in (
                 *((table.generation,) if table.generation in generations else ()),
                 *((ALL,) if shared else ()),
             ):
-                examples[name, GROUPS[group]].append((inputs[mine], targets[mine], pairs))
+                examples[name, GROUPS[group]].append((inputs[mine], targets[mine]))
     return {key: _trees(some, recipe, key[0]) for key, some in sorted(examples.items())}
 
 
-def _trees(
-    examples: Sequence[tuple[NDArray[np.float32], FloatArray, Pairs]], recipe: KernelRecipe, name: str
-) -> FittedTrees:
+def _trees(examples: Sequence[tuple[NDArray[np.float32], FloatArray]], recipe: KernelRecipe, name: str) -> FittedTrees:
     settings: TreeSettings = recipe.other_generations if name == ALL else recipe.generation
-    tables, times, grown = zip(*examples, strict=True)
-    # Of all GPUs, each counts with the root of its number of measurements, so that the most measured do not decide.
-    each = np.concatenate([np.full(len(some), len(some) ** -0.5 if name == ALL else 1.0) for some in times])
-    pairs = Pairs(*map(np.concatenate, zip(*grown, strict=True)))
-    rows, targets = np.concatenate(tables), np.concatenate(times)
-    return fit_growing(settings, rows, targets, each / each.mean(), pairs, recipe.quantile, max_bin=128)
+    inputs, targets = (np.concatenate(columns) for columns in zip(*examples, strict=True))
+    weights = None
+    if name == ALL:
+        # Each GPU counts with the root of its number of measurements, so that the most measured do not decide alone.
+        each = np.concatenate([np.full(len(some), len(some) ** -0.5) for _, some in examples])
+        weights = each / each.mean()
+    trees = unfitted_trees(
+        settings, settings.trees, objective="reg:quantileerror", quantile_alpha=recipe.quantile, max_bin=128
+    )
+    return FittedTrees(trees.fit(inputs, targets, sample_weight=weights))
 
 
-def _seen(
-    kernels: OperationList, gpu: GPU, constants: FloatArray
-) -> tuple[NDArray[np.float32], FloatArray, NDArray[np.int64]]:
-    """Features of kernels on a GPU, the seconds of physics, and the group of each."""
-    machine, work, count = Machine.of(gpu), Work.of(kernels), len(kernels)
+def _examples(table: Measured, constants: FloatArray) -> tuple[NDArray[np.float32], FloatArray, NDArray[np.int64]]:
+    """Features of a GPU's measurements, the log ratio of device time to physics, and the group of each."""
+    machine, work, count = Machine.of(table.gpu), Work.of(table.kernels), len(table.device_s)
     found = costs(work, machine, constants)
     physics_s = np.maximum(np.bincount(work.place, found.time_s, count), 1e-6)
-    return features(kernels, work, found, machine), physics_s, work.group[first_kernels(work, count)]
-
-
-def _pairs(table: Measured, constants: FloatArray, seed: int) -> tuple[Pairs, NDArray[np.int64]]:
-    """Pairs of kernels of a group, of which the second does more, and the group of each.
-
-    It does twice the work of the first, or is an attention without its mask.
-    """
-    once, twice = doubled_sizes(table.kernels, int(_PAIRS * len(table.kernels)), np.random.default_rng(seed))
-    masks = [
-        each for each in once if each.kind == "attention" and 1 < each.input_shapes[0][-2] <= each.input_shapes[1][-2]
-    ]
-    less, more = (
-        OperationList([*doubled, *(each.with_attributes(causal=causal) for each in masks)])
-        for doubled, causal in ((once, True), (twice, False))
-    )
-    (less_in, less_s, group), (more_in, more_s, other) = (_seen(each, table.gpu, constants) for each in (less, more))
-    alike = group == other
-    return Pairs(less_in[alike], more_in[alike], np.log(more_s / less_s)[alike]), group[alike]
+    rows = features(table.kernels, work, found, machine)
+    return rows, np.log(table.device_s / physics_s), work.group[first_kernels(work, count)]
 
 
 class _Sample(NamedTuple):

@@ -21,9 +21,8 @@ from ...operations.operation import Operation
 from ..recipes import TreeSettings
 from .fitted_trees import FittedTrees, unfitted_trees
 
-_WEIGHT = 0.35  # Of all pairs, if all broke the law, relative to that of all measurements.
-_MARGIN = 0.02  # Pairs that grow by less (in logs) count as broken, so that others of such sizes do not break the law.
-_USUAL, _OUTSIDE = 0.1, 0.3  # Width of the usual errors (in logs), and the curvature of the loss outside of it.
+_WEIGHT = 2.0  # Of all pairs, if all broke the law, relative to that of all measurements.
+_MARGIN = 0.03  # Pairs that grow by less (in logs) count as broken, so that others of such sizes do not break the law.
 _SIZES = ("out_features", "out_channels", "normalized_shape", "groups")  # Attributes that are sizes of tensors.
 _SMALLEST, _LARGEST = 2.0**-10, 2.0**3  # Of the factors on sizes.
 _TRIES = 3  # Draws for each pair; sizes that fit no operation are drawn again.
@@ -93,8 +92,6 @@ def fit_growing(
     targets: FloatArray,
     weights: FloatArray,
     pairs: Pairs,
-    quantile: float | None = None,
-    **others: Any,
 ) -> FittedTrees:
     """Boosted trees with the least loss on measurements, and on pairs that break the law.
 
@@ -104,30 +101,17 @@ def fit_growing(
         targets: Log ratio of measured time to physics, shape (measurements,).
         weights: Weight of each measurement, shape (measurements,).
         pairs: Pairs of operations.
-        quantile: The quantile of measurements that is predicted where they scatter by more than `_USUAL`, which counts
-            by its size and not by its square (Huber's loss, tilted); None for the mean.
-        others: Further settings of XGBoost.
 
     Raises MissingDependencyError: xgboost is not installed.
     """
-    limits = (-np.inf, np.inf) if quantile is None else (-quantile * _USUAL, (1 - quantile) * _USUAL)
-    loss = _loss(targets, weights, pairs.growth, limits)
-    trees = unfitted_trees(settings, settings.trees, objective=loss, base_score=0.0, **others)
+    loss = _loss(targets, weights, pairs.growth)
+    trees = unfitted_trees(settings, settings.trees, objective=loss, base_score=0.0)
     rows = np.vstack([inputs, pairs.less, pairs.more])
     return FittedTrees(trees.fit(rows, np.zeros(len(rows))))
 
 
-def _loss(
-    targets: FloatArray, weights: FloatArray, growth: FloatArray, limits: tuple[float, float]
-) -> Callable[[Any, FloatArray], Any]:
-    """Gradient and curvature of the loss by the predictions of measurements, and of both operations of all pairs.
-
-    Args:
-        targets: See `fit_growing`.
-        weights: See `fit_growing`.
-        growth: See `Pairs`.
-        limits: Errors of measurements beyond these count by their size alone.
-    """
+def _loss(targets: FloatArray, weights: FloatArray, growth: FloatArray) -> Callable[[Any, FloatArray], Any]:
+    """Gradient and curvature of the loss by the predictions of measurements, and of both operations of all pairs."""
     measured, pairs = len(targets), len(growth)
     each = _WEIGHT * weights.sum() / max(pairs, 1)
 
@@ -135,9 +119,7 @@ def _loss(
         less, more = np.split(predicted[measured:], [pairs])
         lacking = np.maximum(_MARGIN - (growth + more - less), 0.0)
         slope, curve = each * lacking, each * (lacking > 0)
-        error = predicted[:measured] - targets
-        limited = np.clip(error, *limits)
-        own = np.where(limited == error, 1.0, _OUTSIDE)
-        return np.concatenate([weights * limited, slope, -slope]), np.concatenate([weights * own, curve, curve])
+        gradient = np.concatenate([weights * (predicted[:measured] - targets), slope, -slope])
+        return gradient, np.concatenate([weights, curve, curve])
 
     return derivatives

@@ -84,14 +84,17 @@ def test_what_exists_on_no_such_gpu_stays_missing(both):
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_the_best_measured_gpu_says_no_less_than_one_that_was_never_measured(mode, precision):
-    """The A30 in half precision has the interval of other chips, as an A100 has. In fp32 it has its own."""
+    """The A30 in half precision has the interval of other chips, as an A100 has. In fp32 it has its own.
+
+    That of a training step depends on how its time divides among its operations, which differs a little by GPU.
+    """
     network = Network.of([(each.replace(precision=precision, mode=mode), 3) for each in OPERATIONS])
     here = find_predictor("A30", mode).predict(network)
     there, far = (find_predictor(gpu, mode).predict(network) for gpu in ("A100 PCIe 40GB", "H100 SXM"))
     for level in (0.9, 0.8):  # Half of the networks are as close on other chips.
         upper, known, unknown = (each.interval(level).time_s[1] / each.time_s for each in (here, there, far))
-        assert upper == pytest.approx(known)
-        assert upper <= unknown * (1 + 1e-9)
+        assert upper == pytest.approx(known, rel=1e-6 if mode == "inference" else 0.01)
+        assert upper <= unknown * (1 + (1e-9 if mode == "inference" else 0.01))
     assert any("not of NVIDIA A30's own" in note for note in here.notes)
     assert not any("no interval" in note for note in here.notes)
     in_fp32 = find_predictor("A30", mode).predict(Network.of([(CONV.replace(mode=mode), 3)]))
