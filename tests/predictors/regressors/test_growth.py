@@ -38,7 +38,7 @@ def test_twice_the_work_is_rarely_quicker_where_measurements_scatter():
         return float((fitted(tested + 1) < fitted(tested) - 0.01).mean())
 
     assert broken(Pairs(*(each[:0] for each in pairs))) > 0.3
-    assert broken(pairs) < 0.03
+    assert broken(pairs) < 0.1
 
 
 def test_measurements_decide_where_they_keep_the_law():
