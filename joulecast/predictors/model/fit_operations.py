@@ -17,11 +17,8 @@ from ..physics.energy import PRIOR_ENERGY
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features
 from ..recipes import BoostingRecipe
-from ..regressors.fitted_trees import FittedTrees, unfitted_forest
-from ..regressors.growth import Pairs, doubled_sizes, fit_growing
+from ..regressors.fitted_trees import FittedTrees, unfitted_forest, unfitted_trees
 from .operations import LearnedOperations
-
-_PAIRS = 6_000  # Of operations on a GPU in a mode, of which the second does twice the work of the first.
 
 
 class _Table(NamedTuple):
@@ -50,17 +47,6 @@ def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
         weight.append(np.full(len(group), len(group) ** -0.5))
     weights = np.concatenate(weight)
     return ordered, _Table(np.vstack(inputs), np.concatenate(log_ratio), weights / weights.mean())
-
-
-def _pairs(rows: Sequence[DeviceRow], seed: int) -> Pairs:
-    """Operations of random sizes on the measured GPUs, and the same with twice the batch."""
-    rng, found = np.random.default_rng(seed), []
-    for (gpu, _), group in rows_by_gpu(rows).items():
-        both = doubled_sizes([row.operation for row in group], _PAIRS, rng)
-        once, twice = (relative_features(each, gpu).astype(np.float32) for each in both)
-        once_s, twice_s = (counted_s(each, gpu) for each in both)
-        found.append((once, twice, np.log(twice_s / once_s)))
-    return Pairs(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def inputs_and_targets(rows: Sequence[DeviceRow]) -> tuple[NDArray[np.float32], FloatArray]:
@@ -93,7 +79,8 @@ def fit_any_gpu(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], recipe: 
     if len(rows) < LEAST_ROWS:
         raise DatasetError("too few device times", given=len(rows), allowed=f"from {LEAST_ROWS}")
     ordered, table = _table(rows)
-    time = fit_growing(recipe, *table, _pairs(ordered, recipe.seed))
+    trees = unfitted_trees(recipe, recipe.trees)
+    time = FittedTrees(trees.fit(table.inputs, table.log_ratio, sample_weight=table.weight))
     chips, names = measured_kinds(ordered), frozenset(row.gpu.name for row in ordered)
     forest = _forest(ordered, table, recipe)
     return LearnedOperations(time, forest, chips, PRIOR_ENERGY, launch_times_s(datasets), names)
