@@ -194,7 +194,7 @@ def test_several_recipes_are_compared(printed, tmp_path):
     assert float(means["trees", "all GPUs", "operations in folds"].split()[0]) < 15
     out = printed("evaluate", *folders, *recipes, "--out", tmp_path / "report", "--no-track")
     assert "| physics | all GPUs | operations by chip | 200 |" in (tmp_path / "report" / "COMPARISON.md").read_text()
-    assert "Device time of operations" in (tmp_path / "report" / "trees" / "REPORT.md").read_text()
+    assert "### Operations by chip" in (tmp_path / "report" / "trees" / "REPORT.md").read_text()
 
 
 def test_import_real_measurements(printed, nicolai2025, tmp_path):

@@ -68,7 +68,13 @@ def test_a_damaged_list_of_predictors_is_reported_and_does_not_stop_the_service(
     index.unlink()
     assert running.ask("/v1/predict", QUESTION).status == 200
     assert running.ask("/v1/ready").status == 200
-    index.write_text("[]")  # Later damage is reported as well.
+
+
+def test_later_damage_is_reported(tmp_path, started):
+    running = started("--no-extraction")
+    assert running.ask("/v1/ready").status == 200
+    (tmp_path / "cache" / "zoo").mkdir(parents=True)
+    (tmp_path / "cache" / "zoo" / "index.json").write_text("[]")
     until(lambda: running.ask("/v1/ready").status != 200)
     assert running.ask("/v1/predict", QUESTION).status == 503
 

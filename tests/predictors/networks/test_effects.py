@@ -22,7 +22,7 @@ LEARNED = {
     "elements to load": ("any-gpu/kernels", "in_networks", "cycles"),
     "TF32 in inference": ("a30/forest-inference", "network_tf32_factor"),
     "power of a waiting board": ("a30/forest-inference", "network_static_w"),
-    "host time of a call": ("a30/forest-inference", "offset_s"),
+    "host time of a call": ("a30/forest-inference", "host", "offset_s"),
 }
 """Where the shipped predictors store what they learned."""
 CONSTANTS = {
@@ -43,9 +43,7 @@ CONSTANTS = {
 
 def stored(entry: str, *names: str) -> float:
     """A learned number of a shipped predictor."""
-    folder = shipped("zoo") / entry
-    card = json.loads((folder / "card.json").read_text())
-    facts = {**json.loads((folder / "predictor.json").read_text()), **card.get("host", {})}
+    facts = json.loads((shipped("zoo") / entry / "predictor.json").read_text())
     for name in names:
         facts = facts[name]
     return facts
