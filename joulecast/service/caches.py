@@ -33,7 +33,7 @@ from ..system.caches import OPERATION_BYTES, BoundedCache
 from ..system.resources import shipped
 from ..zoo import find_predictor
 from ..zoo.files import MANIFEST
-from ..zoo.store import pulled
+from ..zoo.store import pulled, pulled_index
 from .logs import log
 from .problems import invalid, too_large
 from .settings import Settings
@@ -219,8 +219,9 @@ def generation() -> str:
     try:
         names: object = {name: row.manifest_sha256 for name, row in sorted(pulled().items())}
     except ZooError as error:
-        # The service goes on: requests for these entries, and requests for readiness, are answered with this error.
-        names = str(error)
+        # The service goes on: requests for these entries, and requests for readiness, are answered with this error. The
+        # list may have been mended and damaged again since the last look.
+        names = str(error), pulled_index().stat().st_mtime_ns
     return hashlib.sha256(repr((__version__, entries, names)).encode()).hexdigest()[:16]
 
 

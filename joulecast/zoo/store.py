@@ -24,15 +24,19 @@ def _cache() -> FolderPlace:
     return FolderPlace(cache_folder() / "zoo")
 
 
+def pulled_index() -> Path:
+    """The list of pulled entries, a file that need not exist."""
+    return _cache().folder / INDEX
+
+
 def pulled() -> dict[str, Row]:
     """Names of pulled entries -> what was pulled under them; empty where nothing was.
 
     Raises ZooError: the index of the cache is damaged.
     """
-    cache = _cache()
-    path = cache.folder / INDEX
+    path = pulled_index()
     try:
-        return index_of(cache) if path.exists() else {}
+        return index_of(_cache()) if path.exists() else {}
     except ZooError as error:
         raise ZooError(
             "the list of pulled entries is damaged", given=path, hint="delete the file, and pull the entries again"

@@ -68,13 +68,7 @@ def test_a_damaged_list_of_predictors_is_reported_and_does_not_stop_the_service(
     index.unlink()
     assert running.ask("/v1/predict", QUESTION).status == 200
     assert running.ask("/v1/ready").status == 200
-
-
-def test_later_damage_is_reported(tmp_path, started):
-    running = started("--no-extraction")
-    assert running.ask("/v1/ready").status == 200
-    (tmp_path / "cache" / "zoo").mkdir(parents=True)
-    (tmp_path / "cache" / "zoo" / "index.json").write_text("[]")
+    index.write_text("[]")  # Damage is reported again, however soon it comes.
     until(lambda: running.ask("/v1/ready").status != 200)
     assert running.ask("/v1/predict", QUESTION).status == 503
 
