@@ -194,16 +194,11 @@ def _single_product(batch: Batch) -> FloatArray:
 
 
 def _by_vector(one: Operation) -> Operation | None:
-    """The products of a batch with a single column, in inference.
-
-    In training a gradient is a product of a column and a row, without a reduction. Where these are short, it takes as
-    long as its tiles: of 129 such products measured in fp32 on P4 and P100, one in ten takes over six times what its
-    bytes do (neusight2025).
-    """
+    """The products of a batch with a single column."""
     if one.kind != "matmul":
         return None
     left, (*_, k, _n) = one.input_shapes
-    return Operation("matmul", [left, (left[0], k, 1)], precision=one.precision)
+    return Operation("matmul", [left, (left[0], k, 1)], precision=one.precision, mode=one.mode)
 
 
 def _vector(batch: Batch) -> FloatArray:

@@ -180,18 +180,8 @@ def rows(scores: Iterable[Score], before: Iterable[str] = ()) -> Iterator[dict[s
 
 def table(scored: Iterable[dict[str, Any]]) -> Iterator[str]:
     """The rows as a table in Markdown."""
-    titles = (
-        "source",
-        "GPU",
-        "task",
-        "runs",
-        "measured",
-        "predicted",
-        *_QUANTITIES,
-        "in the interval",
-        "commit",
-        "at first",
-    )
+    titles = ("source", "GPU", "task", "runs", "measured", "predicted")
+    titles = (*titles, *_QUANTITIES, "in the interval", "commit", "at first")
     yield f"| {' | '.join(titles)} |"
     yield "| --- " * len(titles) + "|"
     for row in scored:

@@ -42,7 +42,7 @@ from .validation import Validation
 
 SPLITS, CPU_SPLITS = TEXTS["one GPU"], TEXTS["CPU"]
 
-_TRIAL_FOLDS = 3  # Folds by which the settings of a search are judged.
+_TRIAL_FOLDS, _JUDGED = 3, ("median", "mean")  # Folds and statistics by which the settings of a search are judged.
 _BY: tuple[NetworkSplit, ...] = ("name", "family", "nothing")
 
 ALL_FOLDS = "folds over all campaigns"
@@ -188,6 +188,3 @@ def _trial(dataset: Dataset, mode: str, recipe: XGBoostRecipe, settings: Mapping
     metrics = {f"{name}_{statistic}": found[name][statistic] for name in ("time", "power") for statistic in _JUDGED}
     loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))
     return Trial(candidate, settings, {**metrics, "loss": loss})
-
-
-_JUDGED = ("median", "mean")
