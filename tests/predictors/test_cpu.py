@@ -196,6 +196,10 @@ def test_an_unmeasured_kind_is_modelled_by_its_family_or_missing(timed):
         timed.predict(Network.of([(half, 9), (RELUS[0], 1)]))
     with pytest.raises(UncoveredError):
         timed.prepared(Network.of([(half.replace(precision="fp16"), 1), (LINEARS[-1], 900)])).at(strict=True)
+    lacking = timed.predict(Network.of([(LINEARS[0].replace(precision="fp16"), 2), (LINEARS[-1], 900)]))
+    (missing,) = lacking.uncovered
+    moved = 2 * (64 * 256 + 256 * 256 + 256 + 64 * 256)
+    assert (missing.flops, missing.moved_bytes) == (2 * 2 * 64 * 256**2, 2 * moved)
 
 
 @pytest.mark.parametrize(

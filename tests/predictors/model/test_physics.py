@@ -109,6 +109,8 @@ def at_rate(rate):
             attention(65536, "sglang", causal=True),
             *({}, HOPPER, {"compute_s": pytest.approx(CYCLES * 512**2 * 513 / 1024 / 1e9, rel=0.01)}),
         ),
+        # Four queries that share keys lie in one tile, of 16 rows at least; 4 tiles would take four times as long.
+        (attention(4096, "sglang", queries=1, shared=4), {}, HOPPER, {"compute_s": 16 * 4096 * 256 / 1024e9}),
         # Decoding reads its cache at the bandwidth of the memory.
         (
             attention(65536, "sglang", queries=1, heads=8, size=128),
