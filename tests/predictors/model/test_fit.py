@@ -156,23 +156,3 @@ def test_products_on_amd_rest_on_other_generations(kernels):
     product = linear(4096, 4096, 4096)
     (device_s,) = kernels.device_s(OperationList([product]), mi210)
     assert product.flops / mi210.peak_flops["bf16"] < device_s < 3 * product.flops / mi210.peak_flops["bf16"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "shapes", "attributes"),
-    [
-        ("linear", [(64, 512)], {"out_features": 256}),
-        ("attention", [(1, 8, 128, 64)] * 3, {}),
-        ("experts", [(8, 64)], {"intermediate": 32, "top_k": 2, "experts": 8}),
-        ("add", [(64, 512)] * 2, {}),
-    ],
-)
-def test_fp16_and_bf16_are_the_same_to_trees_but_in_convolutions(kind, shapes, attributes):
-    def seen(kind, shapes, attributes, precision):
-        some = [Operation(kind, shapes, attributes, precision=precision)]
-        work, machine = Work.of(some), Machine.of(H100)
-        return features(some, work, costs(work, machine, STARTS), machine)
-
-    np.testing.assert_array_equal(*(seen(kind, shapes, attributes, each) for each in ("fp16", "bf16")))
-    image = "conv2d", [(8, 64, 28, 28)], {"out_channels": 64, "kernel_size": 3}
-    assert (seen(*image, "fp16") != seen(*image, "bf16")).any()
