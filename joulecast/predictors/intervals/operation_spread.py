@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,29 +19,8 @@ from ..physics.cached import cached
 from .calibration import ONE_SIGMA, QUANTITIES, Calibration, Cases
 from .conformal import clock_error, least_half_width, never_measured, octaves
 
-
-class PredictedOperations(Protocol):
-    """Operations with what was predicted of them; `OperationPredictions` is one. Arrays have a value per operation."""
-
-    @property
-    def operations(self) -> tuple[Operation, ...]:
-        """The operations."""
-
-    @property
-    def power_w(self) -> FloatArray:
-        """Mean board power of each operation in a loop."""
-
-    @property
-    def device_time_s(self) -> FloatArray:
-        """Seconds that the GPU works on each operation; NaN where missing."""
-
-    @property
-    def host_bound(self) -> NDArray[np.bool_]:
-        """Whether launching an operation takes longer than the GPU's work."""
-
-    @property
-    def held_clock_mhz(self) -> FloatArray:
-        """Graphics clock that each operation runs at."""
+if TYPE_CHECKING:
+    from ..operation_predictions import OperationPredictions
 
 
 @dataclass(frozen=True)
@@ -75,7 +54,7 @@ class OperationSpread:
     measured_mhz: float | None
     fallback: tuple[OperationSpread, NDArray[np.bool_]] | None = None
 
-    def log_errors(self, predictions: PredictedOperations, level: float) -> dict[str, FloatArray]:
+    def log_errors(self, predictions: OperationPredictions, level: float) -> dict[str, FloatArray]:
         """Half widths of the logarithms of time, power and energy.
 
         Raises InputError: the level is not between 0 and 1, or higher than the errors support.
@@ -101,7 +80,7 @@ class OperationSpread:
         return _looked_up(OperationList.of(operations), self.calibration, self.trained_on)
 
     def sigmas(self, operations: tuple[Operation, ...]) -> dict[str, FloatArray]:
-        """Quantity -> standard deviations of the log errors of operations; see `Calibration.sigma`."""
+        """Quantity -> standard deviations of the log errors of the operations' device times or energies."""
         found = self.looked_up(operations).sigmas
         if self.fallback is None:
             return found
@@ -115,7 +94,7 @@ class OperationSpread:
         other, mask = self.fallback
         return replace(self, fallback=(other.take(places), mask[places]))
 
-    def as_sent(self, predictions: PredictedOperations) -> SentOperationSpread:
+    def as_sent(self, predictions: OperationPredictions) -> SentOperationSpread:
         """Half widths at common levels, to be sent to a client."""
         levels = {}
         for level in SentOperationSpread.LEVELS:
@@ -142,7 +121,7 @@ class SentOperationSpread:
     half_widths: Mapping[float, Mapping[str, FloatArray]]
     far: tuple[bool, ...]
 
-    def log_errors(self, predictions: PredictedOperations, level: float) -> Mapping[str, FloatArray]:
+    def log_errors(self, predictions: OperationPredictions, level: float) -> Mapping[str, FloatArray]:
         """See `OperationSpread.log_errors`. Raises InputError: a level that was not looked up."""
         if level not in self.half_widths:
             known = ", ".join(map(str, self.half_widths))
@@ -180,8 +159,11 @@ class LookedUp:
 
     @cached_property
     def sigmas(self) -> dict[str, FloatArray]:
-        """Quantity -> see `Calibration.sigma`."""
-        return {each: self.widened(each, self.calibration.sigma(each, self.cases), ONE_SIGMA) for each in QUANTITIES}
+        """Quantity -> standard deviations of the log errors of device times or energies, shape (operations,)."""
+        return {
+            each: self.widened(each, self.calibration.log_errors(each, ONE_SIGMA, self.cases), ONE_SIGMA)
+            for each in QUANTITIES
+        }
 
     @cached_property
     def never_measured(self) -> NDArray[np.bool_]:

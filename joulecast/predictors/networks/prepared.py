@@ -98,11 +98,6 @@ class NetworkPredictor:
         """Compute everything that does not depend on the clock. Raises InputError: a cap that the GPU cannot hold."""
         return PreparedNetwork(self, network, self.operations.gpu.checked_power_limit_w(power_limit_w))
 
-    def holds_measured_settings(self, clock_mhz: float, power_limit_w: float) -> bool:
-        """Whether a GPU's own measurements were made at this clock and under this power cap."""
-        gpu = self.operations.gpu
-        return clock_mhz == gpu.boost_clock_mhz and power_limit_w == gpu.power_limit_w
-
     def errors_on(self, counts: FloatArray, predictions: OperationPredictions) -> NetworkCalibration | None:
         """Errors on networks like this one; None where nothing is known."""
         if self.operations.not_of_chip(predictions.operations):
