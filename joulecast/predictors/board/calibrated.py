@@ -20,7 +20,7 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import ONE_SIGMA
 from ..intervals.conformal import clock_error, conformal_rank
-from ..intervals.operation_spread import OperationSpread
+from ..intervals.operation_spread import OperationSpread, PredictedOperations
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
@@ -81,7 +81,7 @@ class CalibratedSpread(OperationSpread):
     profile: BoardProfile | None = None
     octaves_away: float = 0.0
 
-    def log_errors(self, predictions: OperationPredictions, level: float) -> dict[str, FloatArray]:
+    def log_errors(self, predictions: PredictedOperations, level: float) -> dict[str, FloatArray]:
         """See `OperationSpread.log_errors`."""
         found = super().log_errors(predictions, level)
         return {name: self._replaced(name, half, level, predictions.operations) for name, half in found.items()}

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,7 @@ from .conformal import (
     octaves,
     within_range,
 )
-from .operation_spread import OperationSpread
-
-if TYPE_CHECKING:
-    from ..operation_predictions import OperationPredictions
+from .operation_spread import OperationSpread, PredictedOperations
 
 NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
 STEP_BASIS = "published training steps in half precision (time) and networks in inference (power)"
@@ -42,7 +39,7 @@ _TIMES = {"time": 1, "energy": 1, "edp": 2, "power": 0}
 """How often a quantity contains the time."""
 
 
-def shares_of(counts: FloatArray, predictions: OperationPredictions) -> tuple[FloatArray, NDArray[np.bool_]]:
+def shares_of(counts: FloatArray, predictions: PredictedOperations) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Shares of the known operations in a network's device time, and a mask of the operations that are known."""
     known = ~np.isnan(predictions.device_time_s)
     device_s = counts[known] * predictions.device_time_s[known]
@@ -187,7 +184,7 @@ class NetworkSpread:
         composition: str,
         operations: OperationSpread | None,
         counts: FloatArray,
-        predictions: OperationPredictions,
+        predictions: PredictedOperations,
         *,
         missing_share: float,
         measured_mhz: float | None,

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,29 @@ from ..physics.cached import cached
 from .calibration import ONE_SIGMA, QUANTITIES, Calibration, Cases
 from .conformal import clock_error, least_half_width, never_measured, octaves
 
-if TYPE_CHECKING:
-    from ..operation_predictions import OperationPredictions
+
+class PredictedOperations(Protocol):
+    """Operations with what was predicted of them; `OperationPredictions` is one. Arrays have a value per operation."""
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations."""
+
+    @property
+    def power_w(self) -> FloatArray:
+        """Mean board power of each operation in a loop."""
+
+    @property
+    def device_time_s(self) -> FloatArray:
+        """Seconds that the GPU works on each operation; NaN where missing."""
+
+    @property
+    def host_bound(self) -> NDArray[np.bool_]:
+        """Whether launching an operation takes longer than the GPU's work."""
+
+    @property
+    def held_clock_mhz(self) -> FloatArray:
+        """Graphics clock that each operation runs at."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +75,7 @@ class OperationSpread:
     measured_mhz: float | None
     fallback: tuple[OperationSpread, NDArray[np.bool_]] | None = None
 
-    def log_errors(self, predictions: OperationPredictions, level: float) -> dict[str, FloatArray]:
+    def log_errors(self, predictions: PredictedOperations, level: float) -> dict[str, FloatArray]:
         """Half widths of the logarithms of time, power and energy.
 
         Raises InputError: the level is not between 0 and 1, or higher than the errors support.
@@ -94,7 +115,7 @@ class OperationSpread:
         other, mask = self.fallback
         return replace(self, fallback=(other.take(places), mask[places]))
 
-    def as_sent(self, predictions: OperationPredictions) -> SentOperationSpread:
+    def as_sent(self, predictions: PredictedOperations) -> SentOperationSpread:
         """Half widths at common levels, to be sent to a client."""
         levels = {}
         for level in SentOperationSpread.LEVELS:
@@ -121,7 +142,7 @@ class SentOperationSpread:
     half_widths: Mapping[float, Mapping[str, FloatArray]]
     far: tuple[bool, ...]
 
-    def log_errors(self, predictions: OperationPredictions, level: float) -> Mapping[str, FloatArray]:
+    def log_errors(self, predictions: PredictedOperations, level: float) -> Mapping[str, FloatArray]:
         """See `OperationSpread.log_errors`. Raises InputError: a level that was not looked up."""
         if level not in self.half_widths:
             known = ", ".join(map(str, self.half_widths))
