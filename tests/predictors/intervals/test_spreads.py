@@ -20,7 +20,12 @@ from joulecast.predictors.intervals.calibration import (
     coordinates,
 )
 from joulecast.predictors.intervals.conformal import STEP_ERRORS
-from joulecast.predictors.intervals.network_calibration import STEP_BASIS, NetworkCalibration, NetworkSpread, Parts
+from joulecast.predictors.intervals.network_calibration import (
+    STEP_BASIS,
+    NetworkCalibration,
+    NetworkSpread,
+    shares_of,
+)
 from joulecast.predictors.intervals.operation_spread import OperationSpread, SentOperationSpread
 
 RELU, SORT = Operation("relu", [(8, 16)]), Operation("sort", [(8, 16)])
@@ -193,15 +198,12 @@ def test_families_without_errors_of_time_have_those_of_all():
     assert own.groups["normalization GPU"][0].errors["time"].tolist() == [0.05]
 
 
-def test_parts_of_a_network_leave_out_what_is_missing():
+def test_shares_of_a_network_leave_out_what_is_missing():
     """Calls of 1 and 3 ms; the second operation of three is missing. Shares are a quarter and three quarters."""
     asked = replace(predictions(RELU, SORT, RELU), device_time_s=np.array([1e-3, np.nan, 1e-3]))
-    measured, distances = np.array([True, False, False]), np.array([0.0, 1.0, 2.0])
-    found = Parts.of(np.array([1.0, 5.0, 3.0]), asked, measured, distances)
-    assert found.cases.operations == (RELU, RELU)
-    assert found.shares == pytest.approx([0.25, 0.75])
-    assert found.cases.measured.tolist() == [True, False]
-    assert found.cases.distances.tolist() == [0.0, 2.0]
+    shares, known = shares_of(np.array([1.0, 5.0, 3.0]), asked)
+    assert shares == pytest.approx([0.25, 0.75])
+    assert known.tolist() == [True, False, True]
 
 
 # Training in half precision has the errors of published steps.
