@@ -67,6 +67,7 @@ def test_no_operations_have_no_distances():
     known = Closeness.of([RELU])
     assert known.distances([]).shape == (0,)
     assert known.distances([SORT]).tolist() == [math.inf]
+    assert Closeness({}).distances([SORT]).tolist() == [0.0]  # Of nothing at all, nothing is far.
 
 
 def test_units_of_power_are_interpolated_in_logarithms_and_rounded_when_stored():
