@@ -80,8 +80,8 @@ def test_whole_tiles_in_whole_waves_cost_what_they_compute():
         (ENDLESS_MEMORY, softmax(1, 4096), (6000 + 2 * 2000) / 1410e6 + 3e-6, 1e-3),
         # Short rows of softmax take the time of their bytes.
         (A100, softmax(200_000, 1024), 1.05 * 8 * 200_000 * 1024 / (0.91 * 1555e9) + 3e-6, 1e-3),
-        # On Pascal rows of softmax that exceed L2 are read again, if they are too long for registers: 56 multiprocessors
-        # of 2048 threads work on 224 rows of 512 threads, in and out: 7,340,032 bytes. They fit, just fill it, or none.
+        # On Pascal rows of softmax that exceed L2 are read again, if they are too long for registers. Multiprocessors, 56
+        # of 2048 threads, work on 224 rows of 512 threads, in and out: 7,340,032 bytes. All fit, just fill it, or none.
         *(
             (
                 replace(P100, memory_bandwidth=1e9, l2_bytes=l2_bytes),
@@ -120,13 +120,8 @@ def as_generation(generation):
         ((A100, norm(1, 10**6)), (A100, norm(1, 10**6, "fp16")), 0.999, 1.001),
         # A multiprocessor of Volta holds 2048 threads, of Turing 1024, and of later ones 1536.
         *(
-            (
-                (as_generation("7.0"), norm(10**6, 1024)),
-                (as_generation(each), norm(10**6, 1024)),
-                0.99 * more,
-                1.01 * more,
-            )
-            for each, more in (("7.5", 2), ("8.6", 4 / 3), ("8.9", 4 / 3), ("12.0", 4 / 3))
+            ((as_generation("7.0"), norm(10**6, 1024)), (as_generation(each), norm(10**6, 1024)), 0.99 * n, 1.01 * n)
+            for each, n in (("7.5", 2), ("8.6", 4 / 3), ("8.9", 4 / 3), ("12.0", 4 / 3))
         ),
     ],
     ids=str,
