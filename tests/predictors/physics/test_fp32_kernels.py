@@ -80,8 +80,8 @@ def test_whole_tiles_in_whole_waves_cost_what_they_compute():
         (ENDLESS_MEMORY, softmax(1, 4096), (6000 + 2 * 2000) / 1410e6 + 3e-6, 1e-3),
         # Short rows of softmax take the time of their bytes.
         (A100, softmax(200_000, 1024), 1.05 * 8 * 200_000 * 1024 / (0.91 * 1555e9) + 3e-6, 1e-3),
-        # On Pascal rows of softmax that exceed L2 are read again, if they are too long for registers. 56 multiprocessors
-        # of 2048 threads work on 224 rows of 512 threads, in and out: 7,340,032 bytes. All fit, just fill it, or none.
+        # On Pascal, long rows of softmax that exceed L2 are read again: 56 multiprocessors of 2048 threads work on 224
+        # rows of 512 threads, in and out 7,340,032 bytes. All fit, just fill it, or none; short ones stay in registers.
         *(
             (
                 replace(P100, memory_bandwidth=1e9, l2_bytes=l2_bytes),
