@@ -106,6 +106,10 @@ def test_networks_by_errors_without_difficulty():
     assert missing.around("energy", 1.0, 0.9, 1440.0) == pytest.approx((math.exp(-0.09), 2 * math.exp(0.09)))
     assert missing.around("edp", 1.0, 0.9, 1440.0)[1] == pytest.approx(4 * math.exp(0.09))
     assert missing.around("power", 1.0, 0.9, 1440.0)[1] == pytest.approx(math.exp(0.09))
+    # What few measurements show makes half of the time: it may be absent elsewhere.
+    unconfirmed = replace(spread(RELU), unconfirmed_share=0.5)
+    for quantity, more in (("time", math.log(2)), ("edp", 2 * math.log(2)), ("power", 0)):
+        assert unconfirmed.around(quantity, 1.0, 0.9, 1440.0)[1] == pytest.approx(math.exp(math.hypot(0.09, more)))
     assert missing.basis.endswith("what is missing: as much time and energy per FLOP or byte as the rest")
     assert spread(RELU).basis == "networks of a test"
 

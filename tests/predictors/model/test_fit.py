@@ -10,7 +10,6 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.evaluation.kernels import coverage, stored_errors, validate_kernels
 from joulecast.predictors.measured import DeviceRow
 from joulecast.predictors.model.basis import basis_of
-from joulecast.predictors.model.features import NAMES, features
 from joulecast.predictors.model.fit import Measured, fit_constants, fit_one_model, measured_tables
 from joulecast.predictors.model.fit_power import fit_power, readings
 from joulecast.predictors.model.machine import TENSORRT_LLM, Machine
@@ -115,16 +114,6 @@ def test_a_quantized_layer_that_was_not_learned_is_missing(kernels):
     found = SharedByAll(NoResidual(), kernels=kernels).on(H100, "inference").predict([linear(64, 512, 512, "fp8")])
     assert found.source == ("missing",)
     assert np.isnan(found.time_s).all()
-
-
-def test_features_have_their_names_and_are_finite():
-    experts = Operation("experts", [(8, 64)], {"intermediate": 32, "top_k": 2, "experts": 4}, precision="bf16")
-    rows = [linear(3, 64, 96), linear(4096, 4096, 4096), experts, Operation("softmax", [(8, 8)])]
-    operations, machine = OperationList(rows), Machine.of(H100)
-    work = Work.of(operations)
-    matrix = features(operations, work, costs(work, machine, STARTS), machine)
-    assert matrix.shape == (4, len(NAMES))
-    assert np.isfinite(matrix).all()
 
 
 def test_triton_multiplies_experts_on_blackwell_as_on_hopper():
