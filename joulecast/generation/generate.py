@@ -112,10 +112,14 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
     deployment = server.deployment
     board, engine = deployment.gpu, deployment.engine
     clock_mhz = board.checked_clock_mhz(asked["clock"])
-    images, steps = deployment.images, [each for each in deployment.cycle.steps if not each.tokens.images]
+    images, steps = deployment.images, [each for each in deployment.cycle if not each.tokens.images]
     server.prepare((*deployment.steps, deployment.decoding, deployment.reading))
     figures = figures_of(deployment, server, [clock_mhz])
     decode = server.predict(deployment.decoding, clock_mhz)
+
+    def waiting_s(step: StepTokens) -> float:
+        return float(server.waiting_s(step, server.predict(step, clock_mhz).time_s))
+
     energy_per_token_j = float(figures.energy_per_token_j[0])
     layout = (
         f"the {deployment.parallel.gpus} GPUs are used as {deployment.parallel}; give tensor_parallel for another "
@@ -145,7 +149,7 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
         energy_per_token_j=energy_per_token_j,
         energy_per_request_j=energy_per_token_j * output.mean,
         host=server.predictor.host.execution.host.name if engine.wait_sigma else asked["host"],
-        overhead_s=server.waiting_s(steps, clock_mhz) / sum(each.count for each in steps),
+        overhead_s=sum(each.count * waiting_s(each.tokens) for each in steps) / sum(each.count for each in steps),
         memory=deployment.memory,
         largest_batch=deployment.largest_batch,
         prefill=server.predict(deployment.reading, clock_mhz),

@@ -185,8 +185,8 @@ class _Question:
                 search.leave(boards, "prompts apart: more GPUs than max_gpus", 0.0)
                 return
             trace = self.requests(rate)
-            replicas = decoder.served.divided(trace, reader.served, reading, "round_robin", decoding)
-            found = decoder.served.simulated(replicas)
+            replayed = decoder.served.divided(trace, reader.served, reading, "round_robin", decoding)
+            found = decoder.served.simulated(replayed)
             if self.keeps(found, self.asked["p99_ttft_s"], None):
                 if self.keeps(found, None, self.asked["p99_tpot_s"]):
                     break

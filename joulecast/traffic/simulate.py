@@ -182,7 +182,7 @@ def simulate_serving(
 
     def replayed(made: Served, reader: Served) -> ServingSimulation:
         if prefill_replicas and trace is not None:
-            replicas = made.divided(trace, reader, prefill_replicas, router)
+            replayed_all = made.divided(trace, reader, prefill_replicas, router)
         else:
             source: Trace | Iterator[tuple[int, int]] | None = trace
             if source is None:
@@ -190,9 +190,9 @@ def simulate_serving(
                 source = endless(again, Drawn("output_tokens", output_tokens, for_outputs), context)
             # Steps that read prompts as those of the reader, as if boards changed their clock in between.
             both = made if made is reader else replace(made, costs=replace(made.costs, prompts=reader.costs))
-            replicas = both.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
+            replayed_all = both.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
         return made.simulated(
-            replicas,
+            replayed_all,
             layout=str(served.parallel) + (f", {prefill_replicas} of which read prompts" if prefill_replicas else ""),
             seed=seed,
             rate_per_s=float(requests) if isinstance(requests, Real) else None,
