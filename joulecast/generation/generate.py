@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, named
+from ..checked import in_range
+from ..errors import named
 from ..hardware import GPU, gpu_name_notes
 from ..hardware.host import USUAL, Host, find_host
 from ..predictors.board.profile import Calibrated, find_profile
@@ -226,14 +227,7 @@ def _wait_s(host: object) -> float | None:
         wait_ms = float("".join(words[:-1]))
     except ValueError:
         wait_ms = math.nan
-    if not 0 <= wait_ms < math.inf:
-        raise InputError(
-            "a step cannot wait so long for its host",
-            given=repr(host)[:60],
-            allowed='0 ms or more, such as "25 ms"',
-            hint="give milliseconds, or the name of a host",
-        )
-    return wait_ms / 1e3
+    return in_range("the milliseconds of the host", wait_ms) / 1e3
 
 
 _TOP_P_NOTE = (

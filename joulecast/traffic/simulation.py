@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import FloatArray
+from ..checked import in_range
 from ..errors import InputError
 from ..rendering.answers import Answer, Table, finite
 from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
@@ -220,13 +221,7 @@ class ServingSimulation(Answer):
         requests = self.requests["arrival_s"], self._ttft_s
         if replica is None:
             return Timeline.of(self.logs, self.cache_tokens, step_s, *requests)
-        if replica not in range(len(self.logs)):
-            raise InputError(
-                "there is no such replica",
-                given=f"{replica!r:.60}",
-                allowed=f"0 to {len(self.logs) - 1}",
-                hint="leave it out for all of them",
-            )
+        in_range("replica", replica, high=len(self.logs) - 1, whole=True)
         return Timeline.of(self.logs[replica : replica + 1], self.cache_tokens / len(self.logs), step_s, *requests)
 
     def latencies(self) -> tuple[list[str], list[list[str]]]:

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ...checked import in_range
 from ...errors import InputError
 from ...hardware import GPU
 from ...operations.entry import Entry
@@ -22,7 +23,7 @@ from ...operations.rules import size
 from ...predictors.networks.prepared import PreparedNetwork
 from ...predictors.operation_predictions import OperationPredictions
 from ..collectives import KINDS, with_collectives
-from ..parallel import GROUPS
+from ..parallel import GROUPS, require_group
 from ..run_energy import denoising_j, with_joules
 from .layers import JOINED, Layers, Shape, strided_cycles
 
@@ -65,13 +66,8 @@ class Split:
 
         A denoiser of no heads cannot be shared.
         """
-        if gpus not in (groups := GROUPS if heads else (1,)):
-            raise InputError(
-                "so many GPUs cannot share an image" + ("" if heads else " of this model"),
-                given=gpus,
-                allowed=", ".join(map(str, groups)),
-                hint="give another number of GPUs" if heads else "give one GPU, or a model whose GPUs can share heads",
-            )
+        require_group("gpus", gpus)
+        in_range("the number of GPUs of this model", gpus, 1, max(GROUPS) if heads else 1)
         if ulysses is None:
             ulysses = gpus // ring if ring and not gpus % ring else math.gcd(gpus, heads)
         ring = max(1, gpus // ulysses) if ring is None else ring
