@@ -76,11 +76,7 @@ ALONE = Parallel()
 
 
 def find_gpus(name: str | Path | GPU | None) -> tuple[int, GPU]:
-    """Find GPUs by a name with a number: "2x H100 SXM" are two.
-
-    Returns:
-        The number of GPUs, and the GPU model.
-    """
+    """Find GPUs by a name with a number, and return the number and the GPU model: "2x H100 SXM" are two."""
     if not isinstance(name, str):
         return 1, find_gpu(name)
     count, single = split_count(name)
@@ -161,8 +157,7 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
 def share(decoder: Decoder, parallel: Parallel) -> Decoder:
     """The parts of a decoder on one GPU of a replica.
 
-    Raises:
-        InputError: The heads, features or experts are no multiple of the number of GPUs.
+    Raises InputError: the heads, features or experts are no multiple of the number of GPUs.
     """
     if parallel.tensor == parallel.expert == 1:
         return decoder

@@ -70,11 +70,7 @@ class Server:
         return self.predictor.operations.gpu
 
     def prepare(self, steps: Iterable[StepTokens]) -> None:
-        """Predict steps at the default clock, all of them together.
-
-        Raises:
-            InputError: The GPU lacks a precision or cannot be capped so.
-        """
+        """Predict steps at the default clock, all of them together. Raises as `take` does."""
         asked = [tokens for tokens in dict.fromkeys(steps) if tokens not in self._known]
         if asked:
             self.take({tokens: self.network(tokens) for tokens in asked})
@@ -82,8 +78,7 @@ class Server:
     def take(self, steps: Mapping[StepTokens, Network]) -> None:
         """Predict steps whose operations are known, which takes less time together than one after the other.
 
-        Raises:
-            InputError: The GPU lacks a precision or cannot be capped so.
+        Raises InputError: the GPU lacks a precision or cannot be capped so.
         """
         every = together(steps.values()).operations
         refuse_precisions(self.gpu, every)
@@ -126,9 +121,8 @@ class Server:
     def predict(self, tokens: StepTokens, clock: float | None) -> Prediction:
         """Predict one step, without the time in which the GPU waits for the engine.
 
-        Raises:
-            InputError: The GPU lacks a precision, or cannot hold the clock or the power cap.
-            UncoveredError: Too large a part of the step cannot be predicted.
+        Raises InputError: the GPU cannot hold the clock, see `take`. Raises UncoveredError: too large a part of the
+        step cannot be predicted.
         """
         return self._step(tokens).at(clock, composition="overlap")
 
@@ -149,9 +143,7 @@ class Server:
     def cost(self, tokens: StepTokens, clocks: Sequence[float]) -> FloatArray:
         """Seconds and joules of a step, shape (2, clocks). While the GPU waits for the engine, it draws static power.
 
-        Raises:
-            InputError: The GPU lacks a precision, or cannot hold a clock or the power cap.
-            UncoveredError: Too large a part of the step cannot be predicted.
+        Raises as `predict` does.
         """
         step = self._step(tokens)
         totals = over_clocks(step, clocks)
@@ -166,12 +158,8 @@ class Server:
     ) -> tuple[FloatArray, FloatArray, float]:
         """Steps, or parts of steps, on one GPU without a power cap, which does not wait for the engine.
 
-        `steps`: Tokens of each step -> its operations.
-        `clocks`: Graphics clocks in MHz.
-
-        Returns:
-            Seconds in which kernels run and their dynamic joules, shape (steps, clocks) each, and the most seconds of a
-            step between kernels.
+        `steps`: Tokens of each step -> its operations. `clocks`: Graphics clocks in MHz. Returns seconds in which
+        kernels run and their dynamic joules, shape (steps, clocks) each, and the most seconds between kernels.
         """
         alone = replace(self, _known={})
         alone.take(steps)
@@ -229,11 +217,7 @@ class Figures:
 
 
 def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) -> Figures:
-    """Add up the steps of a deployment to the figures of its requests.
-
-    Raises:
-        InputError: The GPU lacks a precision, or cannot hold a clock or the cap.
-    """
+    """Add up the steps of a deployment to the figures of its requests. Raises as `Server.cost` does."""
     cycle, load = deployment.cycle, deployment.load
     server.prepare(deployment.steps)
     costs = [server.cost(each.tokens, clocks) for each in cycle]

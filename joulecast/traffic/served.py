@@ -101,8 +101,7 @@ class Served:
     ) -> Mapping[str, tuple[float, float]] | None:
         """Factors on "time", "energy" and "power" between which a share of runs lies; None if no errors are known.
 
-        Raises:
-            InputError: The level is not between 0 and 1.
+        Raises InputError: the level is not between 0 and 1.
         """
         batch = max(1, round(sequences))
         step = StepTokens(batch, max(1, round(context)), sampled=batch)
@@ -134,9 +133,7 @@ class Served:
         `duration_s`: Seconds in which requests arrive; None for all of a trace.
         `count`: Number of replicas; None for those of the GPUs.
         `sequences`: Largest number of sequences in a step; None for that of the limits.
-
-        Raises:
-            InputError: A request does not fit into the memory.
+        Raises InputError: a request does not fit into the memory.
         """
         served, every, until_s = self.server.deployment, list[Request](), math.inf if duration_s is None else duration_s
         limits = self.limits if sequences is None else replace(self.limits, sequences=sequences)
@@ -224,15 +221,10 @@ class Served:
         """Replay requests whose prompts are read by replicas of their own, which send keys and values to the others.
 
         A replica that decodes computes the last token of each prompt again, as vLLM does, which gives the first token
-        of the output.
+        of the output. Requests are returned in the order of the trace.
 
-        `decoders`: Number of replicas that decode; None for all other GPUs.
-
-        Returns:
-            All replicas, with the requests in the order of the trace.
-
-        Raises:
-            InputError: A request does not fit into the memory.
+        `decoders`: Number of replicas that decode; None for all other GPUs. Raises InputError: a request does not fit
+        into the memory.
         """
         served = self.server.deployment
         prompts = replace(trace, output=np.ones(len(trace.prompt)))

@@ -241,10 +241,10 @@ def _check(asked: dict[str, Any]) -> None:
     lengths = [asked[name] is None for name in ("prompt_tokens", "output_tokens")]
     endless_time = asked["duration_s"] is None and not is_trace
     if (requests is None) == (concurrency is None) or lengths != [is_trace, is_trace] or endless_time:
-        known = ("requests", "concurrency", "prompt_tokens", "output_tokens", "duration_s")
+        names = ("requests", "concurrency", "prompt_tokens", "output_tokens", "duration_s")
         raise InputError(
             "a simulation needs its requests, with their lengths and the time in which they arrive",
-            given=", ".join(f"{name}={asked[name]!r:.60}" for name in known),
+            given=", ".join(f"{name}={asked[name]!r:.60}" for name in names),
             allowed="requests per second or concurrency, with both lengths and duration_s; or a trace, with its own",
             hint="give requests=10, prompt_tokens=500, output_tokens=(300, 200), duration_s=600",
         )

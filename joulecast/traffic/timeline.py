@@ -109,8 +109,7 @@ class Timeline(Tabular):
             arrival_s: Seconds at the arrival of each request, shape (requests,).
             ttft_s: Seconds to its first token, shape (requests,).
 
-        Raises:
-            InputError: The step is not above 0, or too small for the time that was simulated.
+        Raises InputError: the step is too small for the time that was simulated.
         """
         end_s = end_s_of(logs)
         in_range("step_s", step_s, end_s / 1e7)
