@@ -111,11 +111,6 @@ def _unsaved_logits(network: Network) -> int:
     return round(sum(words * ELEMENT_BYTES[operation.precision] for operation in alike))
 
 
-# What a GPU sends in a step of training, and how long it waits for that.
-#
-# What GPUs send each other goes on beside the backward as far as it is long enough (Li et al., PyTorch Distributed,
-# arXiv 2006.15704; Zhao et al., PyTorch FSDP, arXiv 2304.11277).
-
 _COUNTING_S = 1.1e-3
 """Seconds that a GPU waits in each layer of experts and pass, while the host learns how many tokens each expert got
 and launches what follows. Three ways to run Qwen3 30B-A3B lack 2.2, 2.1 and 2.3 ms for each layer, forward and
