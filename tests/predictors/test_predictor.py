@@ -152,7 +152,7 @@ def test_plain_sum_is_the_sum_of_loops(network_predictor):
 
 def test_folds_share_no_operation(dataset):
     repeated = replace(dataset, measurements=dataset.measurements * 2)
-    _, errors = cross_validate(repeated, "inference", RECIPE, "simulated")
+    errors = cross_validate(repeated, "inference", RECIPE, "simulated")
     row = errors.row("folds", with_r2=True)
     assert row["count"] == 2 * row["unique"] == 200
     # The physics is exact but for a 2 % spread of the host; a leak would give errors of zero.

@@ -19,7 +19,7 @@ from joulecast.predictors.networks.composition import (
     overlap,
     plain_sum,
 )
-from joulecast.predictors.networks.knowledge import NetworkKnowledge
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.zoo import find_predictor
 
 A30 = find_gpu("A30")
@@ -32,7 +32,7 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(half_s, erro
         for name in ("all", "half")
     }
     operations = find_predictor("T4", "inference").operations
-    knowledge = NetworkKnowledge("test", operations, HostModel(0.0), known["all"], known["half"])
+    knowledge = NetworkPredictor("test", operations, HostModel(0.0), known["all"], known["half"])
     both = RELU.replace(precision="fp16"), RELU
     found = predictions([half_s / 2, 1 - half_s], [0.0] * 2, [1.0] * 2, operations=both)
     assert knowledge.errors_on(np.array([2.0, 1.0]), found) is known[errors]
