@@ -228,7 +228,7 @@ class Served:
         """
         served = self.server.deployment
         prompts = replace(trace, output=np.ones(len(trace.prompt)))
-        readers_, read = reader.replicas(prompts, router=router, count=readers)
+        reading, read = reader.replicas(prompts, router=router, count=readers)
         lengths, place = np.unique(trace.prompt, return_inverse=True)
         sent = np.array([cached_bytes(served.decoder, int(each), served.precisions) for each in lengths])
         # Each GPU sends its part to another node, over an adapter that is as fast as its PCI Express slot.
@@ -236,13 +236,13 @@ class Served:
         order = np.argsort(there_s, kind="stable")
         arrived = replace(trace, arrival_s=there_s).of(order)
         others = served.parallel.groups - readers if decoders is None else decoders
-        decoders_, decoded = self.after_reading.replicas(arrived, router=router, count=others)
+        decoding, decoded = self.after_reading.replicas(arrived, router=router, count=others)
         requests = [decoded[here] for here in np.argsort(order).tolist()]
         for first, second in zip(read, requests, strict=True):
             second.arrival_s = first.arrival_s
             second.energy_j += first.energy_j
             second.preemptions += first.preemptions
-        together = [*readers_, *decoders_]
+        together = [*reading, *decoding]
         for replica in together:
             replica.idle(max(each.now for each in together))
         return together, requests
