@@ -32,7 +32,7 @@ def require_group(name: str, gpus: object) -> None:
             "GPUs share a model in groups whose collectives were measured",
             given=f"{name}={gpus!r:.60}",
             allowed=", ".join(map(str, GROUPS)),
-            hint="give one of these; further GPUs are replicas",
+            hint="give one of these numbers",
         )
 
 

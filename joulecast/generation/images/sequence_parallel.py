@@ -13,7 +13,6 @@ from functools import cached_property
 
 import numpy as np
 
-from ...checked import in_range
 from ...errors import InputError
 from ...hardware import GPU
 from ...operations.entry import Entry
@@ -23,7 +22,7 @@ from ...operations.rules import size
 from ...predictors.networks.prepared import PreparedNetwork
 from ...predictors.operation_predictions import OperationPredictions
 from ..collectives import KINDS, with_collectives
-from ..parallel import GROUPS, require_group
+from ..parallel import require_group
 from ..run_energy import denoising_j, with_joules
 from .layers import JOINED, Layers, Shape, strided_cycles
 
@@ -67,16 +66,16 @@ class Split:
         A denoiser of no heads cannot be shared.
         """
         require_group("gpus", gpus)
-        in_range("the number of GPUs of this model", gpus, 1, max(GROUPS) if heads else 1)
         if ulysses is None:
             ulysses = gpus // ring if ring and not gpus % ring else math.gcd(gpus, heads)
         ring = max(1, gpus // ulysses) if ring is None else ring
-        if ulysses * ring != gpus or heads % ulysses:
+        if ulysses * ring != gpus or heads % ulysses or gpus > 1 > heads:
+            most = math.gcd(gpus, heads)
             raise InputError(
                 "the GPUs cannot share the attention in these degrees",
                 given=f"ulysses={ulysses} x ring={ring} on {gpus} GPUs, {heads} heads",
                 allowed="ulysses x ring is the number of GPUs, and the heads are a multiple of ulysses",
-                hint=f"give ulysses={math.gcd(gpus, heads)}, ring={gpus // math.gcd(gpus, heads)}",
+                hint=f"give ulysses={most}, ring={gpus // most}" if heads else "give one GPU, or another model",
             )
         return cls(ulysses, ring, gpu.link(gpus))
 
