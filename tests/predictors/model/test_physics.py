@@ -198,6 +198,9 @@ def test_what_trees_see_of_a_product():
     assert np.isfinite(matrix).all()
     found = dict(zip(FEATURES, matrix[0].tolist(), strict=True))
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+    of_attention = dict(zip(FEATURES, matrix[1].tolist(), strict=True))  # one tile, which computes
+    assert of_attention["log_least_cycles"] == pytest.approx(np.log2(CYCLES), abs=0.1)
+    assert of_attention["compute_share"] == pytest.approx(1, abs=0.05)
 
 
 EXPERTS = Operation("experts", [(10, 16)], {"intermediate": 32, "top_k": 2, "experts": 4}, precision="bf16")
