@@ -114,6 +114,8 @@ def at_rate(rate):
         ),
         # Four queries that share keys lie in one tile, of 16 rows at least; 4 tiles would take four times as long.
         (attention(4096, "sglang", queries=1, shared=4), {}, HOPPER, {"compute_s": 16 * 4096 * 256 / 1024e9}),
+        # 16 queries of five heads would fill 80 of 128 rows of a tile: each head has one of its own.
+        (attention(4096, "sglang", queries=16, shared=5), {}, HOPPER, {"compute_s": 5 * 16 * 4096 * 256 / 1024e9}),
         # Decoding reads its cache at the bandwidth of the memory.
         (
             attention(65536, "sglang", queries=1, heads=8, size=128),
