@@ -93,6 +93,7 @@ class Kind:
         attributes: Name of each attribute -> the values that it may have, and its default.
         parameters: Computes the number of parameter elements from input shapes and attributes.
         inputs: Least and greatest number of input tensors.
+        takes: Shapes of the inputs as `rules.fits` reads them; empty for any.
         has_gradient: Whether training runs a backward for it.
         backward_flops: FLOPs of the backward, if there is one, as a multiple of those of the forward.
         recomputed_flops: FLOPs of the forward that the backward computes again, as the same multiple.
@@ -125,6 +126,7 @@ class Kind:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     parameters: Callable[[Shapes, Attributes], int] = lambda shapes, attributes: 0
     inputs: tuple[int, int] = (1, 1)
+    takes: str = ""
     has_gradient: bool = True
     backward_flops: float = 1.0
     recomputed_flops: float = 0.0

@@ -16,6 +16,7 @@ The rows of kinds with rules of their own stand beside these, in `windows`, `pro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..errors import InputError
 from . import rules
@@ -40,56 +41,40 @@ _FLOPS_OF_AN_ELEMENT = {
 }  # fmt: skip
 
 
-def _channel_parameters(x: Shapes, a: Attributes) -> int:
-    """A scale and a shift per channel."""
-    if len(x[0]) < 2:
+def _row_size(x: Shapes, a: Attributes) -> int:
+    """Elements of a tensor of shape normalized_shape."""
+    normalized: Shape = a["normalized_shape"]
+    if x[0][-len(normalized) :] != normalized:
         raise InputError(
-            "the input needs a batch and a channel dimension", given=x[0], allowed="[batch, channels, ...]"
+            "normalized_shape is not the end of the input shape",
+            given=f"{normalized} of {x[0]}",
+            allowed=f"such as {x[0][-1:]}",
         )
-    return 2 * x[0][1] if a["affine"] else 0
-
-
-def _row_parameters(tensors: int) -> Callable[[Shapes, Attributes], int]:
-    """This number of tensors of shape normalized_shape."""
-
-    def parameters(x: Shapes, a: Attributes) -> int:
-        normalized = tuple(a["normalized_shape"])
-        if x[0][-len(normalized) :] != normalized:
-            raise InputError(
-                "normalized_shape is not the end of the input shape",
-                given=f"{normalized} of {x[0]}",
-                allowed=f"such as {x[0][-1:]}",
-            )
-        return tensors * size(normalized) if a["affine"] else 0
-
-    return parameters
+    return size(normalized)
 
 
 def _group_norm_output(x: Shapes, a: Attributes) -> Shape:
-    if len(x[0]) < 2 or x[0][1] % a["num_groups"]:
+    if x[0][1] % a["num_groups"]:
         raise InputError(
             "the channels of a group norm do not divide into its groups",
             given=f"{a['num_groups']} groups of {x[0]}",
-            allowed="[batch, channels, ...] with channels a multiple of num_groups",
+            allowed="channels that are a multiple of num_groups",
         )
     return x[0]
 
 
-def _normalization(
-    parameters: Callable[[Shapes, Attributes], int],
-    flops: int,
-    output: Callable[[Shapes, Attributes], Shape] = rules.same,
-    **attributes: Attribute,
-) -> Kind:
-    """A normalization with this number of FLOPs per element; the attribute `affine` says whether it has parameters."""
+def _normalization(parameters: Callable[[Shapes, Attributes], int], flops: int, **row: Any) -> Kind:
+    """A normalization with this number of FLOPs per element; the attribute `affine` says whether it has parameters.
+
+    `row` has further columns of its kind.
+    """
     # In training, the forward reads the input twice (for statistics, then to normalize). So does the backward, which
     # reads x and dy.
     return Kind(
         family="normalization",
-        attributes={**attributes, "affine": Attribute(FLAG, True)},
-        output=output,
+        attributes={**row.pop("attributes", {}), "affine": Attribute(FLAG, True)},
         flops=per_output_element(flops),
-        parameters=parameters,
+        parameters=lambda x, a: parameters(x, a) * int(a["affine"]),
         training_reads=Traffic(inputs=4, output=2, parameters=2),
         # Both gradients come from the same sums over x and dy; that of the input takes another pass over them.
         partial={
@@ -97,10 +82,12 @@ def _normalization(
             "parameters": Training(0.5, Traffic(inputs=3, output=1, parameters=1), Traffic(output=1, parameters=1)),
             "none": Training(0.0, Traffic(inputs=2, parameters=1), Traffic(output=1)),
         },
+        **row,
     )
 
 
-_NORMALIZED = Attribute(SHAPE, lambda x: x[0][-1:])  # By default the last dimension of the input.
+_CHANNELS = "[batch, channels, ...]"
+_NORMALIZED = {"normalized_shape": Attribute(SHAPE, lambda x: x[0][-1:])}  # By default the last dimension of the input.
 
 
 def _binary(*, is_product: bool) -> Kind:
@@ -196,10 +183,16 @@ def _cat_output(x: Shapes, a: Attributes) -> Shape:
 KINDS: Mapping[str, Kind] = {
     **CONVOLUTIONS,
     **PRODUCTS,
-    "batch_norm": _normalization(_channel_parameters, 4),
-    "group_norm": _normalization(_channel_parameters, 6, _group_norm_output, num_groups=Attribute(COUNT)),
-    "layer_norm": _normalization(_row_parameters(2), 6, normalized_shape=_NORMALIZED),
-    "rms_norm": _normalization(_row_parameters(1), 4, normalized_shape=_NORMALIZED),
+    "batch_norm": _normalization(lambda x, a: 2 * x[0][1], 4, takes=_CHANNELS),
+    "group_norm": _normalization(
+        lambda x, a: 2 * x[0][1],
+        6,
+        takes=_CHANNELS,
+        output=_group_norm_output,
+        attributes={"num_groups": Attribute(COUNT)},
+    ),
+    "layer_norm": _normalization(lambda x, a: 2 * _row_size(x, a), 6, attributes=_NORMALIZED),
+    "rms_norm": _normalization(_row_size, 4, attributes=_NORMALIZED),
     "relu": unary(saves_output=False),
     **{kind: unary(flops) for kind, flops in _FLOPS_OF_AN_ELEMENT.items()},
     "softmax": Kind(

@@ -32,18 +32,6 @@ def _table_elements(x: Shapes, a: Attributes) -> int:
     return int(a["num_embeddings"] * a["embedding_dim"])
 
 
-def _bags_output(x: Shapes, a: Attributes) -> Shape:
-    """One vector per bag. The inputs are the indices of all bags, and the position at which each bag begins."""
-    indices, offsets = x
-    if len(indices) != 1 or len(offsets) != 1:
-        raise InputError(
-            "an embedding bag takes indices and offsets in a row each",
-            given=f"{indices} and {offsets}",
-            allowed="[number of indices] and [number of bags]",
-        )
-    return (offsets[0], a["embedding_dim"])
-
-
 def _bags_storage(o: Counted) -> Storage:
     """Indices, offsets and the rows that are looked up are read, and one vector per bag is written."""
     element, (indices, offsets) = ELEMENT_BYTES[o.precision], o.input_shapes
@@ -188,11 +176,13 @@ INDEX_KINDS: Mapping[str, Kind] = {
         training_writes=Traffic(output=3),
         storage=with_types({1: MASK_BYTES}),
     ),
+    # The inputs are the indices of all bags, and the position at which each bag begins.
     "embedding_bag": Kind(
         family="movement",
         inputs=(2, 2),
+        takes="[indices], [bags]",
         attributes={"num_embeddings": Attribute(COUNT), "embedding_dim": Attribute(COUNT)},
-        output=_bags_output,
+        output=lambda x, a: (*x[1], a["embedding_dim"]),
         flops=lambda x, a, out: size(x[0]) * out[-1],  # one addition for each element that is looked up
         parameters=_table_elements,
         storage=_bags_storage,

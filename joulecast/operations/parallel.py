@@ -19,8 +19,6 @@ _PRODUCTS = 3  # Gate, up and down.
 
 def _experts_output(x: Shapes, a: Attributes) -> Shape:
     """The output has the shape of the input: each token gets the weighted sum of the outputs of its experts."""
-    if len(x[0]) < 2:
-        raise InputError("a layer of experts takes tokens with features", given=x[0], allowed="[tokens, hidden]")
     if a["top_k"] > a["experts"]:
         raise InputError(
             "a token cannot go to more experts than there are",
@@ -118,6 +116,7 @@ PARALLEL: Mapping[str, Kind] = {
     # all experts, and adds up their outputs.
     "experts": Kind(
         family="matmul",
+        takes="[..., tokens, hidden]",
         attributes={
             "intermediate": Attribute(COUNT),
             "top_k": Attribute(COUNT),

@@ -73,17 +73,6 @@ _LINEAR: Mapping[str, Any] = {
 }
 
 
-def _matmul_output(x: Shapes, a: Attributes) -> Shape:
-    first, second = x
-    if len(first) < 2 or len(second) < 2 or first[-1] != second[-2]:
-        raise InputError(
-            "the inner dimensions of a matrix product differ",
-            given=f"{first} and {second}",
-            allowed="[..., M, K] and [..., K, N]",
-        )
-    return (*broadcast(first[:-2], second[:-2]), first[-2], second[-1])
-
-
 def _matmul_product(x: Shapes, a: Attributes, out: Shape) -> Product:
     """A batch of products of the last two dimensions; for an attention, the columns are those of the values."""
     return Product(size(out[:-2]), out[-2], out[-1], x[0][-1])
@@ -92,10 +81,6 @@ def _matmul_product(x: Shapes, a: Attributes, out: Shape) -> Product:
 def _attention_output(x: Shapes, a: Attributes) -> Shape:
     """One value vector per query; several heads of queries may share a head of keys and values."""
     q, k, v = x
-    if min(map(len, x)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
-        raise InputError(
-            "query, key and value do not fit", given=f"{q}, {k}, {v}", allowed="[..., L, E], [..., S, E], [..., S, D]"
-        )
     if min(map(len, x)) > 2 and q[-3] % k[-3] and k[-3] % q[-3]:
         raise InputError(
             "the heads of queries do not divide into those of keys",
@@ -133,17 +118,6 @@ def _attention_storage(o: Counted) -> Storage:
     return plain(o)._replace(inputs=ELEMENT_BYTES[o.precision] * size(queries) + cached)
 
 
-def _cdist_output(x: Shapes, a: Attributes) -> Shape:
-    first, second = x
-    if len(first) < 2 or len(second) < 2 or first[-1] != second[-1]:
-        raise InputError(
-            "these points have different numbers of coordinates",
-            given=f"{first} and {second}",
-            allowed="[..., P, M] and [..., R, M]",
-        )
-    return (*broadcast(first[:-2], second[:-2]), first[-2], second[-2])
-
-
 # Recurrent layers: one operation is a call of cuDNN that runs all layers, directions and steps.
 #
 # The input is [steps, batch, features], also for models with the batch first. Weights are those of PyTorch: for every
@@ -174,10 +148,6 @@ def _layers(x: Shapes, a: Attributes) -> Iterator[int]:
 
 def _recurrent_output(x: Shapes, a: Attributes) -> Shape:
     """The hidden states of the last layer at every step; those of both directions are concatenated."""
-    if len(x[0]) != 3:
-        raise InputError(
-            "the input of a recurrent layer has three dimensions", given=x[0], allowed="[steps, batch, features]"
-        )
     if a.get("proj_size", 0) >= a["hidden_size"]:
         raise InputError(
             "a projection is smaller than the hidden state",
@@ -222,6 +192,7 @@ def _recurrent(gates: int, **attributes: Attribute) -> Kind:
     )
     return Kind(
         family="matmul",
+        takes="[steps, batch, features]",
         attributes={
             "hidden_size": Attribute(COUNT),
             "num_layers": Attribute(COUNT, 1),
@@ -263,7 +234,8 @@ PRODUCTS: Mapping[str, Kind] = {
     "matmul": Kind(
         family="matmul",
         inputs=(2, 2),
-        output=_matmul_output,
+        takes="[..., M, K], [..., K, N]",
+        output=lambda x, a: (*broadcast(x[0][:-2], x[1][:-2]), x[0][-2], x[1][-1]),
         flops=lambda x, a, out: 2 * size(out) * x[0][-1],
         tensor_cores=True,
         product=_matmul_product,
@@ -272,6 +244,7 @@ PRODUCTS: Mapping[str, Kind] = {
     "attention": Kind(
         family="attention",
         inputs=(3, 3),
+        takes="[..., L, E], [..., S, E], [..., S, D]",
         # window: number of keys that a query sees, including its own; None for all keys. cache_precision: precision in
         # which keys and values are stored; None for the precision of the operation.
         attributes={
@@ -305,8 +278,9 @@ PRODUCTS: Mapping[str, Kind] = {
     "cdist": Kind(
         family="matmul",
         inputs=(2, 2),
+        takes="[..., P, M], [..., R, M]",
         attributes={"p": Attribute(NORM, 2.0)},
-        output=_cdist_output,
+        output=lambda x, a: (*broadcast(x[0][:-2], x[1][:-2]), x[0][-2], x[1][-2]),
         # A difference, a power and an addition for every coordinate of every pair of points.
         flops=lambda x, a, out: 3 * size(out) * x[0][-1],
         backward_flops=2.0,

@@ -127,7 +127,7 @@ OUT_OF_RANGE = ("out_features of a linear", "given: +'x'", "allowed: an integer 
         (("linear", [(4, 4)]), InputError, "out_features"),
         (("linear", [(4, 4)], {"out_features": 3, "biass": True}), UnknownNameError, "bias"),
         (("linear", [(4, 4)], {"out_features": {}}), InputError, "attribute"),
-        (("conv2d", [(2, 3, 4)], {"out_channels": 4, "kernel_size": 3}), InputError, "dimensions"),
+        (("conv2d", [(2, 3, 4)], {"out_channels": 4, "kernel_size": 3}), InputError, "batch, channels, height, width"),
         (("conv2d", [(2, 3, 4, 4)], {"out_channels": 4, "kernel_size": 5}), InputError, "larger than"),
         (("conv2d", [(2, 3, 4, 4)], {"out_channels": 4, "kernel_size": 1, "groups": 2}), InputError, "groups"),
         (("linear", [(4, 4)], {"out_features": "x"}), InputError, "(.|\n)*".join(OUT_OF_RANGE)),

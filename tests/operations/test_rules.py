@@ -6,12 +6,9 @@ from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
 
 BROADCAST = "sizes that are equal or 1 in each dimension, counted from the last"
-QKV = ("query, key and value do not fit", "[..., L, E], [..., S, E], [..., S, D]")
-INNER = ("the inner dimensions of a matrix product differ", "[..., M, K] and [..., K, N]")
-NORM = (
-    "the channels of a group norm do not divide into its groups",
-    "[batch, channels, ...] with channels a multiple of",
-)
+QKV = ("the inputs of attention have other shapes", "[..., L, E], [..., S, E], [..., S, D]")
+INNER = ("the inputs of matmul have other shapes", "[..., M, K], [..., K, N]")
+NORM = ("the channels of a group norm do not divide into its groups", "channels that are a multiple of")
 HEADS = ("the heads of queries do not divide into those of keys", "as many heads of queries for each head of keys and")
 CAT = ("shapes to concatenate differ in another dimension", "shapes that differ in dimension 0 only")
 REFUSED = {
@@ -24,9 +21,9 @@ REFUSED = {
         *("attention", [(1, 2, 4, 8), (1, 2, 6, 8), (1, 2, 6, 8)], {"window": 7}),
         *(("the window of an attention does not fit its keys", "1 to 6 keys, or None"), 7),
     ),
-    "inner": ("matmul", [(2, 3), (4, 5)], {}, INNER, "(2, 3) and (4, 5)"),
-    "left vector": ("matmul", [(3,), (3, 5)], {}, INNER, "(3,) and (3, 5)"),
-    "right vector": ("matmul", [(2, 3), (3,)], {}, INNER, "(2, 3) and (3,)"),
+    "inner": ("matmul", [(2, 3), (4, 5)], {}, INNER, "(2, 3), (4, 5)"),
+    "left vector": ("matmul", [(3,), (3, 5)], {}, INNER, "(3,), (3, 5)"),
+    "right vector": ("matmul", [(2, 3), (3,)], {}, INNER, "(2, 3), (3,)"),
     **{
         f"dimension {dim}": (
             *("sum", [(2, 3)], {"dim": dim, "keepdim": False}),
@@ -38,7 +35,7 @@ REFUSED = {
     "broadcast": ("add", [(2, 3), (2, 4)], {}, ("these shapes do not broadcast", BROADCAST), "(2, 3), (2, 4)"),
     "channels": (
         *("batch_norm", [(4,)], {}),
-        *(("the input needs a batch and a channel dimension", "[batch, channels, ...]"), (4,)),
+        *(("the inputs of batch_norm have other shapes", "[batch, channels, ...]"), "(4,)"),
     ),
     "groups": ("group_norm", [(2, 6, 4)], {"num_groups": 4}, NORM, "4 groups of (2, 6, 4)"),
 }
