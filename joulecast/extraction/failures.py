@@ -79,15 +79,15 @@ def explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs, h
     )
 
 
-def what_to_assume(trace: Callable[..., Any], stated: Assume | None) -> str:
+def what_to_assume(trace: Callable[[Assume], Any], stated: Assume | None) -> str:
     """Try assumptions on a model whose forward depends on values, and suggest one under which it runs.
 
-    `trace` extracts the model with `assume` as its argument. What the user has stated already is kept.
+    `trace` extracts the model under an assumption. What the user has stated already is kept.
     """
     tried = _ASSUMPTIONS if not stated else () if "box_side" in stated else ({"boxes": 100, **stated, "box_side": 100},)
     for assume in tried:
         try:
-            trace(assume=assume)
+            trace(assume)
         except JoulecastError:
             continue
         return f"the model runs under an assumption: assume={assume}"

@@ -72,9 +72,6 @@ class Assumptions:
             yield f"every box is a square of {self.box_side} x {self.box_side} pixels"
 
 
-NOTHING_ASSUMED = Assumptions()
-
-
 OPTIMIZERS: tuple[str, ...] = tuple(kind.removesuffix("_step") for kind, row in KINDS.items() if row.is_optimizer_step)
 """Optimizers of torch.optim: with "_fused" those with fused=True; the others as PyTorch runs them by default on a GPU
 (foreach)."""
@@ -152,11 +149,6 @@ class Job:
         names = [field.name for field in fields(cls)]
         return cls(**{name: arguments[name] for name in names if name in arguments} | changed)
 
-    @property
-    def for_trace(self) -> dict[str, Any]:
-        """The keyword arguments of `tracing.trace` among the fields."""
-        return {name: getattr(self, name) for name in _FOR_TRACE}
-
     def to_json(self, inputs: Inputs | None) -> dict[str, Any]:
         """What the process that extracts models needs beside the model; `of_json` reads it."""
         return {
@@ -176,4 +168,3 @@ class Job:
 
 
 _IN_JSON = ("mode", "precision", "cache_length", "optimizer", "autocast", "lora", "lora_targets")
-_FOR_TRACE = ("mode", "precision", "whitelist", "operators", "optimizer", "assume")

@@ -92,14 +92,15 @@ def _in_memory(job: Job) -> Network:
     # Neither a module nor a configuration can exist without its library, so this does not import any.
     torch_module, transformers = sys.modules.get("torch"), sys.modules.get("transformers")
     if torch_module is not None:
-        from .traced_models import configured, traced
+        from .models.transformers_models import from_config
+        from .traced_models import traced
 
+        if transformers is not None and isinstance(model, transformers.PretrainedConfig):
+            model = from_config(model)
+        if isinstance(model, torch_module.export.ExportedProgram):
+            model = model.module()
         if isinstance(model, torch_module.nn.Module):
             return traced(model, Inputs.of(job.input_shape), job)
-        if transformers is not None and isinstance(model, transformers.PretrainedConfig):
-            return configured(model, Inputs.of(job.input_shape), job)
-        if isinstance(model, torch_module.export.ExportedProgram):
-            return traced(model.module(), Inputs.of(job.input_shape), job)
     if isinstance(model, Sequence):
         for item in model:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Operation)):
@@ -160,14 +161,16 @@ def network_of_file(job: Job) -> Network:
             from .files.onnx_graphs import load as network_of_graph
 
             return network_of_graph(path, job)
-        from .traced_models import configured, traced
+        from .models.transformers_models import from_config
+        from .traced_models import traced
 
         if path.suffix == ".pt2":
             from .files.exported_programs import load
 
             program = load(path)
             return traced(program, program.inputs(job.input_shape), job, program.name)
-        return configured(read_json(path, MOST_JSON_BYTES, "this file"), Inputs.of(job.input_shape), job)
+        module = from_config(read_json(path, MOST_JSON_BYTES, "this file"))
+        return traced(module, Inputs.of(job.input_shape), job)
 
 
 def _from_file(path: Path, job: Job) -> Network:

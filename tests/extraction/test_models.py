@@ -6,7 +6,7 @@ from torch import nn
 
 import joulecast
 from joulecast.errors import ExtractionError, InputError, UnknownNameError
-from joulecast.extraction.tracing import trace
+from joulecast.extraction import network_of
 
 
 def kinds(network) -> list[str]:
@@ -27,10 +27,10 @@ IDS = torch.zeros((2, 3), dtype=torch.int64)
 
 
 def test_several_inputs_by_position_and_by_name():
-    by_position = trace(Two(), [IDS, (2, 3, 4)])
+    by_position = network_of(Two(), [IDS, (2, 3, 4)])
     assert kinds(by_position) == ["embedding", "mul"]
     assert by_position.input_shape == ((2, 3), (2, 3, 4))
-    by_name = trace(Two(), {"ids": IDS, "scale": (1,), "shift": (2, 3, 4)}, mode="training")
+    by_name = network_of(Two(), {"ids": IDS, "scale": (1,), "shift": (2, 3, 4)}, mode="training")
     assert kinds(by_name)[:3] == ["embedding", "mul", "add"]
     assert by_name.input_shape == {"ids": (2, 3), "scale": (1,), "shift": (2, 3, 4)}
 
@@ -47,7 +47,7 @@ def test_several_inputs_by_position_and_by_name():
 )
 def test_wrong_inputs_say_what_to_do(inputs, says, hint):
     with pytest.raises(ExtractionError, match=says) as caught:
-        trace(Two(), inputs)
+        network_of(Two(), inputs)
     assert caught.value.hint.startswith(hint)
     assert caught.value.hint != ""
 
@@ -66,7 +66,7 @@ class DecidesByConstants(nn.Module):
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_decisions_on_constants_are_made(mode):
-    network = trace(DecidesByConstants(), (3, 5), mode=mode)
+    network = network_of(DecidesByConstants(), (3, 5), mode=mode)
     assert "relu" in kinds(network)
     (mul,) = (e.operation for e in network if e.operation.kind == "mul")
     assert mul.input_shapes == ((3, 2),)
@@ -81,7 +81,7 @@ class ForgetsWhatIsOverwritten(nn.Module):
 
 def test_constants_that_the_input_overwrites_are_not_known():
     with pytest.raises(ExtractionError, match="only the input has"):
-        trace(ForgetsWhatIsOverwritten(), (2,))
+        network_of(ForgetsWhatIsOverwritten(), (2,))
 
 
 def test_constants_outside_parameters_work_in_training():
@@ -94,7 +94,7 @@ def test_constants_outside_parameters_work_in_training():
         def forward(self, x):
             return self.layer(x) * self.scale
 
-    assert kinds(trace(Plain(), (2, 4), mode="training")) == ["linear", "mul"]
+    assert kinds(network_of(Plain(), (2, 4), mode="training")) == ["linear", "mul"]
 
 
 def test_custom_operators():
@@ -118,15 +118,15 @@ def test_custom_operators():
                 return self.inner(torch.relu(x))
 
         x = (2, 3)
-        (dropped,) = trace(nn.Sequential(nn.ReLU(), Custom()), x).dropped
+        (dropped,) = network_of(nn.Sequential(nn.ReLU(), Custom()), x).dropped
         assert dropped.name == "joulecast_test.twice"
-        assert kinds(trace(Custom(), x, operators={"joulecast_test.twice": "mul"})) == ["mul"]
+        assert kinds(network_of(Custom(), x, operators={"joulecast_test.twice": "mul"})) == ["mul"]
         own = {"joulecast_test.twice": lambda bound: ("softmax", [tuple(bound["x"].shape)], {"dim": 0})}
-        assert trace(Custom(), x, operators=own).entries[0].operation.attributes["dim"] == 0
+        assert network_of(Custom(), x, operators=own).entries[0].operation.attributes["dim"] == 0
         with pytest.raises(UnknownNameError, match="did you mean"):
-            trace(Custom(), x, operators={"joulecast_test.twice": "mult"})
+            network_of(Custom(), x, operators={"joulecast_test.twice": "mult"})
         with pytest.raises(ExtractionError, match=r"Unknown\.inner .*joulecast_test\.unknown"):
-            trace(Unknown(), x)
+            network_of(Unknown(), x)
 
 
 def test_empty_tensors_cost_nothing():
@@ -134,7 +134,7 @@ def test_empty_tensors_cost_nothing():
         def forward(self, x):
             return torch.relu(x) + torch.relu(x[:0]).sum()
 
-    assert [e.operation.input_shapes[0] for e in trace(Empty(), (3, 2)) if e.operation.kind == "relu"] == [(3, 2)]
+    assert [e.operation.input_shapes[0] for e in network_of(Empty(), (3, 2)) if e.operation.kind == "relu"] == [(3, 2)]
 
 
 # Elements that pass the memory interface per parameter, by the passes of _multi_tensor_sgd and _multi_tensor_adam:
@@ -154,8 +154,8 @@ def test_the_step_of_an_optimizer(optimizer, passes):
         def forward(self, x):
             return self.again(self.layers[2](self.layers[1](self.layers[0](x).bfloat16()).float()).expand(-1, 5))
 
-    without = trace(Through(), (2, 4), mode="training")
-    network = trace(Through(), (2, 4), mode="training", optimizer=optimizer)
+    without = network_of(Through(), (2, 4), mode="training")
+    network = network_of(Through(), (2, 4), mode="training", optimizer=optimizer)
     steps = {e.operation.precision: e.operation for e in network if e.operation.kind == f"{optimizer}_step"}
     # The frozen bias of the first layer is left out, and the layer that is used twice counts once.
     assert {precision: op.input_shapes for precision, op in steps.items()} == {
@@ -193,7 +193,7 @@ def test_shared_modules_and_parameters_are_left_as_they_were(mode):
 
     module = Shared()
     before = {name: (id(p), p.clone()) for name, p in module.named_parameters(remove_duplicate=False)}
-    (linear, *accumulated) = trace(module, (2, 4), mode=mode)
+    (linear, *accumulated) = network_of(module, (2, 4), mode=mode)
     assert linear.count == 3
     after = dict(module.named_parameters(remove_duplicate=False))
     assert {name: id(p) for name, p in after.items()} == {name: number for name, (number, _) in before.items()}
@@ -216,7 +216,7 @@ def test_tensors_that_a_forward_stores_in_the_module_are_removed():
 
     module = Keeps()
     seen = module.seen
-    trace(module, (1, 2), mode="training")
+    network_of(module, (1, 2), mode="training")
     assert module.seen is seen
     assert seen.tolist() == [0, 0, 0]
     assert not hasattr(module, "last")
@@ -235,5 +235,5 @@ def test_decisions_among_indexing_by_the_input(mode):
             kept = first[:, order[order > 2]] if order[1].item() == 1 else first
             return kept * 2
 
-    (mul,) = (e.operation for e in trace(Indexes(), IDS, mode=mode) if e.operation.kind == "mul")
+    (mul,) = (e.operation for e in network_of(Indexes(), IDS, mode=mode) if e.operation.kind == "mul")
     assert mul.input_shapes == ((2, 2, 3),)

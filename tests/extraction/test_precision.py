@@ -10,8 +10,8 @@ from torch.utils._pytree import tree_map
 
 import joulecast
 from joulecast import Operation
+from joulecast.extraction import network_of
 from joulecast.extraction.autocast import FULL_PRECISION, FULL_PRECISION_RESULT, LOWER_PRECISION
-from joulecast.extraction.tracing import trace
 
 
 def precisions(network) -> list[tuple[str, str]]:
@@ -31,23 +31,23 @@ class Mixed(nn.Module):
 
 
 def test_mixed_modules():
-    found = precisions(trace(Mixed(), torch.empty((2, 8), dtype=torch.bfloat16)))
+    found = precisions(network_of(Mixed(), torch.empty((2, 8), dtype=torch.bfloat16)))
     assert found == [("linear", "bf16"), ("copy", "fp32"), ("layer_norm", "fp32"), ("copy", "bf16")]
 
 
 def test_asking_for_half_precision_gives_the_operations_of_a_half_module():
-    asked = trace(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), (2, 8), precision="fp16")
-    assert asked.entries == trace(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).half(), (2, 8)).entries
+    asked = network_of(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), (2, 8), precision="fp16")
+    assert asked.entries == network_of(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).half(), (2, 8)).entries
 
     class Upcasts(nn.Module):
         def forward(self, x):
             return x.float().exp()
 
-    assert ("exp", "fp32") in precisions(trace(Upcasts(), (2, 8), precision="bf16"))
+    assert ("exp", "fp32") in precisions(network_of(Upcasts(), (2, 8), precision="bf16"))
 
 
 def test_double_is_fp64():
-    network = trace(nn.Sequential(nn.Linear(8, 8).double(), nn.ReLU(), Down()), (2, 8))
+    network = network_of(nn.Sequential(nn.Linear(8, 8).double(), nn.ReLU(), Down()), (2, 8))
     assert precisions(network) == [("linear", "fp64"), ("relu", "fp64"), ("copy", "fp32"), ("relu", "fp32")]
     assert network.dropped == ()
     # Inputs of 2 x 8, weights of 8 x 8, a bias of 8 and outputs of 2 x 8, of eight bytes each.
@@ -80,7 +80,7 @@ class Autocasts(nn.Module):
 @pytest.mark.parametrize("device", ["cuda", "cpu", None])
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_regions_of_autocast(device, mode):
-    entries = trace(Autocasts(device), (2, 8), mode=mode).entries
+    entries = network_of(Autocasts(device), (2, 8), mode=mode).entries
     found = {(e.operation.kind, e.operation.precision, e.operation.input_shapes[0]): e.count for e in entries}
     found = {key: count for key, count in found.items() if key[0] != "gradient_accumulation"}
     assert found == {
@@ -97,7 +97,7 @@ def test_regions_of_autocast(device, mode):
 
 def test_a_region_around_the_extraction():
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert ("linear", "bf16") in precisions(trace(nn.Linear(8, 8), (2, 8)))
+        assert ("linear", "bf16") in precisions(network_of(nn.Linear(8, 8), (2, 8)))
 
 
 class _Forks(nn.Module):
@@ -122,7 +122,7 @@ def test_gradients_are_added_up_in_the_types_that_pytorch_gives_them():
     module = _Forks()
     module(torch.ones(4, 8)).sum().backward()
     assert set(module.types) == {torch.float32, torch.bfloat16}
-    network = trace(_Forks(), (4, 8), mode="training")
+    network = network_of(_Forks(), (4, 8), mode="training")
     added = [entry for entry in network if entry.operation.kind == "gradient_accumulation"]
     assert {entry.operation.precision: entry.count for entry in added} == {"fp32": 1, "bf16": 1}
 
@@ -130,7 +130,7 @@ def test_gradients_are_added_up_in_the_types_that_pytorch_gives_them():
 def test_autocast_is_put_back():
     before = torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__
     with pytest.raises(Exception, match="Autocasts"):
-        trace(Autocasts("cpu"), (2, 9))
+        network_of(Autocasts("cpu"), (2, 9))
     assert before == (torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert nn.Linear(2, 2)(torch.ones(1, 2)).dtype == torch.bfloat16

@@ -16,6 +16,7 @@ import torch
 from ...errors import ExtractionError, InputError, MissingDependencyError, named, unknown_name, with_extra
 from ...operations.inputs import Input, Inputs
 from ...system.regular_files import first_line
+from ..job import Job
 from ..known_values import know
 from ..recorder import Recorder
 from . import exclusive
@@ -133,7 +134,7 @@ def _fields(content: Mapping[str, Any], chosen: Any, transformers: Any, place: s
 def _refuse_names_of_others(name: str, value: Any, place: str) -> None:
     if not value or (isinstance(value, int | float) and not isinstance(value, bool)):
         return
-    allowed: tuple[str, ...] = ("sizes and plain words of a model of transformers itself",)
+    allowed: tuple[str, ...] = ()
     if name in ("dtype", "torch_dtype") and isinstance(value, str):
         allowed = _TYPES
     elif _NAMES_OTHERS.search(name) is None:
@@ -141,7 +142,8 @@ def _refuse_names_of_others(name: str, value: Any, place: str) -> None:
     elif "implementation" in name:
         allowed = _PLAIN_ATTENTION
     if value not in allowed:
-        raise _refused(f"{place}{name}", value, ", ".join(allowed))
+        words = "sizes and plain words of a model of transformers itself"
+        raise _refused(f"{place}{name}", value, ", ".join(allowed) or words)
 
 
 def _plain(value: Any, name: str, depth: int) -> Any:
@@ -341,7 +343,7 @@ def _cache(forward: Forward, length: int) -> Any:
         tokens = Inputs(named=(("input_ids", Input((ids.shape[0], length), "int64")),))
         prefill = type(forward)(module, tokens, forward.precision)
         prefill.kwargs["use_cache"] = True
-        result = prefill.record(Recorder(module, "inference", "default", ()))
+        result = prefill.record(Recorder(module, Job(whitelist=())))
     cache = getattr(result, "past_key_values", None)
     if cache is None:
         raise InputError(
