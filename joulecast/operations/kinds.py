@@ -21,7 +21,7 @@ from typing import Any
 from ..errors import InputError
 from . import rules
 from .attributes import COUNT, DIMENSION, DIMENSIONS, FLAG, PROBABILITY, SHAPE, Attribute, one_of
-from .kind import INDEX_BYTES, MASK_BYTES, Family, Kind, Traffic, Training, with_types
+from .kind import INDEX_BYTES, MASK_BYTES, Family, Kind, Training, with_types
 from .lookups import FFT, INDEX_KINDS, logical
 from .parallel import PARALLEL
 from .products import PRODUCTS
@@ -75,12 +75,12 @@ def _normalization(parameters: Callable[[Shapes, Attributes], int], flops: int, 
         attributes={**row.pop("attributes", {}), "affine": Attribute(FLAG, True)},
         flops=per_output_element(flops),
         parameters=lambda x, a: parameters(x, a) * int(a["affine"]),
-        training_reads=Traffic(inputs=4, output=2, parameters=2),
+        training="4x 2y 2w -> x y w",
         # Both gradients come from the same sums over x and dy; that of the input takes another pass over them.
         partial={
-            "inputs": Training(1.0, Traffic(inputs=4, output=2, parameters=2), Traffic(inputs=1, output=1)),
-            "parameters": Training(0.5, Traffic(inputs=3, output=1, parameters=1), Traffic(output=1, parameters=1)),
-            "none": Training(0.0, Traffic(inputs=2, parameters=1), Traffic(output=1)),
+            "inputs": Training(1.0, "4x 2y 2w -> x y"),
+            "parameters": Training(0.5, "3x y w -> y w"),
+            "none": Training(0.0, "2x w -> y"),
         },
         **row,
     )
@@ -99,8 +99,7 @@ def _binary(*, is_product: bool) -> Kind:
         inputs=(1, 2),
         output=rules.broadcast_inputs,
         flops=per_output_element(1),
-        training_reads=Traffic(inputs=2, output=2) if is_product else Traffic(inputs=1),
-        training_writes=Traffic(inputs=1, output=1) if is_product else Traffic(output=1),
+        training="2x 2y -> x y" if is_product else "x -> y",
         broadcast_reads=1,
         broadcast_writes=1 if is_product else 0,
         saves_output=is_product,
@@ -117,10 +116,8 @@ def _without_backward(family: Family, flops: int, reads: int, writes: int = 1, m
         family=family,
         flops=per_output_element(flops),
         has_gradient=False,
-        reads=Traffic(inputs=reads),
-        writes=Traffic(output=writes),
-        training_reads=Traffic(inputs=reads),
-        training_writes=Traffic(output=writes),
+        forward=f"{reads}x -> {writes}y",
+        training=f"{reads}x -> {writes}y",
         saves_output=False,
         moments=moments,
     )
@@ -151,20 +148,20 @@ def _reduction_output(x: Shapes, a: Attributes) -> Shape:
     return tuple(n for i, n in enumerate(x[0]) if i not in reduced)
 
 
-# In the backward, the gradient of a sum is copied to every element that was summed.
-_SPREAD = Traffic(inputs=1, output=1)
 _REDUCED = {"dim": Attribute(DIMENSIONS, None), "keepdim": Attribute(FLAG, False)}
 
 
-def _reduction(flops: int, training_reads: Traffic = _SPREAD, training_writes: Traffic = _SPREAD) -> Kind:
-    """A reduction over some dimensions, with this number of FLOPs per element of the input."""
+def _reduction(flops: int, training: str = "x y -> x y") -> Kind:
+    """A reduction over some dimensions, with this number of FLOPs per element of the input.
+
+    In the backward, the gradient of a sum is copied to every element that was summed.
+    """
     return Kind(
         family="pooling",
         attributes=_REDUCED,
         output=_reduction_output,
         flops=per_input_element(flops),
-        training_reads=training_reads,
-        training_writes=training_writes,
+        training=training,
     )
 
 
@@ -200,7 +197,7 @@ KINDS: Mapping[str, Kind] = {
         attributes={"dim": Attribute(DIMENSION, -1)},
         output=rules.same_along_dimension,
         flops=per_output_element(5),
-        training_reads=Traffic(inputs=1, output=2),
+        training="x 2y -> x y w",
     ),
     # The sum of all elements up to each position. The backward flips the gradient, sums it likewise, and flips it back.
     "cumsum": Kind(
@@ -208,8 +205,7 @@ KINDS: Mapping[str, Kind] = {
         attributes={"dim": Attribute(DIMENSION, 0)},
         output=rules.same_along_dimension,
         flops=per_output_element(1),
-        training_reads=Traffic(inputs=1, output=3),
-        training_writes=Traffic(output=4),
+        training="x 3y -> 4y",
     ),
     **dict.fromkeys(("add", "sub"), _binary(is_product=False)),
     **dict.fromkeys(("mul", "div", "pow"), _binary(is_product=True)),
@@ -220,8 +216,7 @@ KINDS: Mapping[str, Kind] = {
         output=rules.broadcast_inputs,
         flops=per_output_element(1),
         has_gradient=False,
-        training_reads=Traffic(inputs=1),
-        training_writes=Traffic(output=1),
+        training="x -> y",
         storage=with_types({}, output=MASK_BYTES),
     ),
     "complex_mul": Kind(
@@ -231,7 +226,7 @@ KINDS: Mapping[str, Kind] = {
         # Four products and two sums for each pair of numbers.
         flops=per_output_element(3),
         backward_flops=2.0,
-        training_reads=Traffic(inputs=2, output=2),
+        training="2x 2y -> x y w",
         broadcast_reads=1,
         broadcast_writes=1,
     ),
@@ -255,39 +250,38 @@ KINDS: Mapping[str, Kind] = {
     "norm": _reduction(2),
     # The backward computes a mask of the elements that equal the result, counts them, and divides the gradient by that
     # number.
-    "max": _reduction(1, Traffic(inputs=3, output=2), Traffic(inputs=2, output=2)),
+    "max": _reduction(1, "3x 2y -> 2x 2y"),
     "argmax": Kind(
         family="pooling",
         attributes=_REDUCED,
         output=_reduction_output,
         flops=per_input_element(1),
         has_gradient=False,
-        training_reads=Traffic(inputs=1),
-        training_writes=Traffic(output=1),
+        training="x -> y",
         storage=with_types({}, output=INDEX_BYTES),
     ),
     # One pass computes the mean and the sum of squares. The backward writes x - mean(x), and then scales it.
-    "var": _reduction(4, Traffic(inputs=3, output=1), Traffic(inputs=2, output=1)),
-    "prod": _reduction(1, Traffic(inputs=2, output=2)),
+    "var": _reduction(4, "3x y -> 2x y"),
+    "prod": _reduction(1, "2x 2y -> x y"),
     # The forward finds the maximum and sums exp(x - max). The backward computes softmax(x) times the gradient.
-    "logsumexp": _reduction(5, Traffic(inputs=3, output=3)),
+    "logsumexp": _reduction(5, "3x 3y -> x y"),
     "cat": Kind(
         family="movement",
         inputs=(1, 4096),
         attributes={"dim": Attribute(DIMENSION, 0)},
         output=_cat_output,
         # In the backward, the gradient of each input is a view of the output's gradient.
-        training_reads=Traffic(inputs=1),
-        training_writes=Traffic(output=1),
+        training="x -> y",
     ),
-    "copy": Kind(family="movement", training_reads=Traffic(inputs=1, output=1), saves_output=False),
+    "copy": Kind(family="movement", training="x y -> x y w", saves_output=False),
     # The copy of its input that an in-place operator makes in training if its backward needs that input.
     "save_input": _without_backward("movement", flops=0, reads=1),
     # The input of a part of a model in torch.utils.checkpoint, which is kept for the backward. It runs no kernel.
     "checkpoint": Kind(
         family="movement",
         has_gradient=False,
-        **dict.fromkeys(("reads", "writes", "training_reads", "training_writes"), Traffic()),  # type: ignore[arg-type]
+        forward="->",
+        training="->",
     ),
     **INDEX_KINDS,
     **SAMPLING,
@@ -297,9 +291,8 @@ KINDS: Mapping[str, Kind] = {
         family="elementwise",
         flops=per_output_element(10),
         has_gradient=False,
-        reads=Traffic(),
-        training_reads=Traffic(),
-        training_writes=Traffic(output=1),
+        forward="-> y",
+        training="-> y",
     ),
     **PARALLEL,
 }

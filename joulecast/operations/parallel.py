@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from ..errors import InputError
 from .attributes import COUNT, FLAG, IMPLEMENTATIONS, Attribute, one_of
-from .kind import Counted, Kind, Storage, Traffic
+from .kind import Counted, Kind, Storage
 from .products import GEMM_TRAINING, linear_storage
 from .rules import Attributes, Shape, Shapes, per_output_element, size
 
@@ -93,8 +93,7 @@ def _collective(output: Callable[[Shape, int], Shape], *, adds: bool = False) ->
         output=_in_group(output),
         flops=(lambda x, a, out: size(x[0]) * (a["gpus"] - 1) // a["gpus"]) if adds else per_output_element(0),
         backward_flops=0.0,
-        training_reads=Traffic(inputs=1),
-        training_writes=Traffic(output=1),
+        training="x -> y",
         measured_only=True,
     )
 

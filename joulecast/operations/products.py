@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InputError
 from .attributes import COUNT, ELEMENT_BYTES, FLAG, IMPLEMENTATIONS, NORM, PRECISIONS, Attribute, integer, one_of
-from .kind import Counted, Kind, Storage, Traffic, Training, plain
+from .kind import Counted, Kind, Storage, Training, plain
 from .rules import Attributes, Product, Shape, Shapes, broadcast, size, visible_pairs
 
 _IMPLEMENTATION = Attribute(one_of(*IMPLEMENTATIONS), "pytorch", refinement=True)
@@ -20,12 +20,11 @@ _IMPLEMENTATION = Attribute(one_of(*IMPLEMENTATIONS), "pytorch", refinement=True
 # The forward reads x and w, the input gradient reads dy and w, and the weight gradient reads x and dy.
 GEMM_TRAINING: Mapping[str, Any] = {
     "backward_flops": 2.0,
-    "training_reads": Traffic(inputs=2, output=2, parameters=2),
-    "training_writes": Traffic(inputs=1, output=1, parameters=1),
+    "training": "2x 2y 2w -> x y w",
 }
 GEMM_PARTIAL = {
-    "inputs": Training(1.0, Traffic(inputs=1, output=1, parameters=2), Traffic(inputs=1, output=1)),
-    "parameters": Training(1.0, Traffic(inputs=2, output=1, parameters=1), Traffic(output=1, parameters=1)),
+    "inputs": Training(1.0, "x y 2w -> x y"),
+    "parameters": Training(1.0, "2x y w -> y w"),
 }
 
 
@@ -187,9 +186,6 @@ def _recurrent(gates: int, **attributes: Attribute) -> Kind:
         elements = steps * batch * gates * a["hidden_size"] * a["num_layers"] * _directions(a)
         return plain(o)._replace(workspace=ELEMENT_BYTES[o.precision] * elements)
 
-    gradient = Training(
-        1.0, Traffic(inputs=1, output=1, parameters=2, workspace=3), Traffic(inputs=1, output=1, workspace=2)
-    )
     return Kind(
         family="matmul",
         takes="[steps, batch, features]",
@@ -204,11 +200,9 @@ def _recurrent(gates: int, **attributes: Attribute) -> Kind:
         flops=flops,
         parameters=parameters,
         backward_flops=2.0,
-        reads=Traffic(inputs=1, parameters=1, workspace=1),
-        writes=Traffic(output=1, workspace=1),
-        training_reads=Traffic(inputs=2, output=2, parameters=2, workspace=4),
-        training_writes=Traffic(inputs=1, output=1, parameters=1, workspace=2),
-        partial={"inputs": gradient},
+        forward="x w t -> y t",
+        training="2x 2y 2w 4t -> x y w 2t",
+        partial={"inputs": Training(1.0, "x y 2w 3t -> x y 2t")},
         tensor_cores=True,
         tf32_by_default=True,
         product=product,
@@ -261,7 +255,7 @@ PRODUCTS: Mapping[str, Kind] = {
         # (Dao et al., "FlashAttention", 2022).
         backward_flops=2.0,
         recomputed_flops=0.5,
-        training_reads=Traffic(inputs=2, output=2),
+        training="2x 2y -> x y w",
         tensor_cores=True,
         product=_matmul_product,
     ),
@@ -284,7 +278,7 @@ PRODUCTS: Mapping[str, Kind] = {
         # A difference, a power and an addition for every coordinate of every pair of points.
         flops=lambda x, a, out: 3 * size(out) * x[0][-1],
         backward_flops=2.0,
-        training_reads=Traffic(inputs=3, output=4),
+        training="3x 4y -> x y w",
         # With as many FLOPs: a distance needs three per coordinate, a product needs two.
         product=lambda x, a, out: Product(size(out[:-2]), out[-2], out[-1], max(1, 3 * x[0][-1] // 2)),
     ),

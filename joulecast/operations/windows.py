@@ -11,7 +11,7 @@ from functools import partial
 
 from ..errors import InputError
 from .attributes import COUNT, FLAG, OUTPUT_SIZE, Attribute, either, integer, one_of, sizes
-from .kind import Counted, Kind, Storage, Traffic, plain
+from .kind import Counted, Kind, Storage, plain
 from .products import GEMM_PARTIAL, GEMM_TRAINING
 from .rules import Attributes, Product, Shape, Shapes, per_dimension, per_input_element, size
 
@@ -160,7 +160,7 @@ def _pooling(dimensions: int, *, dilated: bool = False, saves_indices: bool = Fa
         output=partial(_pool_output, dimensions),
         # One operation per output element and position of the window.
         flops=lambda x, a, out: size(out) * math.prod(per_dimension(a["kernel_size"], dimensions)),
-        training_reads=Traffic(inputs=1, output=2),
+        training="x 2y -> x y w",
         spatial=dimensions,
         saves_indices=saves_indices,
     )
@@ -179,7 +179,7 @@ def _adaptive_pooling(dimensions: int, *, saves_indices: bool = False) -> Kind:
         attributes={"output_size": Attribute(OUTPUT_SIZE, 1)},
         output=partial(_adaptive_output, dimensions),
         flops=per_input_element(1),
-        training_reads=Traffic(inputs=1, output=1),
+        training="x y -> x y w",
         spatial=dimensions,
         saves_indices=saves_indices,
     )
@@ -216,8 +216,7 @@ SAMPLING: Mapping[str, Kind] = {
         },
         output=lambda x, a: (*x[0][:2], *per_dimension(a["output_size"], len(x[0]) - 2)),
         flops=_interpolate_flops,
-        training_reads=Traffic(inputs=1, output=1),
-        training_writes=Traffic(inputs=2, output=1),
+        training="x y -> 2x y",
     ),
     # Means of samples in each cell of a box, as torchvision's detectors take them. The boxes are an attribute, because
     # their coordinates are few.
@@ -232,8 +231,7 @@ SAMPLING: Mapping[str, Kind] = {
         output=lambda x, a: (a["boxes"], x[0][1], *per_dimension(a["output_size"], 2)),
         # Both dimensions of each sample are interpolated linearly, with 3 FLOPs.
         flops=lambda x, a, out: 2 * 3 * size(out) * a["sampling_ratio"] ** 2,
-        training_reads=Traffic(inputs=1, output=1),
-        training_writes=Traffic(inputs=2, output=1),
+        training="x y -> 2x y",
     ),
     "grid_sample": Kind(
         family="pooling",
@@ -243,8 +241,7 @@ SAMPLING: Mapping[str, Kind] = {
         output=lambda x, a: (*x[0][:2], *x[1][1:-1]),
         flops=_interpolate_flops,
         backward_flops=2.0,
-        training_reads=Traffic(inputs=2, output=1),
-        training_writes=Traffic(inputs=2, output=1),
+        training="2x y -> 2x y",
     ),
 }
 """Their backward adds the gradient of each output element to the input elements that it was made from."""
