@@ -202,7 +202,7 @@ def test_bad_input(arguments, error, says):
 @pytest.mark.usefixtures("without_templates")
 def test_named_models_are_cached_until_an_operator_that_they_run_changes(monkeypatch):
     first = joulecast.extract("resnet18", (3, 3, 67, 67))
-    monkeypatch.setattr("joulecast.extraction.tracing.trace", lambda *a, **k: pytest.fail("extracted again"))
+    monkeypatch.setattr("joulecast.extraction.traced_models.trace", lambda *a, **k: pytest.fail("extracted again"))
     monkeypatch.setitem(cache.REVISIONS, "layer_norm", 7)
     assert joulecast.extract("resnet18", (3, 3, 67, 67)) == first
     monkeypatch.setitem(cache.REVISIONS, "relu", 7)

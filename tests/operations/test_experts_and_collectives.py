@@ -52,8 +52,8 @@ def test_impossible_layers_of_experts_are_refused(changes, match):
         collective("reduce_scatter", elements=1001)
 
 
-def collective(kind, elements=1 << 20, gpus=8, **changes):
-    return Operation(kind, [(elements, 2)], {"gpus": gpus, **changes}, precision="fp16")
+def collective(kind, elements=1 << 20, gpus=8, mode="inference", **changes):
+    return Operation(kind, [(elements, 2)], {"gpus": gpus, **changes}, precision="fp16", mode=mode)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,16 @@ def collective(kind, elements=1 << 20, gpus=8, **changes):
     ],
 )
 def test_collectives_by_hand(kind, output, sent, flops):
-    operation = collective(kind)
+    operation, trained = collective(kind), collective(kind, mode="training")
     assert operation.output_shape == output
-    assert operation.flops == flops
+    # Its backward is another collective, in no total: it reads its input and writes its output, in training too.
+    assert operation.flops == trained.flops == flops
+    assert operation.bytes_read == trained.bytes_read == 2 * (2 << 20)
+    assert operation.bytes_written == trained.bytes_written == 2 * output[0] * output[1]
+    assert operation == collective(kind, link="nvlink", implementation="pytorch") != collective(kind, link="pcie")
+    assert operation.row.family == "movement"
+    with pytest.raises(InputError, match="'nvlink' or 'pcie'"):
+        collective(kind, link="ethernet")
     assert sent_elements(kind, operation.input_shapes, operation.attributes) == sent
     with pytest.raises(InputError, match="needs a group of GPUs"):
         collective(kind, gpus=1)
