@@ -25,7 +25,16 @@ from .kind import INDEX_BYTES, MASK_BYTES, Family, Kind, Training, with_types
 from .lookups import FFT, INDEX_KINDS, logical
 from .parallel import PARALLEL
 from .products import PRODUCTS
-from .rules import Attributes, Shape, Shapes, dimension_of, per_input_element, per_output_element, size
+from .rules import (
+    Attributes,
+    Shape,
+    Shapes,
+    dimension_of,
+    per_input_element,
+    per_output_element,
+    require_multiple,
+    size,
+)
 from .windows import CONVOLUTIONS, POOLING, SAMPLING
 
 
@@ -54,12 +63,7 @@ def _row_size(x: Shapes, a: Attributes) -> int:
 
 
 def _group_norm_output(x: Shapes, a: Attributes) -> Shape:
-    if x[0][1] % a["num_groups"]:
-        raise InputError(
-            "the channels of a group norm do not divide into its groups",
-            given=f"{a['num_groups']} groups of {x[0]}",
-            allowed="channels that are a multiple of num_groups",
-        )
+    require_multiple("the channels of a group norm", x[0][1], a["num_groups"])
     return x[0]
 
 

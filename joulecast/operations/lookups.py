@@ -13,7 +13,17 @@ from ..errors import InputError
 from . import rules
 from .attributes import COUNT, DIMENSION, ELEMENT_BYTES, FLAG, SOME_DIMENSIONS, Attribute, one_of
 from .kind import INDEX_BYTES, MASK_BYTES, Counted, Kind, Storage, plain, with_types
-from .rules import Attributes, Shape, Shapes, dimension_of, per_input_element, per_output_element, size
+from .rules import (
+    Attributes,
+    Shape,
+    Shapes,
+    dimension_of,
+    per_input_element,
+    per_output_element,
+    require_at_most,
+    require_multiple,
+    size,
+)
 
 
 def _masked_fill_output(x: Shapes, a: Attributes) -> Shape:
@@ -85,12 +95,7 @@ def _looking_up(output: Callable[[Shapes, Attributes], Shape]) -> Kind:
 
 def _scatter_output(x: Shapes, a: Attributes) -> Shape:
     """Shape of the input, which is changed in place; each element of the index says where a part of the source goes."""
-    if size(x[1]) % size(x[2]):
-        raise InputError(
-            "the source of a scatter does not divide into the elements of its index",
-            given=f"source {x[1]}, index {x[2]}",
-            allowed="a source of as many elements as the index has, or a multiple of it",
-        )
+    require_multiple("the elements of a scatter's source and index", size(x[1]), size(x[2]))
     return x[0]
 
 
@@ -128,12 +133,7 @@ def _sort_storage(o: Counted) -> Storage:
 def _topk_output(x: Shapes, a: Attributes) -> Shape:
     """The input with its dimension `dim` reduced to the k largest elements."""
     dim = dimension_of(x[0], a["dim"])
-    if a["k"] > x[0][dim]:
-        raise InputError(
-            "there are fewer elements than the k largest",
-            given=f"k={a['k']} of {x[0]}",
-            allowed=f"k up to {x[0][dim]}",
-        )
+    require_at_most("the k of a topk", a["k"], x[0][dim])
     return (*x[0][:dim], a["k"], *x[0][dim + 1 :])
 
 

@@ -12,26 +12,16 @@ from ..errors import InputError
 from .attributes import COUNT, FLAG, IMPLEMENTATIONS, Attribute, one_of
 from .kind import Counted, Kind, Storage
 from .products import GEMM_TRAINING, linear_storage
-from .rules import Attributes, Shape, Shapes, per_output_element, size
+from .rules import Attributes, Shape, Shapes, per_output_element, require_at_most, require_multiple, size
 
 _PRODUCTS = 3  # Gate, up and down.
 
 
 def _experts_output(x: Shapes, a: Attributes) -> Shape:
     """The output has the shape of the input: each token gets the weighted sum of the outputs of its experts."""
-    if a["top_k"] > a["experts"]:
-        raise InputError(
-            "a token cannot go to more experts than there are",
-            given=f"top_k={a['top_k']} of {a['experts']} experts",
-            allowed="top_k up to the number of experts",
-        )
-    for parts, whole in (("expert_parallel", "experts"), ("tensor_parallel", "intermediate")):
-        if a[whole] % a[parts]:
-            raise InputError(
-                f"{whole} do not divide over the GPUs",
-                given=f"{whole}={a[whole]}, {parts}={a[parts]}",
-                allowed=f"a {parts} that divides them",
-            )
+    require_at_most("the top_k of a layer of experts", a["top_k"], a["experts"])
+    require_multiple("experts over expert_parallel GPUs", a["experts"], a["expert_parallel"])
+    require_multiple("intermediate features over tensor_parallel GPUs", a["intermediate"], a["tensor_parallel"])
     return x[0]
 
 
@@ -72,12 +62,7 @@ def _in_group(output: Callable[[Shape, int], Shape]) -> Callable[[Shapes, Attrib
 
 
 def _scattered(shape: Shape, gpus: int) -> Shape:
-    if shape[0] % gpus:
-        raise InputError(
-            "a tensor does not divide over the GPUs",
-            given=f"{shape} over {gpus} GPUs",
-            allowed=f"a first dimension that is a multiple of {gpus}",
-        )
+    require_multiple("the first dimension of a tensor over GPUs", shape[0], gpus)
     return (shape[0] // gpus, *shape[1:])
 
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
 from .attributes import COUNT, ELEMENT_BYTES, FLAG, IMPLEMENTATIONS, NORM, PRECISIONS, Attribute, integer, one_of
 from .kind import Counted, Kind, Storage, Training, plain
-from .rules import Attributes, Product, Shape, Shapes, broadcast, size, visible_pairs
+from .rules import Attributes, Product, Shape, Shapes, broadcast, require_at_most, require_multiple, size, visible_pairs
 
 _IMPLEMENTATION = Attribute(one_of(*IMPLEMENTATIONS), "pytorch", refinement=True)
 
@@ -80,19 +79,10 @@ def _matmul_product(x: Shapes, a: Attributes, out: Shape) -> Product:
 def _attention_output(x: Shapes, a: Attributes) -> Shape:
     """One value vector per query; several heads of queries may share a head of keys and values."""
     q, k, v = x
-    if min(map(len, x)) > 2 and q[-3] % k[-3] and k[-3] % q[-3]:
-        raise InputError(
-            "the heads of queries do not divide into those of keys",
-            given=f"{q[-3]} heads of queries, {k[-3]} of keys",
-            allowed="as many heads of queries for each head of keys and values",
-        )
-    if a["window"] is not None and a["window"] > k[-2]:
-        raise InputError(
-            "the window of an attention does not fit its keys",
-            given=a["window"],
-            allowed=f"1 to {k[-2]} keys, or None",
-            hint="leave the window out where every query sees all keys",
-        )
+    if min(map(len, x)) > 2:
+        require_multiple("the heads of queries and of keys", *sorted((q[-3], k[-3]), reverse=True))
+    if a["window"] is not None:
+        require_at_most("the window of an attention over its keys", a["window"], k[-2])
     return (*q[:-1], v[-1])
 
 
@@ -147,12 +137,7 @@ def _layers(x: Shapes, a: Attributes) -> Iterator[int]:
 
 def _recurrent_output(x: Shapes, a: Attributes) -> Shape:
     """The hidden states of the last layer at every step; those of both directions are concatenated."""
-    if a.get("proj_size", 0) >= a["hidden_size"]:
-        raise InputError(
-            "a projection is smaller than the hidden state",
-            given=f"proj_size={a['proj_size']}",
-            allowed=f"0 for none, to {a['hidden_size'] - 1}",
-        )
+    require_at_most("the proj_size of a recurrent layer", a.get("proj_size", 0), a["hidden_size"] - 1)
     return (*x[0][:2], _directions(a) * _hidden(a))
 
 

@@ -102,6 +102,18 @@ def per_input_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]:
     return lambda x, a, out: count * size(x[0])
 
 
+def require_multiple(what: str, number: int, divisor: int) -> None:
+    """Require that an integer is a multiple of another. Raises InputError: it is not."""
+    if number % divisor:
+        raise InputError(f"{what} do not divide", given=f"{number} over {divisor}", allowed=f"a multiple of {divisor}")
+
+
+def require_at_most(what: str, number: int, most: int) -> None:
+    """Require that an integer is not above another. Raises InputError: it is."""
+    if number > most:
+        raise InputError(f"{what} is too large", given=number, allowed=f"up to {most}")
+
+
 def dimension_of(shape: Shape, dim: int) -> int:
     """A dimension as a number from 0; negative dimensions count from the end. Raises InputError: there is none such."""
     rank = len(shape)

@@ -13,7 +13,7 @@ from ..errors import InputError
 from .attributes import COUNT, FLAG, OUTPUT_SIZE, Attribute, either, integer, one_of, sizes
 from .kind import Counted, Kind, Storage, plain
 from .products import GEMM_PARTIAL, GEMM_TRAINING
-from .rules import Attributes, Product, Shape, Shapes, per_dimension, per_input_element, size
+from .rules import Attributes, Product, Shape, Shapes, per_dimension, per_input_element, require_multiple, size
 
 _IMAGES = {
     1: "[batch, channels, length]",
@@ -43,13 +43,8 @@ def _window_output(
 
 
 def _check_groups(x: Shapes, a: Attributes) -> None:
-    for side, channels in (("input", x[0][1]), ("output", a["out_channels"])):
-        if channels % a["groups"]:
-            raise InputError(
-                f"the {side} channels do not divide into the groups",
-                given=f"{channels} channels, {a['groups']} groups",
-                allowed=f"a number of channels that is a multiple of {a['groups']}",
-            )
+    require_multiple("the input channels of groups", x[0][1], a["groups"])
+    require_multiple("the output channels of groups", a["out_channels"], a["groups"])
 
 
 def _conv_output(dimensions: int, x: Shapes, a: Attributes) -> Shape:

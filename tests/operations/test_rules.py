@@ -8,18 +8,18 @@ from joulecast.operations.operation import Operation
 BROADCAST = "sizes that are equal or 1 in each dimension, counted from the last"
 QKV = ("the inputs of attention have other shapes", "[..., L, E], [..., S, E], [..., S, D]")
 INNER = ("the inputs of matmul have other shapes", "[..., M, K], [..., K, N]")
-NORM = ("the channels of a group norm do not divide into its groups", "channels that are a multiple of")
-HEADS = ("the heads of queries do not divide into those of keys", "as many heads of queries for each head of keys and")
+NORM = ("the channels of a group norm do not divide", "a multiple of 4")
+HEADS = ("the heads of queries and of keys do not divide", "a multiple of 3")
 CAT = ("shapes to concatenate differ in another dimension", "shapes that differ in dimension 0 only")
 REFUSED = {
     "widths of query and key": ("attention", [(4, 8), (6, 9), (6, 5)], {}, QKV, "(4, 8), (6, 9), (6, 5)"),
     "lengths of key and value": ("attention", [(4, 8), (6, 8), (7, 5)], {}, QKV, "(4, 8), (6, 8), (7, 5)"),
     "one dimension": ("attention", [(8,), (6, 8), (6, 5)], {}, QKV, "(8,), (6, 8), (6, 5)"),
     # Three dimensions are heads, rows and columns. 6 heads of queries share 3 of keys, but 5 do not.
-    "heads": ("attention", [(5, 4, 8), (3, 6, 8), (3, 6, 8)], {}, HEADS, "5 heads of queries, 3 of keys"),
+    "heads": ("attention", [(5, 4, 8), (3, 6, 8), (3, 6, 8)], {}, HEADS, "5 over 3"),
     "window": (
         *("attention", [(1, 2, 4, 8), (1, 2, 6, 8), (1, 2, 6, 8)], {"window": 7}),
-        *(("the window of an attention does not fit its keys", "1 to 6 keys, or None"), 7),
+        *(("the window of an attention over its keys is too large", "up to 6"), 7),
     ),
     "inner": ("matmul", [(2, 3), (4, 5)], {}, INNER, "(2, 3), (4, 5)"),
     "left vector": ("matmul", [(3,), (3, 5)], {}, INNER, "(3,), (3, 5)"),
@@ -37,7 +37,7 @@ REFUSED = {
         *("batch_norm", [(4,)], {}),
         *(("the inputs of batch_norm have other shapes", "[batch, channels, ...]"), "(4,)"),
     ),
-    "groups": ("group_norm", [(2, 6, 4)], {"num_groups": 4}, NORM, "4 groups of (2, 6, 4)"),
+    "groups": ("group_norm", [(2, 6, 4)], {"num_groups": 4}, NORM, "6 over 4"),
 }
 
 
