@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from modules import module
 from torch import nn
 
 import joulecast
@@ -59,9 +60,8 @@ def test_answers_carry_the_assumption():
     assert said in joulecast.best(carried, gpus="A30")[0].notes
 
 
-class Decides(nn.Module):
-    def forward(self, x):
-        return torch.relu(x) if x.sum() > 0 else x
+def decides():
+    return module(lambda self, x: torch.relu(x) if x.sum() > 0 else x)
 
 
 NOTHING = "nothing that can be assumed gives this value"
@@ -72,8 +72,8 @@ NOTHING = "nothing that can be assumed gives this value"
     [
         (Mixture, (TOKENS, WIDTH), {}, r"values that only the input has(?s:.*)assume=\{'experts': 'uniform'\}"),
         (Selects, (40, 8), {}, r"runs under an assumption: assume=\{'boxes': 100\}"),
-        (Decides, (2, 3), {}, NOTHING),
-        (Decides, (2, 3), {"assume": UNIFORM}, NOTHING),
+        (decides, (2, 3), {}, NOTHING),
+        (decides, (2, 3), {"assume": UNIFORM}, NOTHING),
         (
             *("fcos_resnet50_fpn", (1, 3, 300, 300), {"mode": "training"}),
             r"targets should not be none(?s:.*)assume=\{'boxes': 20\}",

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from modules import module
 from torch import nn
 
 import joulecast
@@ -85,16 +86,8 @@ def test_constants_that_the_input_overwrites_are_not_known():
 
 
 def test_constants_outside_parameters_work_in_training():
-    class Plain(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(4, 4)
-            self.scale = torch.ones(4)
-
-        def forward(self, x):
-            return self.layer(x) * self.scale
-
-    assert kinds(network_of(Plain(), (2, 4), mode="training")) == ["linear", "mul"]
+    plain = module(lambda self, x: self.layer(x) * self.scale, layer=nn.Linear(4, 4), scale=torch.ones(4))
+    assert kinds(network_of(plain, (2, 4), mode="training")) == ["linear", "mul"]
 
 
 def test_custom_operators():
@@ -104,37 +97,24 @@ def test_custom_operators():
         library.impl("twice", lambda x: 2 * x, "CPU")
         torch.library.register_fake("joulecast_test::twice", torch.empty_like, lib=library)
 
-        class Custom(nn.Module):
-            def forward(self, x):
-                return torch.ops.joulecast_test.twice(x)
-
-        class Unknown(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.inner = Custom()
-                self.inner.forward = torch.ops.joulecast_test.unknown
-
-            def forward(self, x):
-                return self.inner(torch.relu(x))
-
+        custom = module(lambda self, x: torch.ops.joulecast_test.twice(x))
+        inner = module(lambda self, x: torch.ops.joulecast_test.unknown(x))
+        unknown = module(lambda self, x: self.inner(torch.relu(x)), inner=inner)
         x = (2, 3)
-        (dropped,) = network_of(nn.Sequential(nn.ReLU(), Custom()), x).dropped
+        (dropped,) = network_of(nn.Sequential(nn.ReLU(), custom), x).dropped
         assert dropped.name == "joulecast_test.twice"
-        assert kinds(network_of(Custom(), x, operators={"joulecast_test.twice": "mul"})) == ["mul"]
+        assert kinds(network_of(custom, x, operators={"joulecast_test.twice": "mul"})) == ["mul"]
         own = {"joulecast_test.twice": lambda bound: ("softmax", [tuple(bound["x"].shape)], {"dim": 0})}
-        assert network_of(Custom(), x, operators=own).entries[0].operation.attributes["dim"] == 0
+        assert network_of(custom, x, operators=own).entries[0].operation.attributes["dim"] == 0
         with pytest.raises(UnknownNameError, match="did you mean"):
-            network_of(Custom(), x, operators={"joulecast_test.twice": "mult"})
-        with pytest.raises(ExtractionError, match=r"Unknown\.inner .*joulecast_test\.unknown"):
-            network_of(Unknown(), x)
+            network_of(custom, x, operators={"joulecast_test.twice": "mult"})
+        with pytest.raises(ExtractionError, match=r"Made\.inner .*joulecast_test\.unknown"):
+            network_of(unknown, x)
 
 
 def test_empty_tensors_cost_nothing():
-    class Empty(nn.Module):
-        def forward(self, x):
-            return torch.relu(x) + torch.relu(x[:0]).sum()
-
-    assert [e.operation.input_shapes[0] for e in network_of(Empty(), (3, 2)) if e.operation.kind == "relu"] == [(3, 2)]
+    empty = module(lambda self, x: torch.relu(x) + torch.relu(x[:0]).sum())
+    assert [e.operation.input_shapes[0] for e in network_of(empty, (3, 2)) if e.operation.kind == "relu"] == [(3, 2)]
 
 
 # Elements that pass the memory interface per parameter, by the passes of _multi_tensor_sgd and _multi_tensor_adam:
@@ -142,20 +122,16 @@ def test_empty_tensors_cost_nothing():
 # add 1 + 1 each, addcdiv 3 + 1; AdamW shrinks the parameter first, 1 + 1. Fused, each tensor passes once.
 @pytest.mark.parametrize(("optimizer", "passes"), [("sgd", 3), ("adam", 18), ("adamw", 20), ("adamw_fused", 7)])
 def test_the_step_of_an_optimizer(optimizer, passes):
-    module = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 5).bfloat16(), nn.Linear(5, 1))
-    module[0].bias.requires_grad_(False)
-    module[2].weight = nn.Parameter(torch.ones(1, 5))
-
-    class Through(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers, self.again = module, module[2]
-
-        def forward(self, x):
-            return self.again(self.layers[2](self.layers[1](self.layers[0](x).bfloat16()).float()).expand(-1, 5))
-
-    without = network_of(Through(), (2, 4), mode="training")
-    network = network_of(Through(), (2, 4), mode="training", optimizer=optimizer)
+    layers = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 5).bfloat16(), nn.Linear(5, 1))
+    layers[0].bias.requires_grad_(False)
+    layers[2].weight = nn.Parameter(torch.ones(1, 5))
+    through = module(
+        lambda self, x: self.again(layers[2](layers[1](layers[0](x).bfloat16()).float()).expand(-1, 5)),
+        layers=layers,
+        again=layers[2],
+    )
+    without = network_of(through, (2, 4), mode="training")
+    network = network_of(through, (2, 4), mode="training", optimizer=optimizer)
     steps = {e.operation.precision: e.operation for e in network if e.operation.kind == f"{optimizer}_step"}
     # The frozen bias of the first layer is left out, and the layer that is used twice counts once.
     assert {precision: op.input_shapes for precision, op in steps.items()} == {
@@ -181,21 +157,13 @@ def test_options_that_a_module_cannot_have_are_refused():
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_shared_modules_and_parameters_are_left_as_they_were(mode):
-    class Shared(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.tied = nn.Linear(4, 4), nn.Linear(4, 4)
-            self.again = self.first
-            self.tied.weight = self.first.weight
-
-        def forward(self, x):
-            return self.tied(self.again(self.first(x)))
-
-    module = Shared()
-    before = {name: (id(p), p.clone()) for name, p in module.named_parameters(remove_duplicate=False)}
-    (linear, *accumulated) = network_of(module, (2, 4), mode=mode)
+    first, tied = nn.Linear(4, 4), nn.Linear(4, 4)
+    tied.weight = first.weight
+    shared = module(lambda self, x: self.tied(self.again(self.first(x))), first=first, tied=tied, again=first)
+    before = {name: (id(p), p.clone()) for name, p in shared.named_parameters(remove_duplicate=False)}
+    (linear, *accumulated) = network_of(shared, (2, 4), mode=mode)
     assert linear.count == 3
-    after = dict(module.named_parameters(remove_duplicate=False))
+    after = dict(shared.named_parameters(remove_duplicate=False))
     assert {name: id(p) for name, p in after.items()} == {name: number for name, (number, _) in before.items()}
     assert all(torch.equal(p, before[name][1]) for name, p in after.items())
     # The weight is used three times, the bias of the first twice.
@@ -214,12 +182,12 @@ def test_tensors_that_a_forward_stores_in_the_module_are_removed():
             self.last = x
             return self.layer(x) * self.seen[0]
 
-    module = Keeps()
-    seen = module.seen
-    network_of(module, (1, 2), mode="training")
-    assert module.seen is seen
+    keeps = Keeps()
+    seen = keeps.seen
+    network_of(keeps, (1, 2), mode="training")
+    assert keeps.seen is seen
     assert seen.tolist() == [0, 0, 0]
-    assert not hasattr(module, "last")
+    assert not hasattr(keeps, "last")
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])

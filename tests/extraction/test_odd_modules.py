@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from modules import module
 from torch import nn
 
 import joulecast
@@ -12,32 +13,6 @@ from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError
 
 SHAPE = (4, 8)
-
-
-class Scaled(nn.Module):
-    """Scaled by the exponential of one learned number, as in CLIP."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log_scale = nn.Parameter(torch.tensor(1.0))
-
-    def forward(self, x):
-        return x * self.log_scale.exp()
-
-
-class OnGpu(nn.Module):
-    def forward(self, x):
-        return torch.relu(x.cuda()) + torch.ones(8, device="cuda:0").to("cuda")
-
-
-class Numpy(nn.Module):
-    def forward(self, x):
-        return torch.relu(x) + float(x.detach().numpy().mean())
-
-
-class Lists(nn.Module):
-    def forward(self, x):
-        return torch.relu(x) + sum(x.sum(0).tolist())
 
 
 class Masked(nn.Module):
@@ -88,7 +63,9 @@ def test_decisions_by_masks_of_constants(length, kinds):
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_a_tensor_without_dimensions_holds_one_number(mode):
-    network = joulecast.extract(Scaled(), SHAPE, mode=mode)
+    # Scaled by the exponential of one learned number, as in CLIP.
+    scaled = module(lambda self, x: x * self.log_scale.exp(), log_scale=nn.Parameter(torch.tensor(1.0)))
+    network = joulecast.extract(scaled, SHAPE, mode=mode)
     exp = next(entry.operation for entry in network if entry.operation.kind == "exp")
     assert exp.input_shapes == ((1,),)
     for gpu in ("A30", "H100 SXM", "T4"):
@@ -97,7 +74,8 @@ def test_a_tensor_without_dimensions_holds_one_number(mode):
 
 
 def test_a_forward_that_moves_tensors_to_a_gpu():
-    assert [e.operation.kind for e in joulecast.extract(OnGpu(), SHAPE)] == ["relu", "add"]
+    on_gpu = module(lambda self, x: torch.relu(x.cuda()) + torch.ones(8, device="cuda:0").to("cuda"))
+    assert [e.operation.kind for e in joulecast.extract(on_gpu, SHAPE)] == ["relu", "add"]
 
 
 def scripted() -> nn.Module:
@@ -120,8 +98,14 @@ def scripted() -> nn.Module:
             lambda: nn.Sequential(torch.ao.nn.quantized.dynamic.Linear(8, 8)),
             *(InputError, "CPUs only(?s:.*)Linear at 0(?s:.*)before torch.ao.quantization"),
         ),
-        (Numpy, ExtractionError, "takes values out of PyTorch"),
-        (Lists, ExtractionError, "nothing that can be assumed gives this value"),
+        (
+            lambda: module(lambda self, x: torch.relu(x) + float(x.detach().numpy().mean())),
+            *(ExtractionError, "takes values out of PyTorch"),
+        ),
+        (
+            lambda: module(lambda self, x: torch.relu(x) + sum(x.sum(0).tolist())),
+            *(ExtractionError, "nothing that can be assumed gives this value"),
+        ),
     ],
 )
 def test_refused_with_advice(make, error, says):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from modules import module
 from torch import nn
 from torch.utils._pytree import tree_map
 
@@ -18,46 +19,32 @@ def precisions(network) -> list[tuple[str, str]]:
     return [(entry.operation.kind, entry.operation.precision) for entry in network]
 
 
-class Mixed(nn.Module):
-    """Half layers around a normalization in fp32, as large language models have them."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(8, 8).bfloat16()
-        self.norm = nn.LayerNorm(8)
-
-    def forward(self, x):
-        return self.inner(self.norm(self.inner(x).float()).bfloat16())
-
-
 def test_mixed_modules():
-    found = precisions(network_of(Mixed(), torch.empty((2, 8), dtype=torch.bfloat16)))
+    """Half layers around a normalization in fp32, as large language models have them."""
+    mixed = module(
+        lambda self, x: self.inner(self.norm(self.inner(x).float()).bfloat16()),
+        inner=nn.Linear(8, 8).bfloat16(),
+        norm=nn.LayerNorm(8),
+    )
+    found = precisions(network_of(mixed, torch.empty((2, 8), dtype=torch.bfloat16)))
     assert found == [("linear", "bf16"), ("copy", "fp32"), ("layer_norm", "fp32"), ("copy", "bf16")]
 
 
 def test_asking_for_half_precision_gives_the_operations_of_a_half_module():
     asked = network_of(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), (2, 8), precision="fp16")
     assert asked.entries == network_of(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).half(), (2, 8)).entries
-
-    class Upcasts(nn.Module):
-        def forward(self, x):
-            return x.float().exp()
-
-    assert ("exp", "fp32") in precisions(network_of(Upcasts(), (2, 8), precision="bf16"))
+    upcasts = module(lambda self, x: x.float().exp())
+    assert ("exp", "fp32") in precisions(network_of(upcasts, (2, 8), precision="bf16"))
 
 
 def test_double_is_fp64():
-    network = network_of(nn.Sequential(nn.Linear(8, 8).double(), nn.ReLU(), Down()), (2, 8))
+    down = module(lambda self, x: torch.relu(x.float()))
+    network = network_of(nn.Sequential(nn.Linear(8, 8).double(), nn.ReLU(), down), (2, 8))
     assert precisions(network) == [("linear", "fp64"), ("relu", "fp64"), ("copy", "fp32"), ("relu", "fp32")]
     assert network.dropped == ()
     # Inputs of 2 x 8, weights of 8 x 8, a bias of 8 and outputs of 2 x 8, of eight bytes each.
     linear = network.operations[0]
     assert linear.bytes_read + linear.bytes_written == 8 * (16 + 64 + 8 + 16)
-
-
-class Down(nn.Module):
-    def forward(self, x):
-        return torch.relu(x.float())
 
 
 class Autocasts(nn.Module):
@@ -119,9 +106,9 @@ class _Forks(nn.Module):
 
 
 def test_gradients_are_added_up_in_the_types_that_pytorch_gives_them():
-    module = _Forks()
-    module(torch.ones(4, 8)).sum().backward()
-    assert set(module.types) == {torch.float32, torch.bfloat16}
+    forks = _Forks()
+    forks(torch.ones(4, 8)).sum().backward()
+    assert set(forks.types) == {torch.float32, torch.bfloat16}
     network = network_of(_Forks(), (4, 8), mode="training")
     added = [entry for entry in network if entry.operation.kind == "gradient_accumulation"]
     assert {entry.operation.precision: entry.count for entry in added} == {"fp32": 1, "bf16": 1}
@@ -173,8 +160,8 @@ class Float8Linear(nn.Module):
         )
 
 
-def operations(module, shape, precision):
-    network = joulecast.extract(module, shape, precision=precision)
+def operations(model, shape, precision):
+    network = joulecast.extract(model, shape, precision=precision)
     assert not [dropped for dropped in network.dropped if dropped.work is not None]
     return {entry.operation: entry.count for entry in network}
 
@@ -216,9 +203,9 @@ class QuantizedWeight(torch.Tensor):
 
 
 def test_weights_of_another_type_are_not_taken_for_bf16():
-    module = nn.Linear(64, 128, bias=False)
+    layer = nn.Linear(64, 128, bias=False)
     weight = QuantizedWeight(torch.empty(128, 64, dtype=FP8, device="meta"))
-    module.weight = nn.Parameter(weight, requires_grad=False)
+    layer.weight = nn.Parameter(weight, requires_grad=False)
     with torch.inference_mode():
-        found = operations(module.eval(), (32, 64), "bf16")
+        found = operations(layer.eval(), (32, 64), "bf16")
     assert [operation for operation in found if operation.kind == "linear"] == [linear()]

@@ -60,4 +60,4 @@ NO_NAMES = ("inputs by name are a dictionary of names and shapes", 'such as {"in
 def test_invalid_inputs_are_refused(value, says, given):
     with pytest.raises(InputError) as caught:
         Inputs.of(value)
-    assert ((caught.value.what, caught.value.allowed), caught.value.given.rstrip()) == (says, given)
+    assert ((caught.value.what, caught.value.allowed), caught.value.given) == (says, given)
