@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,10 +20,10 @@ from ..operations.attributes import ELEMENT_BYTES
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
 from ..operations.network import Network, ParameterBytes
-from .failures import LONGEST, explained, refuse_module, what_to_assume
+from .failures import LONGEST, explained, refuse_module
 from .gradients import WholeLayers, followed
 from .job import EXPERTS, Job, refuse_optimizer
-from .known_values import NeedsValuesError, tensors_in
+from .known_values import tensors_in
 from .models import exclusive
 from .recorder import DTYPES, Accumulations, Casts, Recorder, Replay
 
@@ -232,13 +231,7 @@ def trace(
         except JoulecastError:
             raise
         except Exception as error:
-            hint = None
-            if isinstance(error, NeedsValuesError):
-                under = replace(job, optimizer=None)
-                hint = what_to_assume(
-                    lambda assume: trace(module, inputs, replace(under, assume=assume), prepare=prepare), job.assume
-                )
-            raise explained(error, name, recorder, inputs, hint) from error
+            raise explained(error, name, recorder, inputs, job) from error
     if not recorder.calls:
         left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped.listed())
         raise ExtractionError(

@@ -104,7 +104,7 @@ def scripted() -> nn.Module:
         ),
         (
             lambda: module(lambda self, x: torch.relu(x) + sum(x.sum(0).tolist())),
-            *(ExtractionError, "nothing that can be assumed gives this value"),
+            *(ExtractionError, "take decisions by values out of the forward"),
         ),
     ],
 )
