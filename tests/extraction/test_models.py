@@ -53,36 +53,32 @@ def test_wrong_inputs_say_what_to_do(inputs, says, hint):
     assert caught.value.hint != ""
 
 
-class DecidesByConstants(nn.Module):
+def deciding_by_constants(self, x):
     """As transformers do when they look for packed sequences."""
-
-    def forward(self, x):
-        positions = torch.arange(x.shape[1], device=x.device)
-        mask = torch.zeros_like(x)
-        mask[:, 0] = 1
-        if (positions.diff() == 1).all() and int(mask.sum()) == x.shape[0]:
-            x = torch.relu(x)
-        return x[:, torch.nonzero(torch.eye(2, device=x.device))[:, 0]] * 2
+    positions = torch.arange(x.shape[1], device=x.device)
+    mask = torch.zeros_like(x)
+    mask[:, 0] = 1
+    if (positions.diff() == 1).all() and int(mask.sum()) == x.shape[0]:
+        x = torch.relu(x)
+    return x[:, torch.nonzero(torch.eye(2, device=x.device))[:, 0]] * 2
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_decisions_on_constants_are_made(mode):
-    network = network_of(DecidesByConstants(), (3, 5), mode=mode)
+    network = network_of(module(deciding_by_constants), (3, 5), mode=mode)
     assert "relu" in kinds(network)
     (mul,) = (e.operation for e in network if e.operation.kind == "mul")
     assert mul.input_shapes == ((3, 2),)
 
 
-class ForgetsWhatIsOverwritten(nn.Module):
+def test_constants_that_the_input_overwrites_are_not_known():
     def forward(self, x):
         mask = torch.zeros(4)
         mask[:2] = x
         return torch.relu(x) if mask.sum() > 0 else x
 
-
-def test_constants_that_the_input_overwrites_are_not_known():
     with pytest.raises(ExtractionError, match="only the input has"):
-        network_of(ForgetsWhatIsOverwritten(), (2,))
+        network_of(module(forward), (2,))
 
 
 def test_constants_outside_parameters_work_in_training():
@@ -172,17 +168,12 @@ def test_shared_modules_and_parameters_are_left_as_they_were(mode):
 
 
 def test_tensors_that_a_forward_stores_in_the_module_are_removed():
-    class Keeps(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer, self.seen = nn.Linear(2, 2), torch.zeros(3)
+    def forward(self, x):
+        self.seen = self.seen.clone().add_(1)
+        self.last = x
+        return self.layer(x) * self.seen[0]
 
-        def forward(self, x):
-            self.seen = self.seen.clone().add_(1)
-            self.last = x
-            return self.layer(x) * self.seen[0]
-
-    keeps = Keeps()
+    keeps = module(forward, layer=nn.Linear(2, 2), seen=torch.zeros(3))
     seen = keeps.seen
     network_of(keeps, (1, 2), mode="training")
     assert keeps.seen is seen
@@ -192,16 +183,11 @@ def test_tensors_that_a_forward_stores_in_the_module_are_removed():
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_decisions_among_indexing_by_the_input(mode):
-    class Indexes(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.table = nn.Parameter(torch.zeros(5, 3))
+    def forward(self, ids):
+        order = torch.arange(5)
+        first = self.table[order.flip(0)][ids]
+        return (first[:, order[order > 2]] if order[1].item() == 1 else first) * 2
 
-        def forward(self, ids):
-            order = torch.arange(5)
-            first = self.table[order.flip(0)][ids]
-            kept = first[:, order[order > 2]] if order[1].item() == 1 else first
-            return kept * 2
-
-    (mul,) = (e.operation for e in network_of(Indexes(), IDS, mode=mode) if e.operation.kind == "mul")
+    indexes = module(forward, table=nn.Parameter(torch.zeros(5, 3)))
+    (mul,) = (e.operation for e in network_of(indexes, IDS, mode=mode) if e.operation.kind == "mul")
     assert mul.input_shapes == ((2, 2, 3),)

@@ -145,19 +145,10 @@ def test_the_lists_of_autocast_are_pytorchs():
 FP8 = torch.float8_e4m3fn
 
 
-class Float8Linear(nn.Module):
+def scaled_product(self, x: torch.Tensor) -> torch.Tensor:
     """As torch's float8 recipes do it: scale and cast the input, then one scaled product."""
-
-    def __init__(self, features: int, outputs: int) -> None:
-        super().__init__()
-        self.register_buffer("weight", torch.zeros(outputs, features).to(FP8))
-        self.register_buffer("scale", torch.ones(()))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        quantized = (x / self.scale.to(x.dtype)).to(FP8)
-        return torch._scaled_mm(
-            quantized, self.weight.t(), scale_a=self.scale, scale_b=self.scale, out_dtype=torch.bfloat16
-        )
+    quantized, scales = (x / self.scale.to(x.dtype)).to(FP8), {"scale_a": self.scale, "scale_b": self.scale}
+    return torch._scaled_mm(quantized, self.weight.t(), **scales, out_dtype=torch.bfloat16)
 
 
 def operations(model, shape, precision):
@@ -172,7 +163,9 @@ def linear(**attributes):
 
 def test_scaled_products_are_linear_layers_in_fp8():
     norm = nn.LayerNorm(64, dtype=torch.bfloat16)
-    found = operations(nn.Sequential(norm, Float8Linear(64, 128), nn.ReLU()), (32, 64), "default")
+    weight, scale = nn.Buffer(torch.zeros(128, 64).to(FP8)), nn.Buffer(torch.ones(()))
+    layer = module(scaled_product, weight=weight, scale=scale)
+    found = operations(nn.Sequential(norm, layer, nn.ReLU()), (32, 64), "default")
     assert found[linear()] == 1
     # The cast is a copy, and the rest stays in bf16.
     assert found[Operation("copy", [(32, 64)], precision="bf16")] == 1
