@@ -79,6 +79,29 @@ def test_shape_and_parameters_are_those_of_torch_and_survive_json(kind, shapes, 
     assert again.digest == operation.digest
 
 
+@pytest.mark.parametrize(
+    ("kind", "shapes", "attributes", "output"),
+    [
+        ("attention", [(4, 8), (6, 8), (6, 5)], {}, (4, 5)),  # without heads
+        ("attention", [(6, 4, 8), (3, 6, 8), (3, 6, 8)], {}, (6, 4, 8)),
+        ("attention", [(1, 2, 4, 8), (1, 2, 6, 8), (1, 2, 6, 8)], {"window": 6}, (1, 2, 4, 8)),
+        ("matmul", [(2, 3), (3, 5)], {}, (2, 5)),
+        ("cat", [(1, 2), (3, 2)], {"dim": -2}, (4, 2)),
+        ("add", [(1, 1, 4), (3, 1)], {}, (1, 3, 4)),
+        ("group_norm", [(2, 6, 4)], {"num_groups": 3}, (2, 6, 4)),
+        ("group_norm", [(8, 16)], {"num_groups": 4}, (8, 16)),  # without positions
+    ],
+)
+def test_what_just_fits_has_its_output(kind, shapes, attributes, output):
+    assert Operation(kind, shapes, attributes).output_shape == output
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 8, 5), (2, 6)])
+def test_batch_norm_has_two_parameters_for_each_channel_if_any(shape):
+    parameters = [Operation("batch_norm", [shape], {"affine": affine}).parameters for affine in (True, False)]
+    assert parameters == [2 * 6, 0]
+
+
 def test_one_operation_has_one_spelling():
     short = Operation("conv2d", [IMAGE], {"out_channels": 8, "kernel_size": 3})
     long = Operation(
