@@ -30,6 +30,7 @@ from ...hardware import GPU
 from ...operations.operation import MODES, Operation
 from ...operations.operation_list import OperationList
 from ..intervals.conformal import thinned
+from ..intervals.operation_spread import ALL
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.operation_numbers import FAMILIES, numbers_of
@@ -37,7 +38,6 @@ from ..predictor import OperationPredictor
 from .calibrated import calibrated, members, with_voltage
 from .profile import (
     ACTING,
-    ALL,
     CLASSES,
     DAY,
     ENERGY_PARTS,
