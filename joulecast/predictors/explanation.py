@@ -153,9 +153,6 @@ class Explanation(Answer):
             f"bound by {self.bound_by}, {self.source}"
         )
 
-    def __repr__(self) -> str:
-        return f"<Explanation: {self}>"
-
     @property
     def title(self) -> str:
         """What is explained, where, and by what."""
