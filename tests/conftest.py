@@ -32,7 +32,7 @@ from joulecast.predictors.recipes import ForestRecipe
 from joulecast.remote import Client
 from joulecast.system.caches import RESULTS
 from joulecast.zoo.registry import connected
-from joulecast.zoo.training import Trained, train
+from joulecast.zoo.training import Loaded, Trained, train
 
 FAKE_DRIVER = Path(__file__).parent / "metering" / "fake_nvml"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -164,7 +164,7 @@ SMALL_RECIPE = ForestRecipe(trees=6, folds=3)
 
 def train_small(folder: Path, recipe: ForestRecipe = SMALL_RECIPE) -> Trained:
     data = replace(simulated_dataset(), networks=())
-    return train(data, save(data, folder / "d"), "inference", recipe, {})
+    return train(Loaded(save(data, folder / "d"), data), "inference", recipe)
 
 
 @pytest.fixture(scope="session")

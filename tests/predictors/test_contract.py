@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from simulated_measurements import simulated_dataset, simulated_gpu, simulated_operations
 
-from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.fitting.fit import RECIPES, fit_chip, fit_on_all
@@ -16,6 +15,7 @@ from joulecast.predictors.recipes import (
     TransformerRecipe,
     XGBoostRecipe,
 )
+from joulecast.zoo.trainers import TRAINERS
 
 for library in ("sklearn", "xgboost", "torch"):
     pytest.importorskip(library)
@@ -34,7 +34,7 @@ A30 = find_gpu("A30")
 def test_every_recipe_is_tested_here_and_listed_in_every_table():
     assert list(SMALL) == list(RECIPES)
     assert [type(recipe) for recipe in SMALL.values()] == list(RECIPES.values())
-    assert set(HANDLERS) == set(RECIPES.values())
+    assert set(TRAINERS) == set(RECIPES.values())
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -22,7 +22,7 @@ from joulecast.zoo.cards import measured_gpus
 from joulecast.zoo.catalogue import CPU_FOLDERS
 from joulecast.zoo.files import StoredEntry
 from joulecast.zoo.promotion import left_out_of
-from joulecast.zoo.training import train_cpu
+from joulecast.zoo.training import Loaded, train_cpu
 
 CALL_S, FLOPS_PER_S, BYTES_PER_S, POWER_W = 2e-6, 1e11, 1e10, {"linear": 30.0, "relu": 20.0}
 FACTOR, BETWEEN_S = 0.8, 5e-6
@@ -104,7 +104,7 @@ def zoo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cpu")
     data = dataset()
     save(data, folder)
-    trained = train_cpu(data, folder, "inference", RECIPE, {m: m.operations for m in data.networks})
+    trained = train_cpu(Loaded(folder, data, {m: m.operations for m in data.networks}), "inference", RECIPE)
     return trained.save(folder / "zoo")
 
 
@@ -253,7 +253,7 @@ def test_networks_without_power_survive_a_dataset(tmp_path):
 def test_operations_that_only_one_network_has_are_left_out_with_it(tmp_path):
     save(dataset(power=True), tmp_path)
     data = dataset(power=True)
-    trained = train_cpu(data, tmp_path, "inference", RECIPE, {m: m.operations for m in data.networks})
+    trained = train_cpu(Loaded(tmp_path, data, {m: m.operations for m in data.networks}), "inference", RECIPE)
     errors = trained.validation.networks
     left_out = dict(zip(errors["network"].tolist(), errors["left_out"].tolist(), strict=True))
     # net0 has the linears 0 and 5 and a relu; nobody else has linear 0, 5 and relu 0.

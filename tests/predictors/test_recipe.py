@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.predictors.fitting.fit import load_recipe, predictor_of
 from joulecast.predictors.recipes import KernelRecipe, SharedForest, TransformerRecipe, load_kernel_recipe
+from joulecast.zoo.trainers import TRAINERS
 
 FOLDER = Path(__file__).resolve().parents[2] / "predictors"
 KERNELS = FOLDER / "kernels.toml"
@@ -19,7 +19,7 @@ SHIPPED = sorted(path for path in FOLDER.glob("*.toml") if path != KERNELS)
 def test_shipped_recipes_load(path):
     recipe = load_recipe(path)
     assert recipe.folds == (4 if path.name == "any-gpu.toml" else 10)
-    assert type(recipe) in HANDLERS
+    assert type(recipe) in TRAINERS
     assert f'predictor = "{predictor_of(recipe)}"' in path.read_text()
 
 

@@ -20,7 +20,7 @@ from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.catalogue import CPU_FOLDERS, load_any
 from joulecast.zoo.files import StoredEntry, parsed_json
-from joulecast.zoo.training import train
+from joulecast.zoo.training import Loaded, train
 
 RECIPE = ForestRecipe(trees=8, folds=3)
 TIME, POWER = "time.safetensors.z", "power.safetensors.z"
@@ -29,8 +29,7 @@ TIME, POWER = "time.safetensors.z", "power.safetensors.z"
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     data = replace(simulated_dataset(), networks=())
-    folder = save(data, tmp_path_factory.mktemp("data") / "d")
-    return train(data, folder, "inference", RECIPE, {})
+    return train(Loaded(save(data, tmp_path_factory.mktemp("data") / "d"), data), "inference", RECIPE)
 
 
 @pytest.fixture(scope="module")

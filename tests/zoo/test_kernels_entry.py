@@ -27,6 +27,7 @@ from joulecast.zoo.files import MANIFEST
 from joulecast.zoo.kernels_entry import load_kernels
 from joulecast.zoo.kernels_training import learn_more, network_errors, network_factors, train_kernels
 from joulecast.zoo.other_entries import AnyGpuEntry
+from joulecast.zoo.training import Loaded
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
@@ -43,8 +44,8 @@ BASE = AnyGpuEntry("any", NoResidual(), HOSTS, {}, None)
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    datasets = [(save(data, folder / data.card.gpu), data) for data in map(simulated_kernels, (H100.name, "H200"))]
-    return train_kernels(datasets, RECIPE)
+    datasets = map(simulated_kernels, (H100.name, "H200"))
+    return train_kernels([Loaded(save(data, folder / data.card.gpu), data) for data in datasets], RECIPE)
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_impossible_facts_are_refused(entry, change, said):
 def test_another_generation_is_learned_and_the_others_stay_as_they_are(entry, operations, tmp_path):
     before, l40s = load_kernels(entry), find_gpu("L40S")
     other, data = map(simulated_kernels, ("RTX 4090", l40s.name))
-    more = [(save(each, tmp_path / each.card.gpu), each) for each in (other, data)]
+    more = [Loaded(save(each, tmp_path / each.card.gpu), each) for each in (other, data)]
     after = load_any(learn_more(more, before, RECIPE).save(tmp_path / "more"))
     known, now = before.kernels, after.kernels
     assert (now.device_s(operations, H100) == known.device_s(operations, H100)).all()
@@ -135,7 +136,7 @@ def test_nothing_to_learn_from(tmp_path):
     data = simulated_kernels(H100.name)
     few = type(data)(data.card, data.measurements[:20])
     with pytest.raises(DatasetError, match="too few"):
-        train_kernels([(save(few, tmp_path / "few"), few)], KernelRecipe())
+        train_kernels([Loaded(save(few, tmp_path / "few"), few)], KernelRecipe())
 
 
 def test_only_what_is_asked_for_is_read(entry, operations):

@@ -16,6 +16,7 @@ from joulecast.predictors.physics.power_cap import Jobs
 from joulecast.predictors.recipes import KernelRecipe, TreeSettings
 from joulecast.zoo.kernels_entry import load_kernels
 from joulecast.zoo.kernels_training import train_kernels
+from joulecast.zoo.training import Loaded
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
@@ -41,7 +42,7 @@ def with_readings(data: Dataset) -> Dataset:
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     datasets = [with_readings(simulated_kernels(name)) for name in (H100.name, H200.name)]
-    return train_kernels([(save(data, folder / data.card.gpu), data) for data in datasets], RECIPE)
+    return train_kernels([Loaded(save(data, folder / data.card.gpu), data) for data in datasets], RECIPE)
 
 
 def linear(rows, columns=8192, reduction=8192):
