@@ -31,11 +31,11 @@ from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..predictors.batches import load_threads
 from ..predictors.board.profile import profiles_in
-from ..system.caches import RESULTS
+from ..system.caches import RESULTS, BoundedCache
 from ..zoo import find_predictor
 from . import listings, routes
 from .answers import Answers
-from .caches import WARMED, AnswerCache, generation, watch
+from .caches import WARMED, generation, watch
 from .logs import Metrics, log, log_to_stderr, resident_bytes
 from .middleware import OPEN_PATHS, RequestChecks
 from .problems import invalid, problem_response
@@ -75,12 +75,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.settings = settings
     state.calibrations = profiles_in(settings.calibrations) if settings.calibrations else {}
     state.answers = Answers(settings)
-    state.cache = AnswerCache(settings.cached_answers_bytes)
+    state.cache = BoundedCache(settings.cached_answers_bytes)
     state.results = RESULTS
     state.workers = Workers(settings.threads, max(settings.threads, _AT_ONCE), settings.max_waiting)
-    state.ready = False
-    state.damage = None
-    state.reloads = 0
+    state.ready, state.damage, state.generation, state.reloads = False, None, "", 0
     state.metrics = Metrics(state)
     for router in _ROUTERS:
         app.include_router(router)
@@ -147,17 +145,9 @@ def _without_route(request: Request, error: HTTPException) -> RefusalError:
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    settings: Settings = app.state.settings
     state = app.state
-    state.cache.generation = generation()
-
-    def reloaded(now: str, damage: str | None) -> None:
-        state.cache.generation = now
-        state.reloads += 1
-        state.damage = damage
-
-    running = [_warm(app), _tidy(), watch(settings.watch_seconds, state.cache.generation, reloaded)]
-    tasks = [asyncio.create_task(each) for each in running]
+    state.generation = generation()
+    tasks = [asyncio.create_task(each) for each in (_warm(app), _tidy(), watch(state))]
     yield
     state.ready = False
     for task in tasks:

@@ -204,7 +204,7 @@ async def version(request: Request) -> dict[str, str]:
     return {
         "joulecast": __version__,
         "python": platform.python_version(),
-        "generation": request.app.state.cache.generation,
+        "generation": request.app.state.generation,
     }
 
 

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from ..errors import JoulecastError
+from ..errors import JoulecastError, RefusalError
 from ..progress import PACE, StoppedError
-from .problems import busy, client_left, too_long
+from .problems import busy, client_left
 
 Result = TypeVar("Result")
 
@@ -76,7 +76,10 @@ class Workers:
                 raise busy("too many requests are waiting", self._most_waiting + 1, self._most_waiting)
             if task in done:
                 return task.result()
-            raise client_left() if done else too_long(seconds)
+            if done:
+                raise client_left()
+            hint = "ask for fewer GPUs, clocks or candidates at once"
+            raise RefusalError(408, "too-long", "the answer takes too long", allowed=f"{seconds:g} s", hint=hint)
         finally:
             over.set()
             if leaving is not None:

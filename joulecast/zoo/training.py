@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -32,7 +33,7 @@ from ..predictors.model.shared import SharedByAll
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.on_cpu import CpuNetworkPredictor, SerialModel
 from ..predictors.recipes import Recipe
-from .cards import Content, ModelCard, golden_sample, made_now, save_entry
+from .cards import Content, ModelCard, git_commit, golden_sample, save_entry
 from .catalogue import entry_name, find_kernels
 from .entry import content_of_chip, load_entry
 from .files import FACTS, StoredEntry, json_bytes
@@ -169,7 +170,8 @@ def card_of(name: str, predictor: str, recipe: Recipe, validation: Validation, *
         errors=validation.rows(),
         networks=validation.networks.cases(),
         coverage=[asdict(row) for row in validation.coverage if not row.group.startswith(("family", "host", "GPU"))],
-        **made_now(),
+        created=datetime.now(UTC).date().isoformat(),
+        provenance={"git_commit": git_commit()},
         **more,
     )
 
