@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from simulated_measurements import simulated_dataset, simulated_gpu
 import joulecast
 from joulecast.datasets import save
 from joulecast.hardware import gpus
-from joulecast.system.resources import shipped
 
 PREDICT = ("predict", "resnet18", "32,3,224,224", "--gpu", "A30")
 NETWORK = ("resnet18", "1,3,32,32")
@@ -104,16 +102,6 @@ def test_mistakes_get_one_message_and_an_exit_code(call, arguments, code, says):
     assert out == ""
     assert says in err
     assert "Traceback" not in err
-
-
-def test_a_damaged_entry_is_one_message(call, tmp_path):
-    entry = shutil.copytree(shipped("zoo") / "a30" / "forest-inference", tmp_path / "e")
-    data = bytearray((entry / "time.safetensors.z").read_bytes())
-    data[1000] ^= 1
-    (entry / "time.safetensors.z").write_bytes(data)
-    code, _, err = call(*PREDICT, "--predictor", entry)
-    assert code == 5
-    assert "was changed" in err
 
 
 def test_catalogue(printed):

@@ -122,39 +122,27 @@ def of_networks(facts):
     return facts["intervals"]["networks"]["training"]
 
 
-# File -> values that an attacker who knows the format could write into it.
+# Values that an attacker who knows the format could write into an entry.
 HOSTILE = {
-    "errors that are a number": (
-        "predictor.json",
-        lambda facts: of_networks(facts).update(edp=-1),
-    ),
-    "errors that lack a quantity": (
-        "predictor.json",
-        lambda facts: of_networks(facts).pop("power"),
-    ),
-    "errors out of order": (
-        "predictor.json",
-        lambda facts: of_networks(facts).update(time=[2, 1]),
-    ),
-    "errors within errors": (
-        "predictor.json",
-        lambda facts: of_networks(facts).update(time=[[1]]),
-    ),
-    "errors for some families only": ("predictor.json", lambda facts: facts["intervals"].update(time={"conv": [1]})),
-    "fewer kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].pop()),
-    "more kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].append("relu6")),
-    "a vocabulary of lists": ("predictor.json", lambda facts: facts.update(vocabulary=[[]] * len(facts["vocabulary"]))),
-    "launches of some kinds only": ("predictor.json", lambda facts: facts["host_s"]["training"].pop("")),
-    "another form of the facts": ("predictor.json", lambda facts: facts.update(recipe=[])),
+    "errors that are a number": lambda facts: of_networks(facts).update(edp=-1),
+    "errors that lack a quantity": lambda facts: of_networks(facts).pop("power"),
+    "errors out of order": lambda facts: of_networks(facts).update(time=[2, 1]),
+    "errors within errors": lambda facts: of_networks(facts).update(time=[[1]]),
+    "errors for some families only": lambda facts: facts["intervals"].update(time={"conv": [1]}),
+    "fewer kinds than vectors": lambda facts: facts["vocabulary"].pop(),
+    "more kinds than vectors": lambda facts: facts["vocabulary"].append("relu6"),
+    "a vocabulary of lists": lambda facts: facts.update(vocabulary=[[]] * len(facts["vocabulary"])),
+    "launches of some kinds only": lambda facts: facts["host_s"]["training"].pop(""),
+    "another form of the facts": lambda facts: facts.update(recipe=[]),
 }
 
 
-@pytest.mark.parametrize(("file", "change"), HOSTILE.values(), ids=HOSTILE)
-def test_hostile_values_are_refused_when_loading(transformer, tmp_path, file, change):
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_values_are_refused_when_loading(transformer, tmp_path, change):
     entry = transformer.save(tmp_path)
-    values = json.loads((entry / file).read_text())
-    change(values)
-    rewrite(entry, file, values)
+    facts = json.loads((entry / "predictor.json").read_text())
+    change(facts)
+    rewrite(entry, "predictor.json", facts)
     with pytest.raises(ZooError):
         load_any(entry)
 

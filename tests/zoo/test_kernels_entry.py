@@ -101,6 +101,7 @@ def rewritten(entry, change):
         (lambda facts, golden: facts["errors"].update({"linear, half": {"elsewhere": "0.1"}}), "an unknown basis"),
         (lambda facts, golden: facts.update(trees=[["9.0", "product"], ["7.0", "product"]]), "missing"),
         (lambda facts, golden: facts.pop("measured"), "damaged"),
+        (lambda facts, golden: facts["in_networks"].update(products=50.0), "network factors"),
         (lambda facts, golden: facts.update(trees=[["9.0", "product"]] * 200), "impossible number"),
         (lambda facts, golden: golden["kernels"][0].update(device_s=[1.0] * 8), "no longer predicts"),
         (lambda facts, golden: golden["kernels"][0].update(operations=[]), "golden"),
@@ -292,9 +293,3 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
         width = math.log(interval.time_s[1] / interval.time_s[0]) / 2
         assert width == pytest.approx(0.1 if half else 0.5, rel=1e-6)
         assert ("half precision" in prediction.spread.basis) is half
-
-
-def test_impossible_factors_of_networks_are_refused(trained, tmp_path):
-    folder = replace(trained, predictor=replace(trained.predictor, network_factors=NetworkFactors(50.0))).save(tmp_path)
-    with pytest.raises(ZooError, match="network factors"):
-        load_kernels(folder)

@@ -64,17 +64,12 @@ def web(folder):
         yield address
 
 
-def without_index(entry, tmp_path):
-    """A folder of entries as training writes them."""
-    put_in_place(tmp_path / "trained" / NAME, StoredEntry.of(entry).files)
-    return tmp_path / "trained"
-
-
 @pytest.fixture(params=["folder", "folder without index", "web"])
 def source(request, folder, small_entry, tmp_path):
     match request.param:
         case "folder without index":
-            return str(without_index(small_entry, tmp_path))
+            put_in_place(tmp_path / "trained" / NAME, StoredEntry.of(small_entry).files)  # as training writes it
+            return str(tmp_path / "trained")
         case "web":
             return request.getfixturevalue("web")
     return str(folder)
@@ -207,9 +202,7 @@ def test_a_read_only_place(small_entry):
         push(small_entry, NAME, "https://example.org")
 
 
-def test_shipped_entries_are_replaced_only_on_request(small_entry, tmp_path, fresh_cache):
-    folder = tmp_path / "zoo"
-    push(small_entry, NAME, str(folder))
+def test_shipped_entries_are_replaced_only_on_request(folder, small_entry):
     push(small_entry, "a30/mine-inference", str(folder))
     with pytest.raises(ZooError, match="ships with joulecast"):
         pull(str(folder), NAME)
