@@ -21,15 +21,8 @@ from ..arrays import FloatArray
 from ..errors import DatasetError
 from ..operations.attributes import HALF_PRECISIONS
 from ..predictors.contract import Networks
+from ..predictors.evaluation import kernels as evaluation
 from ..predictors.evaluation.errors import ALL, Errors, Row, statistics
-from ..predictors.evaluation.kernels import (
-    SPLITS,
-    coverage,
-    sizes_left_out,
-    stored_errors,
-    validate_kernels,
-    validate_power,
-)
 from ..predictors.evaluation.validation import Validation
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ..predictors.measured import power_rows
@@ -202,20 +195,20 @@ def train_kernels(loaded: Sequence[Loaded], recipe: KernelRecipe, base: AnyGpuEn
             allowed=f"from {LEAST_ROWS} of a part, such as linear layers in half precision",
             hint="collect more operations of these kernels",
         )
-    validation, trust = validate_kernels(tables, recipe)
+    validation, trust = evaluation.validate_kernels(tables, recipe)
     fitted = fit_one_model(tables, recipe)
     timed = replace(
         fitted,
         trust={part: trust.get(part, own) for part, own in fitted.trust.items()},
-        errors={part: stored_errors(validation.operations, part) for part in fitted.measured},
+        errors={part: evaluation.stored_errors(validation.operations, part) for part in fitted.measured},
     )
     powered = readings(timed, power_rows(data), recipe)
-    powers = validate_power(timed, powered, recipe)
+    powers = evaluation.validate_power(timed, powered, recipe)
     power = fit_power(powered, recipe, {generation_of(table.gpu) for table in powered})
     stored = {
         part: {
-            basis: {"power": watts, "energy": stored_errors(powers, part, "energy")[basis]}
-            for basis, watts in stored_errors(powers, part, "power").items()
+            basis: {"power": watts, "energy": evaluation.stored_errors(powers, part, "energy")[basis]}
+            for basis, watts in evaluation.stored_errors(powers, part, "power").items()
         }
         for part in power.measured
     }
@@ -229,9 +222,9 @@ def train_kernels(loaded: Sequence[Loaded], recipe: KernelRecipe, base: AnyGpuEn
         replace(
             validation,
             operations=Errors.joined([validation.operations, powers]),
-            coverage=tuple(coverage(validation.operations)),
+            coverage=tuple(evaluation.coverage(validation.operations)),
         ),
-        splits=SPLITS,
+        splits=evaluation.SPLITS,
         limits=limits_of_kernels(model),
         promise="Predicts device times and power of kernels in half precision and below. The predictors for any GPU "
         "use it for these operations, and predict all others themselves.",
@@ -274,7 +267,7 @@ def learn_more(loaded: Sequence[Loaded], kept: KernelsEntry, recipe: KernelRecip
             allowed=f"from {LEAST_ROWS} device times of a part, such as {next(iter(old.measured))}",
             hint="leave out --more to learn all generations again",
         )
-    errors = sizes_left_out(tables, old.constants, recipe)
+    errors = evaluation.sizes_left_out(tables, old.constants, recipe)
     drawn = [table.drawn(recipe.most_rows, recipe.seed) for table in tables]
     trees = fit_trees(drawn, old.constants, recipe, {table.generation for table in tables}, shared=False)
     added = model_of(tables, old.constants, trees)

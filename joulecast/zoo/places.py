@@ -25,17 +25,7 @@ from ..errors import InputError, ZooError, damaged_zoo, unknown_name
 from ..system.limits import fetch as fetch_url
 from ..system.resources import shipped
 from ..system.whole_files import locked, whole_file
-from .files import (
-    MANIFEST,
-    NAME,
-    StoredEntry,
-    json_bytes,
-    parsed_json,
-    put_in_place,
-    read_manifest,
-    read_plain,
-    sha256_of,
-)
+from . import files
 
 INDEX = "index.json"
 TOKEN = "JOULECAST_ZOO_TOKEN"  # noqa: S105  # the name of a variable
@@ -63,9 +53,9 @@ class Row:
     @classmethod
     def of(cls, manifest: bytes, name: str, folder: str, source: str = "") -> Self:
         """Make the row of an entry from its manifest."""
-        facts = read_manifest(manifest, name)
+        facts = files.read_manifest(manifest, name)
         size = sum(fact["size_bytes"] for fact in facts["files"].values())
-        return cls(sha256_of(manifest), size, str(facts.get("predictor", ""))[:80], folder, source)
+        return cls(files.sha256_of(manifest), size, str(facts.get("predictor", ""))[:80], folder, source)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
@@ -100,12 +90,14 @@ class FolderPlace:
                     given=str(file),
                     hint="copy the file that it points to in its place",
                 )
-        return read_plain(file, most_bytes) if file.exists() else None
+        return files.read_plain(file, most_bytes) if file.exists() else None
 
     def names(self) -> list[str]:
         """List the names of entries, for a folder without an index."""
         self._refuse_unless_there()
-        return sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in self.folder.glob(f"*/*/{MANIFEST}"))
+        return sorted(
+            f"{path.parent.parent.name}/{path.parent.name}" for path in self.folder.glob(f"*/*/{files.MANIFEST}")
+        )
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -208,10 +200,10 @@ def index_of(source: FolderPlace | HttpPlace) -> dict[str, Row]:
     """
     data = source.read(INDEX, _MOST_INDEX_BYTES)
     if data is None:
-        names = [name for name in source.names()[:_MOST_ENTRIES] if NAME.fullmatch(name)]
-        manifests = {name: source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES) for name in names}
+        names = [name for name in source.names()[:_MOST_ENTRIES] if files.NAME.fullmatch(name)]
+        manifests = {name: source.read(f"{name}/{files.MANIFEST}", _MOST_INDEX_BYTES) for name in names}
         return {name: Row.of(data, name, name) for name, data in manifests.items() if data is not None}
-    value = parsed_json(data, "the index of this zoo")
+    value = files.parsed_json(data, "the index of this zoo")
     try:
         if value["format_version"] != _INDEX_VERSION:
             raise ZooError(
@@ -223,16 +215,16 @@ def index_of(source: FolderPlace | HttpPlace) -> dict[str, Row]:
         rows = {name: Row.from_dict(row) for name, row in value["entries"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged_zoo("the index of this zoo is damaged", f"{type(error).__name__}: {error}"[:200]) from error
-    if len(rows) > _MOST_ENTRIES or not all(NAME.fullmatch(name) for name in rows):
+    if len(rows) > _MOST_ENTRIES or not all(files.NAME.fullmatch(name) for name in rows):
         raise damaged_zoo(
             "the index of this zoo has an invalid name of an entry",
-            ", ".join(name for name in rows if not NAME.fullmatch(name))[:100] or f"{len(rows)} entries",
+            ", ".join(name for name in rows if not files.NAME.fullmatch(name))[:100] or f"{len(rows)} entries",
             "names such as a30/forest-inference",
         )
     return rows
 
 
-def fetch(source: FolderPlace | HttpPlace, name: str) -> StoredEntry:
+def fetch(source: FolderPlace | HttpPlace, name: str) -> files.StoredEntry:
     """Fetch all files of an entry. Each is compared with the manifest, and the manifest with the index.
 
     Raises UnknownNameError: the place has no entry of this name. Raises ZooError: a file is missing or was changed.
@@ -241,7 +233,7 @@ def fetch(source: FolderPlace | HttpPlace, name: str) -> StoredEntry:
     if name not in index:
         raise unknown_name("zoo entry there", name, index, hint="`joulecast zoo list SOURCE` lists all")
     row = index[name]
-    entry = StoredEntry.read(
+    entry = files.StoredEntry.read(
         lambda file, most_bytes: source.read(f"{row.folder}/{file}", most_bytes), f"{source.where}/{row.folder}"
     )
     if entry.sha256 != row.manifest_sha256:
@@ -260,16 +252,16 @@ def push(folder: Path, name: str, where: str) -> None:
     Raises InputError: the name is not valid, or the place is read only. Raises ZooError: the entry is damaged, or the
     place cannot be written to.
     """
-    if not NAME.fullmatch(name):
+    if not files.NAME.fullmatch(name):
         raise InputError("this is not a valid name of an entry", given=name, allowed="such as a30/forest-inference")
-    put(writable(where), name, StoredEntry.of(folder))
+    put(writable(where), name, files.StoredEntry.of(folder))
 
 
-def put(source: FolderPlace, name: str, entry: StoredEntry, pulled_from: str = "") -> Path:
+def put(source: FolderPlace, name: str, entry: files.StoredEntry, pulled_from: str = "") -> Path:
     """Write an entry into a place, list it in the index, and return its folder there; see `push`."""
-    row = Row.of(entry.files[MANIFEST], name, f"{name}/{entry.sha256[:16]}", pulled_from)
+    row = Row.of(entry.files[files.MANIFEST], name, f"{name}/{entry.sha256[:16]}", pulled_from)
     with _index_changed(source) as rows:
-        folder = put_in_place(source.folder / row.folder, entry.files)
+        folder = files.put_in_place(source.folder / row.folder, entry.files)
         before = rows.get(name, row)
         rows[name] = row
     if before.folder != row.folder:
@@ -308,4 +300,4 @@ def _index_changed(source: FolderPlace) -> Iterator[dict[str, Row]]:
             yield rows
             entries = {name: asdict(row) for name, row in rows.items()}
             with whole_file(source.folder / INDEX) as unfinished:
-                unfinished.write_bytes(json_bytes({"format_version": _INDEX_VERSION, "entries": entries}))
+                unfinished.write_bytes(files.json_bytes({"format_version": _INDEX_VERSION, "entries": entries}))

@@ -18,7 +18,7 @@ from processes import started
 
 from conftest import ENTRY_NAME as NAME
 from joulecast.errors import InputError, UnknownNameError, ZooError
-from joulecast.zoo import find_predictor, places
+from joulecast.zoo import files, find_predictor, places
 from joulecast.zoo.files import MANIFEST, StoredEntry, put_in_place, write_files
 from joulecast.zoo.places import fetch, index_of, open_source, push, remove
 from joulecast.zoo.registry import name_in_cache
@@ -167,7 +167,7 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(wher
         for step in itertools.count(1):
             with pytest.MonkeyPatch.context() as context:
                 left = iter(range(step, -1, -1))
-                for where, change in ((places, "put_in_place"), (places, "whole_file"), (Path, "unlink")):
+                for where, change in ((files, "put_in_place"), (places, "whole_file"), (Path, "unlink")):
                     context.setattr(where, change, dying(getattr(where, change), left))
                 killed = True
                 with contextlib.suppress(Killed):
