@@ -95,9 +95,8 @@ class FolderPlace:
     def names(self) -> list[str]:
         """List the names of entries, for a folder without an index."""
         self._refuse_unless_there()
-        return sorted(
-            f"{path.parent.parent.name}/{path.parent.name}" for path in self.folder.glob(f"*/*/{files.MANIFEST}")
-        )
+        found = self.folder.glob(f"*/*/{files.MANIFEST}")
+        return sorted(path.parent.relative_to(self.folder).as_posix() for path in found)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -284,10 +283,12 @@ def remove(source: FolderPlace, name: str) -> None:
         if name not in rows:
             raise unknown_name("zoo entry there", name, rows)
         del rows[name]
+    folder = source.folder / _checked(name)
     with source.writing():
-        shutil.rmtree(source.folder / _checked(name))
+        if folder.exists():
+            shutil.rmtree(folder)
         with contextlib.suppress(OSError):  # another entry lies beside it
-            (source.folder / name).parent.rmdir()
+            folder.parent.rmdir()
 
 
 @contextlib.contextmanager
