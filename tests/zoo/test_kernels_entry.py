@@ -233,16 +233,20 @@ def test_load_units_take_cycles_beside_the_memory(trained):
     assert slowest.device_time_s > longer.device_time_s * 1.5  # Twice the cycles, but the same memory.
 
 
+def slower_networks(kernels, rows):
+    """Measured networks of one operation by name, which take so many times as long as its loop."""
+    network = Network.of([(BY_MEMORY, 100)])
+    for gpu, name, slower in rows:
+        alone = replace(BASE, kernels=kernels).on(gpu, "inference").predict(network)
+        time_s = slower * alone.time_s
+        yield gpu, NetworkMeasurement(name, (1, 1), "bf16", "inference", time_s, 300.0, 300.0 * time_s), network
+
+
 def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(trained, tmp_path):
     """One chip is 1.2 times slower inside networks, the other 1.02 times: what each says of the other, by hand."""
-    network = Network.of([(BY_MEMORY, 100)])
-    measured = []
-    for gpu, slower in ((H100, 1.2), (find_gpu("A10"), 1.02)):
-        alone = replace(BASE, kernels=trained.predictor).on(gpu, "inference").predict(network)
-        for name in ("first", "second"):
-            time_s = slower * alone.time_s
-            m = NetworkMeasurement(name, (1, 1), "bf16", "inference", time_s, alone.power_w, alone.power_w * time_s)
-            measured.append((gpu, m, network))
+    chips = ((H100, 1.2), (find_gpu("A10"), 1.02))
+    rows = [(gpu, name, slower) for gpu, slower in chips for name in ("first", "second")]
+    measured = [*slower_networks(trained.predictor, rows)]
     errors = network_errors(BASE, trained.predictor, measured)
     of_names, of_chips = errors["networks of the chip"]["time"], errors["networks of other chips"]["time"]
     assert of_names == pytest.approx([0.0] * 4, abs=0.01)
@@ -261,15 +265,9 @@ def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(tra
 
 def test_who_knows_less_of_a_chip_is_no_surer_of_it(trained):
     """Networks of the chip itself mislead more than those of the other chip, which are as quick as their loops."""
-    network = Network.of([(BY_MEMORY, 100)])
-    measured = []
-    for gpu, name, slower in ((H100, "first", 1.2), (H100, "second", 1.0), (find_gpu("A10"), "first", 1.0)):
-        alone = replace(BASE, kernels=trained.predictor).on(gpu, "inference").predict(network)
-        time_s = slower * alone.time_s
-        m = NetworkMeasurement(name, (1, 1), "bf16", "inference", time_s, alone.power_w, alone.power_w * time_s)
-        measured.append((gpu, m, network))
-    measured.append((measured[-1][0], replace(measured[-1][1], network="second"), network))
-    errors = network_errors(BASE, trained.predictor, measured)
+    a10 = find_gpu("A10")
+    rows = [(H100, "first", 1.2), (H100, "second", 1.0), (a10, "first", 1.0), (a10, "second", 1.0)]
+    errors = network_errors(BASE, trained.predictor, [*slower_networks(trained.predictor, rows)])
     known, unknown = (errors[f"networks of {whose}"]["time"] for whose in ("the chip", "other chips"))
     assert max(known) > 0.1
     assert all(less <= more for less, more in zip(known, unknown, strict=True))
