@@ -147,4 +147,4 @@ _BYTES = {"type": "string", "format": "binary"}
 async def extract_file(request: Request, query: Annotated[networks.FileQuery, Query()]) -> Response:
     """List the operations of a model in a file: .onnx, .pt2, or the config.json of a transformer, which is the body."""
     content = await request.body()
-    return await ask(request, None, lambda a: a.extract_file(query, content), Network.to_dict)
+    return await ask(request, None, lambda a: a.networks.of_file(query, content), Network.to_dict)
