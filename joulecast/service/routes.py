@@ -19,7 +19,7 @@ from ..operations.network import Network
 from ..predictors.networks.prediction import Prediction
 from ..remote import wire
 from ..rendering.answers import finite
-from . import caches, networks, problems, questions, schemas
+from . import caches, networks, problems, schemas
 from .answers import Answers
 
 _PROBLEM = {"content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
@@ -116,7 +116,7 @@ def _to_dict(answer: Any, question: Any) -> dict[str, Any]:
 asked = APIRouter(prefix="/v1", route_class=caches.CachedRoute)
 
 
-def _add(path: questions.Asked) -> None:
+def _add(path: schemas.Asked) -> None:
     """Add a path with a function that answers it, whose signature tells FastAPI what it takes."""
     answers = getattr(Answers, path.name)
     is_table = hasattr(get_type_hints(answers)["return"], "to_csv")
@@ -131,7 +131,7 @@ def _add(path: questions.Asked) -> None:
     asked.post(f"/{path.name}", **options)(post)
 
 
-for _each in questions.PATHS.values():
+for _each in schemas.PATHS.values():
     _add(_each)
 
 
