@@ -189,7 +189,7 @@ def _load(paths: Sequence[Path], folders: Sequence[Path]) -> tuple[dict[str, Rec
 
 def _rows(scores: Scores) -> tuple[list[str], list[list[str]]]:
     """One row per recipe and split; rows of the same split stand together."""
-    from ..predictors.evaluation.validation import HEADER
+    from ..predictors.evaluation.errors import HEADER
 
     rows = [[name, *score] for name, found in scores.items() for score in found]
     splits = [*dict.fromkeys(tuple(row[1:3]) for row in rows)]

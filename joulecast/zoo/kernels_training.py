@@ -22,8 +22,7 @@ from ..errors import DatasetError
 from ..operations.attributes import HALF_PRECISIONS
 from ..predictors.contract import Networks
 from ..predictors.evaluation import kernels as evaluation
-from ..predictors.evaluation.errors import ALL, Errors, Row, statistics
-from ..predictors.evaluation.validation import Validation
+from ..predictors.evaluation.errors import ALL, Errors, Row, Validation, statistics
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ..predictors.measured import power_rows
 from ..predictors.model.basis import generation_of

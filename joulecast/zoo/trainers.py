@@ -9,7 +9,7 @@ from ..errors import DatasetError, InputError
 from ..hardware.host import is_cpu
 from ..operations.operation import MODES, require_mode
 from ..predictors.evaluation import any_gpu, one_gpu
-from ..predictors.evaluation.validation import Validation
+from ..predictors.evaluation.errors import Validation
 from ..predictors.fitting.fit import ANY_GPU_FORMS
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe
