@@ -248,14 +248,16 @@ def _path(path: str, row: Mapping[str, Any]) -> Asked:
         rows |= {each: given for names, given in table.items() for each in names.split()}
     words = {**documented(joulecast.best), **documented(function)}
     asked: dict[str, Any] = {}
+    type_: Any
     for argument, parameter in inspect.signature(function).parameters.items():
         if argument in ONLY_HERE or argument in base.model_fields:
             continue
         said = _NONE.sub(r". Default: \1", words.get(argument, ""))
         plain, _, optional = str(parameter.annotation).partition(" | ")
-        type_, more = declared(rows[argument]) if argument in rows else (_TYPES[plain], {})
-        if optional and argument not in rows:
-            type_ = type_ | None
+        if argument in rows:
+            type_, more = declared(rows[argument])
+        else:
+            type_, more = _TYPES[plain] | None if optional else _TYPES[plain], {}
         default = [*parameter.default] if isinstance(parameter.default, tuple) else parameter.default
         if default is inspect.Parameter.empty or (default is None and argument == "gpu"):
             default = ...
