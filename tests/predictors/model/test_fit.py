@@ -66,12 +66,22 @@ def test_left_out_sizes_gpus_and_generations(measured):
         assert row["count"] > 0
         assert 0 < time["median"] <= 2 * time["mean"]
         assert time["median"] < (0.3 if row["split"].startswith("other") else 0.06), row
-    assert 0 <= trust["linear, half"] <= 1
+    assert set(trust) == {"linear, half"}
     kept = stored_errors(errors, "linear, half")
     assert set(kept) == {"measured", "same generation", "other generations"}
     assert all(np.all(np.diff(values) >= 0) for values in kept.values())
     within = {row.split: row.within["time"] for row in coverage(errors) if row.group == "linear, half"}
     assert within["measured"] == pytest.approx(0.9, abs=0.2)
+
+
+def test_trees_are_trusted_where_three_generations_show_that_they_help():
+    tables = []
+    for table in measured_tables([simulated_kernels(name) for name in ("H100 SXM", "A100 SXM4 80GB", "L40S")]):
+        narrow = [kernel.attributes["out_features"] < 2000 for kernel in table.kernels]
+        tables.append(table._replace(device_s=table.device_s * np.where(narrow, 3.0, 1.0)))
+    assert 0.5 < validate_kernels(tables, RECIPE)[1]["linear, half"] <= 1
+    # Two generations say too little about a third.
+    assert validate_kernels(tables[:2], RECIPE)[1] == {"linear, half": 0.0}
 
 
 def test_a_prediction_names_the_measurements_behind_it(kernels):
