@@ -6,7 +6,7 @@ import torch
 
 from joulecast import Operation
 from joulecast.errors import InputError
-from joulecast.metering import NoSensor
+from joulecast.metering import Sensor
 from joulecast.metering.samples import Samples
 from joulecast.profiling.campaign import Campaign, Subject, Task, duration_s, lengths, proportionality
 from joulecast.profiling.session import measure
@@ -55,7 +55,7 @@ def test_a_measurement_with_many_lengths_and_a_standard_error():
     assert timing.time_s * timing.iterations <= 1.01 * (timing.end_s - timing.start_s)
 
 
-class Steady(NoSensor):
+class Steady(Sensor):
     """A sensor that reads the same power all the time."""
 
     def __init__(self, power_w):
