@@ -20,7 +20,7 @@ from ..rendering.notebook import Picture
 from ..units import si
 from .events import Events
 from .model_share import Power, model_shares, power_of, tree_by_module
-from .sweep import Resolution
+from .shares import Resolution
 
 if TYPE_CHECKING:
     from ..predictors.networks.prediction import Prediction

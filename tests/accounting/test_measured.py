@@ -35,6 +35,7 @@ def test_an_iteration_takes_the_joules_of_its_seconds(counters):
     assert found.tree().at("0", "backward").total.energy_j > 0
     assert "undisturbed loop" in found.basis
     assert "the sensor updates every" in str(found.resolution)
+    assert found.resolution.iteration_s == found.duration_s
     profiled_s = found.events.window_s[1] - found.events.window_s[0]
     marked_s = sum(end - start for start, end in found.events.windows) / found.iterations
     assert found.overhead == pytest.approx(marked_s / found.duration_s - 1)

@@ -5,8 +5,7 @@ import pytest
 
 from joulecast.accounting import Events, Place
 from joulecast.accounting.account import one_pass
-from joulecast.accounting.shares import counters_of, figure_of, spread, swept
-from joulecast.accounting.sweep import resolution
+from joulecast.accounting.shares import counters_of, figure_of, resolution, spread, swept
 from joulecast.energy import EnergyTree
 from joulecast.errors import InputError
 from joulecast.metering.energy_curve import EnergyCurve
@@ -85,6 +84,7 @@ def test_a_recording_that_ends_early_leaves_unknown_joules():
     found = one_pass("model", EVENTS, recording(end_s=5))
     assert any("the power is unknown" in note for note in found.notes)
     assert found.tree().at("b", "backward").total.unknown == 1
+    assert found.resolution.iteration_s == 5  # of two, in 10 s
     assert found.energy_j == pytest.approx(250, rel=0.01)
 
 

@@ -36,6 +36,9 @@ def test_parents_hold_their_children():
     assert tree.at("layer", "backward").total.energy_j == 7.0
     assert [(node.name, node.total.energy_j) for node in tree.root.children] == [("forward", 9.0), ("backward", 7.0)]
     assert tree.total.energy_j == 20.0  # 3 + 5 + 7 + 1, and 4 that belong to no module.
+    single = EnergyTree.of("one phase", [Row("a", share(1.0), "mm", "backward", 0)])
+    named = [(each.root.name, each.root.level, each.root.phase, each.root.calls) for each in (tree, single)]
+    assert named == [("a model", "root", None, 0), ("one phase", "root", "backward", 0)]
 
 
 def test_equal_layers_are_added():
@@ -49,6 +52,9 @@ def test_equal_layers_are_added():
 def test_flat_adds_operations_wherever_they_ran():
     found = {(node.phase, node.name): node.total.energy_j for node in two_layers().flat().root.walk() if node.calls}
     assert found == {("forward", "conv2d"): 8.0, ("backward", "conv2d"): 7.0, ("forward", "linear"): 1.0}
+    # What modules and the model did without an operation has their names.
+    own = EnergyTree.of("net", [Row("a.b", share(1.0)), Row("", share(2.0))]).flat()
+    assert {node.name: node.own.energy_j for node in own.root.children} == {"b": 1.0, "root": 2.0}
 
 
 def test_top_lists_what_costs_most():
@@ -188,6 +194,9 @@ def test_unknown_modules_and_phases_are_refused():
         two_layers().at("tail")
     with pytest.raises(InputError, match="unknown phase"):
         EnergyTree.of("net", [Row("a", share(1.0), phase="sideways")])
+    for calls in (-1.0, math.inf, math.nan):
+        with pytest.raises(InputError, match="number of calls"):
+            EnergyTree.of("net", [Row("a", share(1.0), calls=calls)])
 
 
 def test_nested_nodes_have_the_totals_of_what_is_below():
