@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import ExitStack, nullcontext
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ..energy import EnergyTree
 from ..errors import InputError, needing, with_extra
 from ..metering.meter import INTERVAL_S, Meter
 from ..metering.recording import Recording
@@ -48,24 +46,15 @@ class Account:
     Args:
         module: The model. Operators that run outside it belong to no module.
         sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter, empty for seconds alone.
-        interval_s: Seconds between two samples; counters update every 10 to 100 ms.
-        title: Title of the result.
     """
 
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        *,
-        sensors: Collection[str] | None = None,
-        interval_s: float = _INTERVAL_S,
-        title: str | None = None,
-    ) -> None:
+    def __init__(self, module: torch.nn.Module, *, sensors: Collection[str] | None = None) -> None:
         needs_torch()
         from .steps import checked_module
 
         self._module = checked_module(module)
-        self._title = title or type(module).__name__
-        self._meter = meter_of(sensors, interval_s)
+        self._title = type(module).__name__
+        self._meter = meter_of(sensors, _INTERVAL_S)
         self._result: Accounting | None = None
 
     def __enter__(self) -> Self:
@@ -208,11 +197,7 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     profiled_s = float(sum(end - start for start, end in events.windows)) / events.iterations
     found = spread(events, iteration_s, used)
     overhead = profiled_s / iteration_s - 1
-    made = _accounting(steps.title, found, events, recording, counters, iteration_s, overhead)
-    if not counters:
-        return made
-    seen = swept(events, counters)
-    return replace(made, sensed=EnergyTree.of(steps.title, seen.rows, seen.unattributed, seen.notes))
+    return _accounting(steps.title, found, events, recording, counters, iteration_s, overhead)
 
 
 def _accounting(

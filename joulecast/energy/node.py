@@ -121,6 +121,11 @@ class Share:
         return math.fsum(figure.value for figure in self.energy.values())
 
     @property
+    def power_w(self) -> float | None:
+        """Mean watts while the part ran; None where its joules or seconds are not known."""
+        return self.energy_j / self.time_s if self.source != "missing" and self.time_s else None
+
+    @property
     def source(self) -> Source:
         """Least reliable source of its joules; "missing" if none are known."""
         return Figure.total(self.energy.values()).source
