@@ -95,8 +95,8 @@ def test_quantized_rates_are_multiples_of_fp16(gpu):
 @EACH
 def test_memory_of_a_multiprocessor_follows_its_generation(gpu):
     known = multiprocessors()[gpu.compute_capability]
-    assert (gpu.l1_bytes, gpu.shared_memory_bytes) == (known.l1_bytes, known.shared_memory_bytes)
-    assert len(known.source) > 20
+    assert (gpu.l1_bytes, gpu.shared_memory_bytes) == (known["l1_bytes"], known["shared_memory_bytes"])
+    assert len(known["source"]) > 20
     unified = gpu.is_nvidia and float(gpu.compute_capability) >= 7
     assert not unified or 0.6 < gpu.shared_memory_bytes / gpu.l1_bytes < 0.95
     assert gpu.l2_bytes > gpu.l1_bytes
