@@ -218,15 +218,7 @@ def read_gpu(path: str | Path) -> GPU:
     Raises InputError: the file cannot be read, is not TOML, or does not describe exactly one GPU.
     """
     path = Path(path)
-    try:
-        text = read_regular(path, MOST_BYTES)
-    except InputError as error:
-        raise InputError(
-            "cannot read this description of a GPU",
-            given=error.given,
-            allowed="the name of a GPU, or the path of a TOML file that describes one",
-            hint="`joulecast gpus` lists the catalogue; " + _HINT,
-        ) from None
+    text = read_regular(path, MOST_BYTES, "this description of a GPU")
     try:
         data: dict[str, object] = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import SensorError
+from ..system.regular_files import refusing_damage
 from .gpu_shares import busy_s
 from .nvidia import open_nvml
 from .samples import Reader
@@ -132,13 +133,7 @@ def open_memory_reader(capacities_gb: Sequence[float], meminfo: str = str(_MEMIN
 
 def _bytes(meminfo: Path) -> tuple[float, float]:
     """Total and available memory in bytes."""
-    try:
+    with refusing_damage("the share of memory in use cannot be read", meminfo, SensorError):
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
         total, available = (float(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
-    except (OSError, KeyError, ValueError) as error:
-        raise SensorError(
-            "the share of memory in use cannot be read",
-            given=str(error),
-            allowed="a file with MemTotal and MemAvailable in kB, as Linux writes /proc/meminfo",
-        ) from error
     return total, available

@@ -20,6 +20,7 @@ from typing import Any, Self
 from ..datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 from ..errors import InputError, JournalError
 from ..operations.operation import Operation
+from ..system.regular_files import refusing_damage
 from ..system.whole_files import append_whole, lock
 
 JOURNAL_VERSION = 3
@@ -57,11 +58,9 @@ class Journal:
             raise self._error(
                 "there is no journal", "name the folder of a campaign that has begun, or use another --out"
             )
-        try:
+        with refusing_damage("the journal cannot be opened", self.path, JournalError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("rb" if self._reads_only else "a+b", buffering=0)
-        except OSError as error:
-            raise self._error(f"the journal cannot be opened: {error.strerror}", "use another --out") from error
         try:
             if not lock(self._file, wait=False):
                 raise self._error("another campaign is writing to this journal", "wait for it, or use another --out")
