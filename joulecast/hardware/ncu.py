@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ..errors import InputError
-from ..system.regular_files import lines
+from ..system.regular_files import lines, refusing_damage
 
 SECTOR, WAVEFRONT = 32, 128
 """Bytes of a sector (of caches and DRAM), and bytes that all banks of shared memory deliver in one cycle."""
@@ -68,8 +68,8 @@ def counters_of(lines_of_ncu: Iterable[str], where: str) -> Traffic:
     """Read the counters from lines of `ncu --csv`."""
     command = f"ncu --csv --print-units base --metrics {','.join(metrics())} PROGRAM > counters.csv"
     kernels: dict[str, dict[str, float]] = {}
-    rows = csv.DictReader(_of_table(lines_of_ncu, where))
-    try:
+    with refusing_damage("a line of this file of counters cannot be read", Path(where)):
+        rows = csv.DictReader(_of_table(lines_of_ncu, where))
         if not set(_COLUMNS) <= set(rows.fieldnames or ()):
             raise InputError(
                 "this is not what `ncu --csv` writes",
@@ -83,13 +83,6 @@ def counters_of(lines_of_ncu: Iterable[str], where: str) -> Traffic:
             values = kernels.setdefault(row["ID"], {})
             if (value := _value(row, where)) is not None:
                 values[row["Metric Name"]] = value
-    except csv.Error as error:
-        raise InputError(
-            "a line of this file of counters cannot be read",
-            given=f"{where}: {error}",
-            allowed="what `ncu --csv` writes",
-            hint=command,
-        ) from error
     served: dict[str, list[float | None]] = {level: [] for level in COUNTERS}
     for values in kernels.values():
         for level, ways in COUNTERS.items():

@@ -218,9 +218,6 @@ def _campaign(values: dict[str, Any]) -> Campaign:
         if not isinstance(model, str):
             allowed = 'such as model = "resnet50"'
             raise InputError("a network of a campaign needs a model", given=repr(dict(row)), allowed=allowed)
-        if not isinstance(shapes, list):
-            allowed = "such as [[8, 3, 224, 224]]"
-            raise InputError("input_shapes of a network is a list of shapes", given=repr(shapes), allowed=allowed)
         subjects.append(Subject(model, tuple(normalized_shape(shape) for shape in shapes)))
     known = [field.name for field in fields(Campaign) if field.name != "subjects"]
     _refuse_unknown("key of a campaign", values, [*known, "network"])

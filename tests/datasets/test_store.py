@@ -49,7 +49,7 @@ def rewrite_card(folder, **changes):
         (lambda folder: (folder / "operations.parquet").unlink(), "a file of the dataset is missing"),
         (lambda folder: (folder / "networks.parquet").unlink(), "a file of the dataset is missing"),
         (lambda folder: rewrite_card(folder, schema_version=99), "schema version"),
-        (lambda folder: rewrite_card(folder, colour="green"), "keys"),
+        (lambda folder: rewrite_card(folder, colour="green"), "is damaged(?s:.*)unexpected keyword argument 'colour'"),
     ],
 )
 def test_missing_files_and_cards_of_other_versions_are_refused(dataset, tmp_path, damage, says):

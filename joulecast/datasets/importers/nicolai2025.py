@@ -113,12 +113,8 @@ def _common(row: Mapping[str, str], line: int) -> dict[str, Any]:
 
 def _asked(row: Mapping[str, str]) -> dict[str, Any]:
     """The shape, precision and mode of a row."""
-    try:
-        shape = tuple(ast.literal_eval(row["input_shape"]))
-    except _UNREADABLE as error:
-        given = row["input_shape"]
-        raise InputError("this is not a shape", given=given, allowed="such as (32, 3, 224, 224)") from error
-    return {"input_shape": shape, "precision": "default" if row["tf32"] == "True" else "fp32", "mode": row["mode"]}
+    shape, precision = tuple(ast.literal_eval(row["input_shape"])), "default" if row["tf32"] == "True" else "fp32"
+    return {"input_shape": shape, "precision": precision, "mode": row["mode"]}
 
 
 def _measurement(row: Mapping[str, str], line: int, method: str) -> Measurement:
@@ -167,7 +163,7 @@ def import_nicolai2025(folder: str | Path) -> list[Dataset]:
         method = "forward_backward" if row["mode"] == "training" else method
         try:
             measurements[find_gpu(row["gpu"]).name].append(_measurement(row, line, method))
-        except (InputError, ValueError) as error:
+        except _UNREADABLE as error:  # of which InputError is one
             faults.append(f"line {line}: {error.what if isinstance(error, InputError) else error} ({row['module']})")
     if faults:
         refuse_lines(faults, str(folder / "operations.csv"))
