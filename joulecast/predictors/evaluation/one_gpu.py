@@ -24,11 +24,10 @@ from ..intervals.network_calibration import NetworkCalibration
 from ..measured import MeasuredLoop, fold_of, only_in
 from ..networks.on_cpu import CpuNetworkPredictor
 from ..recipes import Recipe, XGBoostRecipe
-from .calibrating import LEVEL, calibrate, fit_networks, network_coverage, operation_coverage
-from .errors import Errors
+from .calibrating import LEVEL, calibrate, fit_networks, network_coverage, operation_coverage, with_variances
+from .errors import SUMMED, Errors, Validation
 from .left_out import (
     FOLDS,
-    SUMMED,
     TEXTS,
     Held,
     NetworkSplit,
@@ -38,7 +37,6 @@ from .left_out import (
     leave_networks_out,
     split_of,
 )
-from .validation import Validation
 
 SPLITS, CPU_SPLITS = TEXTS["one GPU"], TEXTS["CPU"]
 
@@ -58,13 +56,14 @@ def calibrated(
         return calibration, None
     measured = len(set(validation.networks.of))
     basis = f"{measured} networks on {validation.title.partition(',')[0]}, left out by name and by family"
-    return calibration, fit_networks(calibration, _compositions(validation.networks), basis)
+    return calibration, fit_networks(_compositions(validation.networks, calibration), basis)
 
 
-def _compositions(networks: Errors) -> dict[str, Errors]:
+def _compositions(networks: Errors, calibration: Calibration) -> dict[str, Errors]:
     """Errors on networks left out by name and by family, as they are composed and as plain sums."""
     if not len(networks):
         return {"overlap": networks, "sum": networks}
+    networks = with_variances(networks, calibration)
     seen, summed = (np.char.find(networks["split"], text) >= 0 for text in (split_of("nothing"), SUMMED))
     return {"overlap": networks.where(~seen & ~summed), "sum": networks.where(~seen & summed)}
 
@@ -77,12 +76,12 @@ def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[Netw
         with_power = {m.operation for m in rows if m.power_usable and m.power_w is not None}
         # Every fold must leave enough to train on.
         if len(with_power) * (1 - 1 / recipe.folds) >= 2 * LEAST_OPERATIONS:
-            operations.append(cross_validate(dataset, mode, recipe, campaign)[1])
+            operations.append(cross_validate(dataset, mode, recipe, campaign))
     pairs = [leave_networks_out(dataset, mode, recipe, networks, by=by) for by in _BY]
     left_out = Errors.joined([errors for errors, _ in pairs])
     held_out = Errors.joined(
         [
-            cross_validate(dataset, mode, recipe, split=ALL_FOLDS)[1] if operations else Errors(),
+            cross_validate(dataset, mode, recipe, split=ALL_FOLDS) if operations else Errors(),
             leave_kinds_out(dataset, mode, recipe),
             *(errors for _, errors in pairs),
         ]
@@ -92,7 +91,7 @@ def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[Netw
     coverage = operation_coverage(held_out, LEVEL, recipe.seed, power_range_w=limits_w)
     calibration = calibrate(Closeness({}), held_out)
     if calibration is not None:
-        coverage += network_coverage(calibration, _compositions(left_out)["overlap"], LEVEL)
+        coverage += network_coverage(_compositions(left_out, calibration)["overlap"], LEVEL)
     title = f"{dataset.card.gpu}, {mode}"
     return Validation(title, Errors.joined(operations), left_out, held_out, coverage=tuple(coverage))
 
@@ -124,11 +123,10 @@ def _cpu_fold(dataset: Dataset, mode: str, recipe: Recipe, loops: Sequence[Measu
     if len(loops) - len(mine) >= LEAST_OPERATIONS:
         found = fit_cpu(dataset, mode, recipe, without=operations).predict(operations)
         predicted = {"time": found.time_s, "power": found.power_w}
-    kinds = np.array([operation.kind for operation in operations])
-    columns = {"split": np.full(len(mine), FOLDS), "where": np.full(len(mine), dataset.campaigns(mode)[0])}
-    powers_w = np.array([np.nan if loop.power_w is None else loop.power_w for loop in mine])
-    measured = {"time": np.array([loop.time_s for loop in mine]), "power": powers_w}
-    return Errors(operations, {**columns, "what": kinds}, measured, predicted)
+    measured = {
+        name: [getattr(loop, f"{name}_{unit}") for loop in mine] for name, unit in (("time", "s"), ("power", "w"))
+    }
+    return Errors.of_operations(FOLDS, dataset.campaigns(mode)[0], operations, measured, predicted)
 
 
 def _networks_judged(
@@ -140,11 +138,14 @@ def _networks_judged(
     predictor = CpuNetworkPredictor("", operations, fit_serial(operations, others), {})
     left_out = len(only_here & {m.operation for m in dataset.usable(mode)})
     found = [predictor.predict(network) for _, network in mine]
-    energies_j = [np.nan if each.energy_j is None else each.energy_j for each in found]
-    predicted = {"time": [each.time_s for each in found], "energy": energies_j}
-    predicted["power"] = [energy_j / each.time_s for each, energy_j in zip(found, energies_j, strict=True)]
-    networks = [m for m, _ in mine]
-    return Errors.of_networks(split_of("name"), dataset.card.gpu, networks, predicted, left_out=[left_out] * len(mine))
+    return Errors.of_networks(
+        split_of("name"),
+        dataset.card.gpu,
+        [m for m, _ in mine],
+        [each.time_s for each in found],
+        [each.energy_j for each in found],
+        left_out=[left_out] * len(mine),
+    )
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ def _trial(dataset: Dataset, mode: str, recipe: XGBoostRecipe, settings: Mapping
     candidate = replace(recipe, **settings)
     # These folds differ from those of the evaluation, so that the choice of settings does not see its test data.
     judged = replace(candidate, folds=_TRIAL_FOLDS, seed=recipe.seed + 1)
-    _, errors = cross_validate(dataset, mode, judged)
+    errors = cross_validate(dataset, mode, judged)
     found = errors.row(FOLDS)
     metrics = {f"{name}_{statistic}": found[name][statistic] for name in ("time", "power") for statistic in _JUDGED}
     loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))

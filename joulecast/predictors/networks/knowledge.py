@@ -1,4 +1,4 @@
-"""What is known of networks on one GPU in one mode, and the one place that builds a Prediction from totals."""
+"""What is known of networks on one GPU, and what is said of one of them: totals over clocks, and at one clock."""
 
 from __future__ import annotations
 
@@ -65,11 +65,6 @@ class NetworkKnowledge:
     any_gpu: bool = False
     find_shared: Callable[[], NetworkKnowledge | None] = lambda: None
 
-    def holds_measured_settings(self, clock_mhz: float, power_limit_w: float) -> bool:
-        """Whether a GPU's own measurements were made at this clock and under this power cap."""
-        gpu = self.operations.gpu
-        return clock_mhz == gpu.boost_clock_mhz and power_limit_w == gpu.power_limit_w
-
     def errors_on(self, counts: FloatArray, predictions: OperationPredictions) -> NetworkCalibration | None:
         """Errors on networks like this one; None where nothing is known."""
         if self.operations.not_of_chip(predictions.operations):
@@ -131,20 +126,56 @@ class OverClocks:
         """Calls of each operation per iteration, shape (operations,)."""
         return self.network.derived(counts_of)
 
-    def operations_at(self, place: int) -> OperationPredictions:
-        """The operations at one of the clocks, at the clock that they share there.
+    def at(self, place: int) -> AtClock:
+        """The network at one of the clocks."""
+        return AtClock(self, place)
+
+    def refuse_uncovered(self, *, strict: bool = False) -> None:
+        """Refuse the network if too much of it is not covered; in strict mode, if anything is not.
+
+        Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or
+        strict mode, and anything is not.
+        """
+        knowledge, network = self.knowledge, self.network
+        if self.missing == len(network):
+            raise InputError(
+                f"{knowledge.name} covers none of these operations",
+                given="; ".join(map(repr, network.operations[:_SHOWN_OPERATIONS])),
+                allowed=", ".join(knowledge.operations.coverage),
+                hint="choose another precision or GPU",
+            )
+        self.coverage.refuse_too_much(network.name, strict=strict)
+
+
+class AtClock:
+    """A network at one of the clocks that its totals are known at.
+
+    Args:
+        over: The totals at all clocks.
+        place: Index of the clock.
+    """
+
+    def __init__(self, over: OverClocks, place: int) -> None:
+        self.over, self.place, self.knowledge, self.network = over, place, over.knowledge, over.network
+        self.gpu, self.host, self.cap_w = over.knowledge.operations.gpu, over.knowledge.host, over.power_limit_w
+        columns = over.clocks_mhz, over.held_clocks_mhz, over.time_s, over.energy_j, over.device_time_s
+        self.clock_mhz, self.held_mhz, self.time_s, self.energy_j, self.device_s = (float(c[place]) for c in columns)
+
+    @cached_property
+    def operations(self) -> OperationPredictions:
+        """The operations at the clock that they share.
 
         Time, power and energy of measurement loops stay those at the default clock, because networks do not use them.
         """
-        if self.loops:
-            return self.loops[place]
-        found, work = self.operations, self.operations.work
+        found, work = self.over.operations, self.over.operations.work
+        if self.over.loops:
+            return self.over.loops[self.place]
         if work is None:
             return found
-        held_mhz, boost_mhz = float(self.shared_mhz[place]), float(work.gpu.boost_clock_mhz)
+        held_mhz, boost_mhz = float(self.over.shared_mhz[self.place]), float(work.gpu.boost_clock_mhz)
         device_s, dynamic_j = work.at(held_mhz)
         source = found.source
-        if self.clocks_mhz[place] != boost_mhz and "measured" in source:
+        if self.clock_mhz != boost_mhz and "measured" in source:
             source = tuple("modelled" if each == "measured" else each for each in source)
         return replace(
             found,
@@ -156,206 +187,177 @@ class OverClocks:
             * (static_power_w(work.gpu, held_mhz) / static_power_w(work.gpu, boost_mhz)),
         )
 
+    def prediction(self, strict: bool, memory_bytes: int | None = None, more_notes: tuple[str, ...] = ()) -> Prediction:
+        """Put a prediction together, given the memory that the network needs, and notes beside those of any prediction.
 
-def build_prediction(
-    found: OverClocks, place: int, strict: bool, memory_bytes: int | None = None, notes: tuple[str, ...] = ()
-) -> Prediction:
-    """Put a prediction together.
+        Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or
+        strict mode, and anything is not.
+        """
+        self.over.refuse_uncovered(strict=strict)
+        network = self.network
+        return Prediction(
+            network=network.name,
+            input_shape=network.input_shape,
+            mode=network.mode,
+            gpu=self.gpu.name,
+            clock_mhz=self.clock_mhz,
+            predictor=self.knowledge.name,
+            composition=self.over.composition,
+            time_s=self.time_s,
+            energy_j=self.energy_j,
+            device_time_s=self.device_s,
+            host_time_s=self.over.host_time_s,
+            power_limit_w=self.cap_w,
+            held_clock_mhz=self.held_mhz,
+            operations=tuple(self._costs()),
+            spread=self.spread,
+            notes=(*self._notes(), *more_notes, *self._beyond_the_cap()),
+            coverage=self.over.coverage,
+            execution=self.host.execution.name,
+            host=self.host.launcher.name,
+            idle_power_w=power_range_w(self.gpu, self.cap_w)[0],
+            memory_bytes=memory_bytes,
+        )
 
-    Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or strict
-    mode, and anything is not.
-    """
-    refuse_uncovered(found, strict)
-    knowledge, network, gpu = found.knowledge, found.network, found.knowledge.operations.gpu
-    predictions = found.operations_at(place)
-    spread = _spread(found, place, predictions)
-    held_mhz, totals_j = float(found.held_clocks_mhz[place]), float(found.energy_j[place])
-    return Prediction(
-        network=network.name,
-        input_shape=network.input_shape,
-        mode=network.mode,
-        gpu=gpu.name,
-        clock_mhz=float(found.clocks_mhz[place]),
-        predictor=knowledge.name,
-        composition=found.composition,
-        time_s=float(found.time_s[place]),
-        energy_j=totals_j,
-        device_time_s=float(found.device_time_s[place]),
-        host_time_s=found.host_time_s,
-        power_limit_w=found.power_limit_w,
-        held_clock_mhz=held_mhz,
-        operations=tuple(_costs(found, place, predictions)),
-        spread=spread,
-        notes=(*_notes(found, place, spread), *notes, *_beyond_the_cap(found, place)),
-        coverage=found.coverage,
-        execution=knowledge.host.execution.name,
-        host=knowledge.host.launcher.name,
-        idle_power_w=power_range_w(gpu, found.power_limit_w)[0],
-        memory_bytes=memory_bytes,
-    )
+    def caveats(self, level: float) -> tuple[Interval | None, tuple[str, ...]]:
+        """How far to trust the totals: an interval, if enough errors are known; notes."""
+        if self.spread is None or not self.spread.supports(level):
+            return None, tuple(self._notes())
+        totals = self.time_s, self.energy_j, self.held_mhz, power_range_w(self.gpu, self.cap_w)
+        return self.spread.interval(level, *totals), tuple(self._notes())
 
-
-def caveats(found: OverClocks, place: int, level: float) -> tuple[Interval | None, tuple[str, ...]]:
-    """How far to trust the totals of a network at one of its clocks: an interval, if enough errors are known; notes."""
-    spread = _spread(found, place, found.operations_at(place))
-    notes = tuple(_notes(found, place, spread))
-    if spread is None or not spread.supports(level):
-        return None, notes
-    totals = float(found.time_s[place]), float(found.energy_j[place]), float(found.held_clocks_mhz[place])
-    power_range = power_range_w(found.knowledge.operations.gpu, found.power_limit_w)
-    return spread.interval(level, *totals, power_range), notes
-
-
-def _spread(found: OverClocks, place: int, predictions: OperationPredictions) -> NetworkSpread | None:
-    """The spread of errors on networks like this one; None where no errors are known."""
-    knowledge, counts, coverage = found.knowledge, found.counts, found.coverage
-    if coverage.share is None:
-        return None  # It is not known how much time the uncovered operations add.
-    errors = knowledge.errors_on(counts, predictions)
-    if errors is None or found.composition not in errors.scores:
-        return None
-    if knowledge.host.execution.name == "compiled":
-        # Compiled training in half precision is as far off as eager one (benchmarks/training/MEGATRON.md).
-        if errors.basis != STEP_BASIS or found.device_time_s[place] <= 2 * found.host_time_s:
+    @cached_property
+    def spread(self) -> NetworkSpread | None:
+        """The spread of errors on networks like this one; None where no errors are known."""
+        coverage, host_s = self.over.coverage, self.over.host_time_s
+        if coverage.share is None:
+            return None  # It is not known how much time the uncovered operations add.
+        errors = self.knowledge.errors_on(self.over.counts, self.operations)
+        if errors is None or self.over.composition not in errors.scores:
             return None
-    elif knowledge.host.execution != EAGER:
-        # The known errors come from eager runs on the hosts on which networks were measured. They hold where the device
-        # needs twice as long as such a run would make it wait.
-        eager = replace(knowledge.host, execution=EAGER, host=REFERENCE)
-        host_s = eager.total_s(counts, predictions) * max(1.0, knowledge.host.launcher.factor)
-        if eager.device_s(counts, predictions) <= 2 * host_s:
-            return None
-    # Some errors come from GPUs and clocks that were not measured.
-    unmeasured = knowledge.any_gpu or bool(knowledge.operations.not_of_chip(found.network.operations))
-    as_measured = unmeasured or knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w)
-    return NetworkSpread.of(
-        errors,
-        found.composition,
-        predictions.spread if errors.difficulties else None,
-        counts,
-        predictions,
-        missing_share=coverage.share,
-        measured_mhz=None if as_measured else float(knowledge.operations.gpu.boost_clock_mhz),
-        unconfirmed_share=unconfirmed_share(found.network, knowledge.operations.gpu, counts, predictions),
-    )
+        if self.host.execution.name == "compiled":
+            # Compiled training in half precision is as far off as eager one (benchmarks/training/MEGATRON.md).
+            if errors.basis != STEP_BASIS or self.device_s <= 2 * host_s:
+                return None
+        elif self.host.execution != EAGER:
+            # The known errors come from eager runs on the hosts on which networks were measured. They hold where the
+            # device needs twice as long as such a run would make it wait.
+            eager = replace(self.host, execution=EAGER, host=REFERENCE)
+            eager_s = eager.total_s(self.over.counts, self.operations) * max(1.0, self.host.launcher.factor)
+            if eager.device_s(self.over.counts, self.operations) <= 2 * eager_s:
+                return None
+        # Some errors come from GPUs and clocks that were not measured.
+        elsewhere = self.knowledge.any_gpu or bool(self.knowledge.operations.not_of_chip(self.network.operations))
+        as_measured = elsewhere or self._holds_measured_settings
+        return NetworkSpread.of(
+            errors,
+            self.over.composition,
+            self.operations.spread if errors.difficulties else None,
+            self.over.counts,
+            self.operations,
+            missing_share=coverage.share,
+            measured_mhz=None if as_measured else float(self.gpu.boost_clock_mhz),
+            unconfirmed_share=unconfirmed_share(self.network, self.gpu, self.over.counts, self.operations),
+        )
 
+    @property
+    def _holds_measured_settings(self) -> bool:
+        """Whether a GPU's own measurements were made at this clock and under this power cap."""
+        return self.clock_mhz == self.gpu.boost_clock_mhz and self.cap_w == self.gpu.power_limit_w
 
-def _notes(found: OverClocks, place: int, spread: NetworkSpread | None) -> Iterator[str]:
-    """Warnings that a prediction carries: work that its totals lack, the basis of its numbers, how it is run."""
-    knowledge, network, coverage = found.knowledge, found.network, found.coverage
-    if coverage:
-        yield str(coverage)
-    yield from (f"assumed: {assumption}" for assumption in network.assumptions)
-    gpu = knowledge.operations.gpu
-    if knowledge.host.execution.profile is not None:
-        yield from knowledge.host.execution.profile.notes(knowledge.name, network.mode)
-    remarks = knowledge.operations.remarks(network.operations)
-    if knowledge.any_gpu:
-        what = "what the next notes do not name is predicted" if remarks else "predicted"
-        yield f"{gpu.name} has no predictor of its own: {what} from its data sheet by what other GPUs showed"
-    elif not knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w):
-        yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
-    if kinds := knowledge.operations.not_of_chip(network.operations):
-        shown = _first(kinds)
-        yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
-        if spread is not None:
-            yield f"the interval is that of networks on GPUs of which nothing was measured, not of {gpu.name}'s own"
-    yield from remarks
-    if spread is not None and (unmeasured := spread.never_measured_kinds):
-        yield f"no dataset has measured {_first(unmeasured)}: the interval is wider"
-    if not knowledge.host.learned:
-        yield "no network was measured on this GPU: host cost taken from the A30"
-    if coverage.share is None:
-        yield "no interval: it is not known how much work is not covered; extract the network again"
-    elif spread is None:
-        why = "errors are known of eager runs on the hosts of the measurements alone"
-        if knowledge.host.execution.name == "compiled":
-            why = "no compiled network was measured, so its error is not known"
-        elif knowledge.host.execution == EAGER:
-            why = "no errors on networks are known"
-        yield f"no interval: {why}"
-    elif spread.far_outside:
-        yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
-    yield from _execution_notes(knowledge, float(found.device_time_s[place]), found.host_time_s)
+    def _notes(self) -> Iterator[str]:
+        """Warnings that a prediction carries: work that its totals lack, the basis of its numbers, how it is run."""
+        knowledge, network, coverage, spread = self.knowledge, self.network, self.over.coverage, self.spread
+        if coverage:
+            yield str(coverage)
+        yield from (f"assumed: {assumption}" for assumption in network.assumptions)
+        if self.host.execution.profile is not None:
+            yield from self.host.execution.profile.notes(knowledge.name, network.mode)
+        remarks = knowledge.operations.remarks(network.operations)
+        if knowledge.any_gpu:
+            what = "what the next notes do not name is predicted" if remarks else "predicted"
+            yield f"{self.gpu.name} has no predictor of its own: {what} from its data sheet by what other GPUs showed"
+        elif not self._holds_measured_settings:
+            yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
+        if kinds := knowledge.operations.not_of_chip(network.operations):
+            shown = _first(kinds)
+            yield f"not measured on {self.gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
+            if spread is not None:
+                its = f"{self.gpu.name}'s own"
+                yield f"the interval is that of networks on GPUs of which nothing was measured, not of {its}"
+        yield from remarks
+        if spread is not None and (unmeasured := spread.never_measured_kinds):
+            yield f"no dataset has measured {_first(unmeasured)}: the interval is wider"
+        if not self.host.learned:
+            yield "no network was measured on this GPU: host cost taken from the A30"
+        if coverage.share is None:
+            yield "no interval: it is not known how much work is not covered; extract the network again"
+        elif spread is None:
+            why = "errors are known of eager runs on the hosts of the measurements alone"
+            if self.host.execution.name == "compiled":
+                why = "no compiled network was measured, so its error is not known"
+            elif self.host.execution == EAGER:
+                why = "no errors on networks are known"
+            yield f"no interval: {why}"
+        elif spread.far_outside:
+            yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
+        yield from self._execution_notes()
+
+    def _execution_notes(self) -> Iterator[str]:
+        """Warnings about how the network is run: whether the host decides its time, and what is assumed."""
+        execution, launcher, host_s = self.host.execution, self.host.launcher, self.over.host_time_s
+        if launcher.note:
+            yield launcher.note
+        if execution.name == "graph":
+            yield f"run as a CUDA graph: that the host launches it in {1e6 * GRAPH_LAUNCH_S:g} us is an assumption"
+        elif execution.name == "compiled":
+            yield (
+                "run by torch.compile: rules say which operations share a kernel, and that the host launches one in "
+                f"{1e6 * COMPILED_LAUNCH_S:g} us is an assumption; no compiled network was measured"
+            )
+        elif host_s > self.device_s:
+            assumed = f"it is taken to be {launcher.name}, " if execution.host is USUAL else ""
+            does = f"it launches in {si(host_s, 's')} what the GPU does in {si(self.device_s, 's')}"
+            yield (
+                f"the host decides the time: {does}; {assumed}hosts differ by factors of 2 to 3 "
+                "(`joulecast host` measures yours)"
+            )
+
+    def _costs(self) -> Iterator[OperationCost]:
+        """Distribute time and energy over the operations, all calls of each together.
+
+        Dynamic energy belongs to the operation that causes it. Static energy is distributed in proportion to device
+        time, so that the parts add up to the whole.
+        """
+        found, counts = self.operations, self.over.counts
+        device_s, dynamic_j = counts * found.device_time_s, counts * found.dynamic_energy_j
+        power_w = found.static_power_w + found.dynamic_energy_j / np.maximum(found.device_time_s, _LEAST_S)
+        power_w = np.minimum(power_w, self.cap_w)
+        dynamic_sum_j = float(total(dynamic_j))
+        # Under a power cap operations draw less than they would without it, so their dynamic energies are scaled down.
+        scale = min(1.0, self.energy_j / max(dynamic_sum_j, _LEAST))
+        shared_j = self.energy_j - scale * dynamic_sum_j
+        energy_j = scale * dynamic_j + shared_j * device_s / max(float(total(device_s)), _LEAST)
+        known = [source != "missing" for source in found.source]
+        some = found.operations if all(known) else [*compress(found.operations, known)]
+        by_line = iter(roofline(some, self.gpu, self.clock_mhz).bounds)
+        on_device = (found.device_time_s >= self.host.calls_s(found)).tolist()
+        columns = (each.tolist() for each in (device_s, power_w, energy_j, scale * dynamic_j))
+        for entry, source, longer, *values in zip(self.network, found.source, on_device, *columns, strict=True):
+            if source == "missing":  # It has no device time, so its bound is not known; "launch" is a placeholder.
+                yield OperationCost(entry, None, None, None, source, "launch")
+            else:
+                bound, (seconds, watts, joules, dynamic) = next(by_line), values
+                yield OperationCost(entry, seconds, watts, joules, source, bound if longer else "launch", dynamic)
+
+    def _beyond_the_cap(self) -> Iterator[str]:
+        """A warning if even the lowest clock exceeds the cap: the GPU has to pause, which the law does not model."""
+        at_cap = self.cap_w < self.gpu.power_limit_w and self.energy_j > 0.999 * self.cap_w * self.time_s
+        if at_cap and self.held_mhz < 1.01 * self.gpu.min_clock_mhz:
+            lowest = f"at its lowest clock, {self.gpu.min_clock_mhz} MHz"
+            yield f"{lowest}, it would draw more than this cap: it takes longer"
 
 
 def _first(kinds: Sequence[str]) -> str:
     more = f" and {len(kinds) - _SHOWN_KINDS} more" if len(kinds) > _SHOWN_KINDS else ""
     return ", ".join(kinds[:_SHOWN_KINDS]) + more
-
-
-def _execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float) -> Iterator[str]:
-    """Warnings about how the network is run: whether the host decides its time, and what is assumed."""
-    execution, launcher = knowledge.host.execution, knowledge.host.launcher
-    if launcher.note:
-        yield launcher.note
-    if execution.name == "graph":
-        yield f"run as a CUDA graph: that the host launches it in {1e6 * GRAPH_LAUNCH_S:g} us is an assumption"
-    elif execution.name == "compiled":
-        yield (
-            "run by torch.compile: rules say which operations share a kernel, and that the host launches one in "
-            f"{1e6 * COMPILED_LAUNCH_S:g} us is an assumption; no compiled network was measured"
-        )
-    elif host_s > device_s:
-        assumed = f"it is taken to be {launcher.name}, " if execution.host is USUAL else ""
-        yield (
-            f"the host decides the time: it launches in {si(host_s, 's')} what the GPU does in {si(device_s, 's')}; "
-            f"{assumed}hosts differ by factors of 2 to 3 (`joulecast host` measures yours)"
-        )
-
-
-def refuse_uncovered(found: OverClocks, strict: bool = False) -> None:
-    """Refuse a network if too much of it is not covered; in strict mode, if anything is not.
-
-    Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or strict
-    mode, and anything is not.
-    """
-    knowledge = found.knowledge
-    if found.missing == len(found.network):
-        raise InputError(
-            f"{knowledge.name} covers none of these operations",
-            given="; ".join(map(repr, found.operations.operations[:_SHOWN_OPERATIONS])),
-            allowed=", ".join(knowledge.operations.coverage),
-            hint="choose another precision or GPU",
-        )
-    found.coverage.refuse_too_much(found.network.name, strict=strict)
-
-
-def _costs(found: OverClocks, place: int, predictions: OperationPredictions) -> Iterator[OperationCost]:
-    """Distribute the time and energy of a network over its operations, all calls of each together.
-
-    Dynamic energy belongs to the operation that causes it. Static energy is distributed in proportion to device time,
-    so that the parts add up to the whole.
-    """
-    counts, total_j = found.counts, float(found.energy_j[place])
-    device_s = counts * predictions.device_time_s
-    power_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(
-        predictions.device_time_s, _LEAST_S
-    )
-    power_w = np.minimum(power_w, found.power_limit_w)
-    dynamic_j = counts * predictions.dynamic_energy_j
-    dynamic_sum_j = float(total(dynamic_j))
-    # Under a power cap operations draw less than they would without it, so their dynamic energies are scaled down.
-    scale = min(1.0, total_j / max(dynamic_sum_j, _LEAST))
-    shared_j = total_j - scale * dynamic_sum_j
-    energy_j = scale * dynamic_j + shared_j * device_s / max(float(total(device_s)), _LEAST)
-    columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist(), (scale * dynamic_j).tolist())
-    known = [source != "missing" for source in predictions.source]
-    some = predictions.operations if all(known) else [*compress(predictions.operations, known)]
-    by_line = iter(roofline(some, found.knowledge.operations.gpu, float(found.clocks_mhz[place])).bounds)
-    on_device = (predictions.device_time_s >= found.knowledge.host.calls_s(predictions)).tolist()
-    for entry, *values, source, longer in zip(found.network, *columns, predictions.source, on_device, strict=True):
-        if source == "missing":  # It has no device time, so its bound is not known; "launch" is a placeholder.
-            yield OperationCost(entry, None, None, None, source, "launch")
-        else:
-            time, power, energy, dynamic = values
-            bound = next(by_line)
-            yield OperationCost(entry, time, power, energy, source, bound if longer else "launch", dynamic)
-
-
-def _beyond_the_cap(found: OverClocks, place: int) -> Iterator[str]:
-    """A warning if even the lowest clock exceeds the cap: the GPU has to pause, which the clock law does not model."""
-    gpu, cap_w = found.knowledge.operations.gpu, found.power_limit_w
-    at_cap = cap_w < gpu.power_limit_w and found.energy_j[place] > 0.999 * cap_w * found.time_s[place]
-    if at_cap and found.held_clocks_mhz[place] < 1.01 * gpu.min_clock_mhz:
-        yield f"at its lowest clock, {gpu.min_clock_mhz} MHz, it would draw more than this cap: it takes longer"

@@ -27,7 +27,7 @@ from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from ..predictor import OperationPredictor
 from .composition import Execution, composed, counts_of, plain_sum
-from .knowledge import NetworkKnowledge, OverClocks, build_prediction
+from .knowledge import NetworkKnowledge, OverClocks
 from .memory import MemoryNeed, memory_need
 from .parts import as_compiled, as_parts
 from .prediction import Prediction, checked_composition
@@ -86,8 +86,8 @@ class PreparedNetwork:
         Raises InputError, UncoveredError: see `NetworkPredictor.predict`.
         """
         clock = self.knowledge.operations.gpu.checked_clock_mhz(clock_mhz)
-        found = over_clocks(self, [clock], composition=composition)
-        return build_prediction(found, 0, strict, None if self.memory is None else self.memory.total_bytes, self.notes)
+        need_bytes = None if self.memory is None else self.memory.total_bytes
+        return over_clocks(self, [clock], composition=composition).at(0).prediction(strict, need_bytes, self.notes)
 
 
 def over_clocks(

@@ -12,11 +12,13 @@ from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.operations.kinds import KINDS
 from joulecast.predictors.evaluation.calibrating import (
+    Parts,
     calibrate,
     chance_range,
     fit_networks,
     network_coverage,
     operation_coverage,
+    with_variances,
 )
 from joulecast.predictors.evaluation.errors import Errors
 from joulecast.predictors.evaluation.left_out import errors_on_repeats
@@ -29,7 +31,7 @@ from joulecast.predictors.intervals.conformal import (
     never_measured,
     thinned,
 )
-from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts
+from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
@@ -42,19 +44,13 @@ CASES = 4000
 def _errors(split, operations, time, power, distances) -> Errors:
     """Loops of a second and 100 W, bound by the GPU, with these factors of time and power in their predictions."""
     ones = np.ones(len(operations))
-    columns = {
-        "split": np.full(len(operations), split),
-        "what": np.array([operation.kind for operation in operations]),
-        "host_bound": np.zeros(len(operations), dtype=bool),
-        "reference": np.ones(len(operations), dtype=bool),
-        "distance": distances,
-    }
-    measured = {"time": ones, "power": 100 * ones}
-    return Errors(tuple(operations), columns, measured, {"time": time, "power": 100 * power})
+    columns = {"host_bound": ones < 1, "reference": ones > 0, "distance": distances}
+    known = {"time": ones, "power": 100 * ones}, {"time": time, "power": 100 * power}
+    return Errors.of_operations(split, "", operations, *known, **columns)
 
 
 def _with(errors: Errors, **columns) -> Errors:
-    return replace(errors, columns={**errors.columns, **columns})
+    return errors.having(columns)
 
 
 def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: int = 0) -> Errors:
@@ -213,7 +209,7 @@ def test_repeats_say_how_well_the_measured_is_known(dataset):
     assert len(errors_on_repeats(dataset, chip)) == 0
 
 
-def _network_errors(dataset, count=60):
+def _network_errors(dataset, calibration, count=60):
     """Networks of one operation each, half of them far from the data, that err as much as that."""
     rng = np.random.default_rng(1)
     networks, parts, errors = [], [], []
@@ -223,29 +219,29 @@ def _network_errors(dataset, count=60):
         parts.append(Parts(np.ones(1), Cases((Operation("relu", [(4, 8)]),), no, no, np.array([distance]))))
         networks.append(replace(dataset.networks[0], network=f"net{i}", time_s=1.0, energy_j=1.0, power_w=1.0))
         errors.append(np.exp(sigma * rng.standard_normal(2)))
-    time, energy = np.array(errors).T
-    predicted = {"time": time, "energy": energy, "power": energy / time}
-    return Errors.of_networks("name", A30.name, networks, predicted, parts=parts)
+    return with_variances(Errors.of_networks("name", A30.name, networks, *np.array(errors).T, parts=parts), calibration)
 
 
 def test_networks_that_are_hard_get_wider_intervals(dataset, calibration):
-    errors = _network_errors(dataset)
-    made = fit_networks(calibration, {"overlap": errors, "sum": errors}, "simulated")
-    hard, easy = (made.difficulty(calibration, parts) for parts in errors["parts"][:2])
-    assert hard["time"] > 3 * easy["time"]
-    assert hard["edp"] == pytest.approx(hard["time"] + hard["energy"])
+    errors = _network_errors(dataset, calibration)
+    made = fit_networks({"overlap": errors, "sum": errors}, "simulated")
+    variances = {quantity: errors[f"variances of {quantity}"] for quantity in ("time", "power", "energy")}
+    difficulty = made.summed(variances)
+    hard, easy = difficulty["time"][:2]
+    assert hard > 3 * easy
+    assert difficulty["edp"] == pytest.approx(difficulty["time"] + difficulty["energy"])
     assert set(made.scores) == {"overlap", "sum"}
-    (row,) = network_coverage(calibration, errors, 0.9)
+    (row,) = network_coverage(errors, 0.9)
     assert row.cases == 60
     assert all(0.8 < row.within[quantity] <= 1 for quantity in ("time", "energy", "edp"))
     again = NetworkCalibration.from_dict(json.loads(json.dumps(made.to_dict())))
-    assert again.difficulty(calibration, errors["parts"][0]) == hard
+    assert again.summed(variances)["time"][0] == hard
 
 
 @pytest.fixture(scope="module")
 def predictor(dataset, calibration):
     chip = fit_chip(dataset, "inference", ForestRecipe(trees=8))
-    networks = fit_networks(calibration, {"overlap": _network_errors(dataset)}, "simulated")
+    networks = fit_networks({"overlap": _network_errors(dataset, calibration)}, "simulated")
     return NetworkPredictor(
         "test/forest",
         chip_alone(replace(chip, calibration=calibration)),
