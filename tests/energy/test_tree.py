@@ -64,29 +64,22 @@ def test_top_lists_what_costs_most():
     ]
 
 
-def test_a_sum_has_the_weakest_source_and_counts_what_is_unknown():
+def test_a_sum_has_the_weakest_source_counts_what_is_unknown_and_is_rounded_once():
     total = Figure.total([Figure.of(1.5, "measured"), Figure.of(2.0, "modelled"), Figure.of(None, "measured")])
     assert total == Figure(3.5, "modelled", unknown=1)
     assert Figure.total([Figure.of(None, "modelled")] * 2) == Figure(0.0, "missing", unknown=2)
-
-
-def test_missing_is_never_zero():
-    assert Figure.of(0.0, "measured").source == "measured"
-    assert Figure.of(None, "measured") == Figure(0.0, "missing", unknown=1)
-    with pytest.raises(InputError, match="a missing figure"):
-        Figure(0.0, "missing")
-
-
-def test_sums_are_rounded_once():
     # 1 + 1e-16 rounds back to 1, ten thousand times over; together they are 1e-12.
     small = [Figure.of(1e-16, "measured")] * 10_000
     assert Figure.total([Figure.of(1.0, "measured"), *small]).value == 1.000000000001
 
 
-@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
-def test_impossible_quantities_are_refused(value):
-    with pytest.raises(InputError, match="out of range"):
-        Figure.of(value, "measured")
+def test_missing_is_never_zero_and_what_is_impossible_is_refused():
+    assert Figure.of(0.0, "measured").source == "measured"
+    assert Figure.of(None, "measured") == Figure(0.0, "missing", unknown=1)
+    wrong = [(0.0, "missing"), (1.0, "missing", 1), (1.0, "guessed"), (1.0, "measured", -1), (1.0, "measured", True)]
+    for figure in (*wrong, *((value, "measured") for value in (-1.0, math.nan, math.inf))):
+        with pytest.raises(InputError, match="out of range"):
+            Figure(*figure)
 
 
 def test_devices_work_side_by_side_and_their_joules_add_up():
