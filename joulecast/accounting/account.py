@@ -11,6 +11,7 @@ from contextlib import ExitStack, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from ..checked import in_range
 from ..errors import InputError, needing, with_extra
 from ..metering.meter import INTERVAL_S, Meter
 from ..metering.recording import Recording
@@ -145,12 +146,8 @@ def account(
     from ..profiling.devices import find_device
     from .steps import steps_of
 
-    if not loop_s > 0 or profiled_iterations < 1:
-        raise InputError(
-            "a loop and profiled iterations are needed",
-            given=f"loop_s={loop_s}, profiled_iterations={profiled_iterations}",
-            allowed="seconds above 0, at least 1 iteration",
-        )
+    in_range("loop_s", loop_s, above=True)
+    in_range("profiled_iterations", profiled_iterations, 1, whole=True)
     place = None if device is None else find_device(device)
     with steps_of(module, inputs, mode, place, optimizer) as steps:
         return two_passes(steps, sensors, loop_s, profiled_iterations)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -296,7 +296,7 @@ class Accounting(Answer):
             "estimated": self.estimated,
             "overhead": self.overhead,
             "module_share": dict(self.module_share),
-            "resolution": None if self.resolution is None else self.resolution.to_dict(),
+            "resolution": None if self.resolution is None else asdict(self.resolution),
             "tree": self.tree().to_dict(),
         }
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -126,10 +126,6 @@ class Resolution:
             f"{100 * self.resolved_share:.0f} % of the time is in operators that last at least one update; the joules "
             "of shorter ones are not measured one by one"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The figures, in SI units."""
-        return dict(vars(self))
 
 
 def resolution(events: Events, curves: Sequence[EnergyCurve], iteration_s: float) -> Resolution:

@@ -9,6 +9,7 @@ from functools import cached_property
 from html import escape
 from typing import Any, Self
 
+from ..checked import in_range
 from ..errors import InputError
 from ..progress import paced
 from ..rendering.answers import Answer, Table
@@ -182,10 +183,7 @@ class EnergyTree(Answer):
 
     def top(self, n: int = 10) -> tuple[Node, ...]:
         """The nodes with the most joules of their own, or seconds if there are no joules; largest first."""
-        if n < 1:
-            raise InputError(
-                "the number of nodes to list is too small", given=n, allowed="1 or more", hint="give a larger n"
-            )
+        in_range("the number of parts", n, 1, whole=True)
         known = self.total.source != "missing"
         return tuple(sorted(self._holders(), key=lambda node: -(node.own.energy_j if known else node.own.time_s))[:n])
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..checked import number, text
+from ..checked import in_range, number, text
 from ..errors import InputError, UnknownNameError, named
 from ..system.regular_files import MOST_BYTES, read_json, refusing_damage
 from .gpu import GPU
@@ -39,12 +39,7 @@ class Host:
     note: str = ""
 
     def __post_init__(self) -> None:
-        if not _FASTEST <= self.factor <= _SLOWEST:
-            raise InputError(
-                "no known host is that fast or slow",
-                given=f"factor {self.factor!r}",
-                allowed=f"{_FASTEST:g} to {_SLOWEST:g} times as long as the reference host",
-            )
+        in_range("the launch time of a host, as a multiple of the reference host's,", self.factor, _FASTEST, _SLOWEST)
 
     def of(self, gpu: GPU) -> Host:
         """The host itself; `USUAL` becomes the host that is usual for GPUs of this age."""

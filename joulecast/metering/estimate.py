@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..arrays import FloatArray
-from ..errors import InputError
+from ..checked import in_range
 from .sampler import Sensor
 from .samples import THROTTLE_REASONS, Samples
 
@@ -115,13 +115,7 @@ def estimate(
         samples: Samples of the whole loop, preferably with some before it.
         discard_s: Seconds to leave out at the start, while the reading rises; at most half of the loop is left out.
     """
-    if not end_s > start_s:
-        raise InputError(
-            "the window to estimate the power of is empty",
-            given=f"{start_s} to {end_s} s",
-            allowed="an end after the start",
-            hint="run the loop for longer",
-        )
+    in_range("the end of the loop in seconds", end_s, start_s, above=True)
     begin_s = start_s + min(discard_s, (end_s - start_s) / 2)
     window = samples.between(begin_s, end_s)
     counter_w = counter_power_w(window, begin_s, end_s)

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from ..errors import SensorError
 from ..system.regular_files import refusing_damage
@@ -26,16 +26,11 @@ from .samples import Reader
 _CPUINFO, _STAT = Path("/proc/cpuinfo"), Path("/proc/stat")
 
 
-class ThreadPower(NamedTuple):
-    """Power of a server by hardware thread."""
+def thread_power(cpuinfo: Path = _CPUINFO) -> Mapping[str, Any]:
+    """Watts of a hardware thread, "idle_w" and "busy_w", and the "generation" of servers whose power it is.
 
-    generation: str
-    idle_w: float
-    busy_w: float
-
-
-def thread_power(cpuinfo: Path = _CPUINFO) -> ThreadPower:
-    """Power of the servers whose processor is this machine's, or the mean of several if it is not known."""
+    They are those of this machine's processor, or the mean of several if it is not known.
+    """
     try:
         listed = cpuinfo.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
         facts = {name.strip(): text.strip() for name, _, text in (line.partition(":") for line in listed.splitlines())}
@@ -44,8 +39,8 @@ def thread_power(cpuinfo: Path = _CPUINFO) -> ThreadPower:
         vendor, family, model = "", 0, 0
     published = tomllib.loads(files(__package__).joinpath("published_power.toml").read_text(encoding="utf-8"))
     alike = (row for row in published["server"] if (row["vendor"], row["family"]) == (vendor, family))
-    row = next((row for row in alike if model in row["models"]), published["other_servers"])
-    return ThreadPower(row["generation"], row["idle_w"], row["busy_w"])
+    known: Mapping[str, Any] = next((row for row in alike if model in row["models"]), published["other_servers"])
+    return known
 
 
 def open_cpu_reader(idle_w: float, busy_w: float, stat: str = str(_STAT)) -> Reader:

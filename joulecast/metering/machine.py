@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class Machine:
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "wall_offset_s": time.time() - time.monotonic(),
             "program": list(program),
-            "devices": [device.to_dict() for device in self.devices],
+            "devices": [asdict(device) for device in self.devices],
             "absent": list(self.absent),
         }
 
@@ -185,11 +185,12 @@ def _gpu(name: str, facts: dict[str, Any]) -> DeviceInfo:
 def _add_estimates(machine: Machine) -> None:
     """Add the CPU, and the GPUs whose driver states their utilization, as estimates."""
     power, threads = estimated_power.thread_power(), os.cpu_count() or 1
-    idle_w, busy_w = threads * power.idle_w, threads * power.busy_w
+    idle_w, busy_w = threads * power["idle_w"], threads * power["busy_w"]
     spec = ReaderSpec("cpu-estimate", {"idle_w": idle_w, "busy_w": busy_w})
     with machine.noting("cpu"):
         spec.open()
-        about = f"utilization of {threads} threads, {power.idle_w:g} to {power.busy_w:g} W each ({power.generation})"
+        watts = f"{power['idle_w']:g} to {power['busy_w']:g} W each"
+        about = f"utilization of {threads} threads, {watts} ({power['generation']})"
         machine.add(DeviceInfo("cpu-estimate", "server", method="modelled", facts={"sensor": about}), spec)
     with machine.noting("NVIDIA GPUs"):
         for index in range(nvidia.gpu_count()):

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, ParamSpec, Self, TypeVar
 
+from ..checked import in_range
 from ..energy.node import require_levels
 from ..errors import InputError, needing, with_extra
 from ..system.whole_files import lock
@@ -98,8 +99,7 @@ class Meter:
         command: Collection[str] = (),
         own_share: bool = True,
     ) -> None:
-        if not 0 < interval_s <= 60:
-            raise InputError("the interval between samples is out of range", given=interval_s, allowed="up to 60 s")
+        in_range("the interval between samples in seconds", interval_s, 0, 60, above=True)
         self._devices = devices
         self._settings = interval_s, None if out is None else Path(out), title, mlflow, tuple(command)
         self._process = os.getpid() if own_share else None

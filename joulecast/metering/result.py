@@ -233,7 +233,7 @@ class Metering(Answer):
             **{name: getattr(self, name) for name in totals},
             "gpu_shares": {name: asdict(share) for name, share in self.gpu_shares.items()},
             "devices": [
-                {"host": found.host, **found.device.to_dict(), **{name: getattr(found, name) for name in _WRITTEN}}
+                {"host": found.host, **asdict(found.device), **{name: getattr(found, name) for name in _WRITTEN}}
                 for found in self.devices
             ],
             "tree": self.tree().to_dict(),

@@ -241,7 +241,15 @@ def powercap_sensor(folder: Path | None = None) -> Sensor:
     Args:
         folder: The folder in which Linux shows the zones; None for the one that JOULECAST_POWERCAP names, or Linux's.
     """
-    folders = cpu.counted_zones(cpu.zones_folder() if folder is None else folder)
+    folder = cpu.zones_folder() if folder is None else folder
+    folders = [str(zone.folder) for zone in cpu.zones(folder) if zone.counted]
+    if not folders:
+        raise SensorError(
+            "this machine shows no energy counter of the CPU",
+            given=str(folder),
+            allowed="a folder with zones of RAPL",
+            hint="virtual machines and containers often hide them: measure on the host",
+        )
     spec = ReaderSpec("powercap", {"folders": folders})
     spec.open()
     return Sensor(spec, {"sensor": f"powercap: energy counters of {len(folders)} zones"})
