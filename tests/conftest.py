@@ -32,7 +32,7 @@ from joulecast.predictors.recipes import ForestRecipe
 from joulecast.remote import Client
 from joulecast.system.caches import RESULTS
 from joulecast.zoo.registry import connected
-from joulecast.zoo.training import Trained, train
+from joulecast.zoo.training import Loaded, Trained, train
 
 FAKE_DRIVER = Path(__file__).parent / "metering" / "fake_nvml"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -87,7 +87,7 @@ LONGEST += ["test_promises", "test_tutorials", "test_imports", "test_laws", "cli
 LONGEST += [f"zoo/test_{name}" for name in ("transformer_entry", "twice", "sources")]
 BEGUN_FIRST += [f"tests/{name}.py" for name in LONGEST]
 # Files whose tests ask the same service or server, which is expensive to start.
-ASKING = ["answers_of_service", "client", "hostile_questions", "openapi", "service", "uploads"]
+ASKING = ["client", "hostile_questions", "service", "uploads"]
 GROUPS = {
     **{f"tests/service/test_{name}.py": "service" for name in ASKING},
     **{f"tests/service/test_{name}.py": "page" for name in ("page", "page_choosing")},
@@ -164,7 +164,7 @@ SMALL_RECIPE = ForestRecipe(trees=6, folds=3)
 
 def train_small(folder: Path, recipe: ForestRecipe = SMALL_RECIPE) -> Trained:
     data = replace(simulated_dataset(), networks=())
-    return train(data, save(data, folder / "d"), "inference", recipe, {})
+    return train(Loaded(save(data, folder / "d"), data), "inference", recipe)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from ..progress import paced
 from ..system.caches import BoundedCache
 from .caches import network_bytes
 from .problems import too_large
-from .questions import Mode, OperationItem, Precision
+from .schemas import Mode, OperationItem, Precision
 from .settings import Settings
 from .validation import checked_host, checked_model, with_next_step
 

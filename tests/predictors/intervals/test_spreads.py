@@ -67,6 +67,7 @@ def test_no_operations_have_no_distances():
     known = Closeness.of([RELU])
     assert known.distances([]).shape == (0,)
     assert known.distances([SORT]).tolist() == [math.inf]
+    assert Closeness({}).distances([SORT]).tolist() == [0.0]  # Of nothing at all, nothing is far.
 
 
 def test_units_of_power_are_interpolated_in_logarithms_and_rounded_when_stored():
@@ -105,6 +106,10 @@ def test_networks_by_errors_without_difficulty():
     assert missing.around("energy", 1.0, 0.9, 1440.0) == pytest.approx((math.exp(-0.09), 2 * math.exp(0.09)))
     assert missing.around("edp", 1.0, 0.9, 1440.0)[1] == pytest.approx(4 * math.exp(0.09))
     assert missing.around("power", 1.0, 0.9, 1440.0)[1] == pytest.approx(math.exp(0.09))
+    # What few measurements show makes half of the time: it may be absent elsewhere.
+    unconfirmed = replace(spread(RELU), unconfirmed_share=0.5)
+    for quantity, more in (("time", math.log(2)), ("edp", 2 * math.log(2)), ("power", 0)):
+        assert unconfirmed.around(quantity, 1.0, 0.9, 1440.0)[1] == pytest.approx(math.exp(math.hypot(0.09, more)))
     assert missing.basis.endswith("what is missing: as much time and energy per FLOP or byte as the rest")
     assert spread(RELU).basis == "networks of a test"
 

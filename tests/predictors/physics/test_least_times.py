@@ -131,6 +131,7 @@ def batch_norm(channels):
     ("operation", "expected"),
     [
         pytest.param(depthwise(3), PIXELS * (176 + 13.2 * 9), id="a window that is unrolled"),
+        pytest.param(depthwise(5), PIXELS * (176 + 13.2 * 25), id="the largest that is unrolled"),
         pytest.param(depthwise(7), PIXELS * 21.6 * 49, id="a window that is not"),
         pytest.param(POOL, PIXELS / 4 * 54.6 * 9, id="a window for each output"),
         pytest.param(adaptive(1), 8 * 64 * 60 * 128, id="channels of images"),
