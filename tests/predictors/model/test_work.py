@@ -40,8 +40,8 @@ def experts(tokens, size=7168, **attributes):
         # 2 images of 3 x 3 positions; in each of 2 groups 2 channels from 3 channels in a window of 9.
         (CONV, {"group": CONVOLUTION, "batch": 2, "rows": 18, "columns": 2, "reduction": 27}),
         (CONV, {"flops": 2 * 2 * 18 * 2 * 27, "moved_bytes": 4 * (2 * 6 * 25 + 2 * 4 * 9 + 4 * 27)}),
-        # 2 x 8 x 8 positions of four channels meet a quarter of a window of 9 pixels, or one pixel, of six channels; the
-        # gradient of 6 x 36 weights, over 2 x 4 x 4 positions.
+        # 2 x 8 x 8 positions of four channels meet a quarter of a window of 9 pixels, or one pixel, of six channels;
+        # the gradient of 6 x 36 weights, over 2 x 4 x 4 positions.
         (strided(3, "input_gradient"), {"rows": 128, "columns": 4, "reduction": 13.5, "flops": 2 * 32 * 6 * 36}),
         (strided(1, "input_gradient"), {"rows": 128, "columns": 4, "reduction": 6}),
         (strided(3, "weight_gradient"), {"rows": 6, "columns": 36, "reduction": 32, "flops": 2 * 32 * 6 * 36}),
