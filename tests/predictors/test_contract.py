@@ -13,6 +13,7 @@ from joulecast.predictors.recipes import (
     BoostingRecipe,
     ForestRecipe,
     RooflineRecipe,
+    SharedForestRecipe,
     TransformerRecipe,
     XGBoostRecipe,
 )
@@ -25,6 +26,7 @@ SMALL = {
     "forest": ForestRecipe(trees=4),
     "xgboost": XGBoostRecipe(),
     "roofline": RooflineRecipe(),
+    "shared-forest": SharedForestRecipe(trees=4),
     "boosting": TREES,
     "transformer": TransformerRecipe(width=8, heads=2, kind_layers=1, epochs=2, batch=32),
 }

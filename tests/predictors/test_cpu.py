@@ -302,7 +302,7 @@ def test_a_stored_predictor_predicts_the_same(zoo, timed, tmp_path):
     with pytest.raises(InputError, match="another GPU"):
         joulecast.predict(network, None, "A30", predictor=zoo)
     with pytest.raises(InputError, match="predicts GPUs"):
-        joulecast.predict(network, None, "Simulated Xeon", predictor="any-gpu/boosting")
+        joulecast.predict(network, None, "Simulated Xeon", predictor="any-gpu/forest")
     other = tmp_path / "other"
     other.mkdir()
     for path in zoo.iterdir():

@@ -8,7 +8,7 @@ import pytest
 from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.predictors.fitting.fit import load_recipe, predictor_of
-from joulecast.predictors.recipes import KernelRecipe, SharedForest, TransformerRecipe, load_kernel_recipe
+from joulecast.predictors.recipes import KernelRecipe, SharedForestRecipe, TransformerRecipe, load_kernel_recipe
 
 FOLDER = Path(__file__).resolve().parents[2] / "predictors"
 KERNELS = FOLDER / "kernels.toml"
@@ -18,7 +18,7 @@ SHIPPED = sorted(path for path in FOLDER.glob("*.toml") if path != KERNELS)
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_shipped_recipes_load(path):
     recipe = load_recipe(path)
-    assert recipe.folds == (4 if path.name == "any-gpu.toml" else 10)
+    assert recipe.folds == (4 if path.name in ("any-gpu.toml", "boosting.toml") else 10)
     assert type(recipe) in HANDLERS
     assert f'predictor = "{predictor_of(recipe)}"' in path.read_text()
 
@@ -51,9 +51,7 @@ WRONG = [
     ("xgboost", "[search]\ndepth = []", InputError, "list of values"),
     ("xgboost", "[search]\ndepth = [4, 99]", InputError, "depth"),
     ("xgboost", "search = 3", InputError, "cannot be read"),
-    ("boosting", "forest = 3", InputError, "forest"),
-    ("boosting", "[forest]\ntreees = 3", UnknownNameError, "key of a forest"),
-    ("boosting", "[forest]\ntrees = 0", InputError, "trees of a forest"),
+    ("shared-forest", "depth = 3", UnknownNameError, "depth"),
     ("transformer", "width = 50\nheads = 4", InputError, "k x 4"),
     ("transformer", "positional_encoding = true\nwidth = 9\nheads = 3", InputError, "k x 2"),
     ("transformer", 'positional_encoding = "yes"', InputError, "neither true nor false"),
@@ -80,8 +78,8 @@ def test_wrong_recipes_are_refused(tmp_path, predictor, text, error, says):
         (load_kernel_recipe if predictor == "kernels" else load_recipe)(tmp_path / "r.toml")
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(SharedForest)])
+@pytest.mark.parametrize("field", [field.name for field in fields(SharedForestRecipe)])
 @pytest.mark.parametrize("wrong", [-1, True, "many", 1e30])
 def test_wrong_settings_of_a_forest_are_refused(field, wrong):
     with pytest.raises(InputError, match=field):
-        SharedForest(**{field: wrong})
+        SharedForestRecipe(**{field: wrong})

@@ -18,6 +18,8 @@ from ..recipes import SharedForestRecipe, SharedRecipe
 from ..regressors.fitted_trees import FittedTrees, unfitted_forest, unfitted_trees
 from .operations import LearnedOperations
 
+_COUNTED = 600  # Measurements of a kind, precision and mode on a GPU from which on more give it no more weight.
+
 
 def measured_kinds(rows: Sequence[DeviceRow]) -> dict[str, frozenset[str]]:
     """Chip -> kinds of which kernels were seen on it."""
@@ -51,7 +53,7 @@ def fit_any_gpu(
         tables.append(relative_features(operations, gpu).astype(np.float32))
         targets.append(np.log(np.array([row.device_s for row in some]) / counted_s(operations, gpu)))
         # Thousands of measurements must not outvote a few of another kind or GPU.
-        weights.append(np.full(len(some), len(some) ** -0.5))
+        weights.append(np.full(len(some), min(len(some), _COUNTED) ** 0.5 / len(some)))
     weight = np.concatenate(weights)
     forest = isinstance(recipe, SharedForestRecipe)
     trees = unfitted_forest(recipe, recipe.seed) if forest else unfitted_trees(recipe, recipe.trees)

@@ -250,7 +250,7 @@ def test_loops_at_the_cap_bound_the_joules_of_networks_at_it():
     """
     gpu = find_gpu("A30")
     cap_w = gpu.power_limit_w
-    found = find_predictor(gpu, "inference", "any-gpu/boosting")
+    found = find_predictor(gpu, "inference", "any-gpu/forest")
     seen = board.measured(found.operations, board.operations(), gpu)
     raised = [min(30 + 2.5 * (each.power_w - 30), 0.9 * cap_w) for each in seen.measurements]
     rows = [
@@ -259,7 +259,7 @@ def test_loops_at_the_cap_bound_the_joules_of_networks_at_it():
     ]
     profiles = None, fitted(found, seen), fitted(found, replace(seen, measurements=tuple(rows)))
     before, usual, after = (
-        joulecast.predict("resnet50", (32, 3, 224, 224), gpu, predictor="any-gpu/boosting", calibration=each)
+        joulecast.predict("resnet50", (32, 3, 224, 224), gpu, predictor="any-gpu/forest", calibration=each)
         for each in profiles
     )
     assert before.held_clock_mhz < gpu.boost_clock_mhz  # at the cap, as it is predicted without a calibration

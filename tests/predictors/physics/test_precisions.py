@@ -19,7 +19,7 @@ A100, P100 = map(find_gpu, ("A100 PCIe 40GB", "P100 PCIe"))
 RELU = Operation("relu", [(32, 64, 56, 56)])
 GELU = Operation("gelu", [(1024, 197, 768)], precision="fp16")
 LINEAR = Operation("linear", [(8192, 8192)], {"out_features": 8192}, precision="fp16")
-ENTRIES = ("any-gpu/boosting", "any-gpu/transformer")
+ENTRIES = ("any-gpu/forest", "any-gpu/transformer")
 
 
 def convolution(precision, mode="inference", channels=64, **attributes):
@@ -188,4 +188,4 @@ def test_half_precision_without_tensor_cores_is_fp32_with_half_the_bytes(gpu, en
     assert found.peak_flops["fp16"] == found.peak_flops["fp32"]
     predictor = find_predictor(gpu, "inference", entry).operations
     half_s, full_s = predictor.predict([LINEAR, LINEAR.replace(precision="fp32")]).device_time_s
-    assert half_s == pytest.approx(full_s, rel=0.1 if entry == "any-gpu/boosting" else 0.6)
+    assert half_s == pytest.approx(full_s, rel=0.1 if entry == "any-gpu/forest" else 0.6)
