@@ -146,7 +146,7 @@ class SharedRecipe(Recipe):
         most_rows: Largest number of measurements of a kind in a precision and a mode on one GPU; more are thinned out.
     """
 
-    most_rows: int = setting(4000, 1)
+    most_rows: int = setting(3000, 1)
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,9 @@ class SharedForestRecipe(ForestSettings, SharedRecipe):
 
     WHAT = "recipe"
 
-    trees: int = setting(32, 1)
-    max_features: float = setting(0.5, _LEAST_SHARE, 1)
-    min_samples_leaf: int = setting(5, 1)
+    trees: int = setting(20, 1)
+    max_features: float = setting(0.7, _LEAST_SHARE, 1)
+    min_samples_leaf: int = setting(6, 1)
 
     @property
     def entry(self) -> str | None:
