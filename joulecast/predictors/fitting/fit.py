@@ -50,7 +50,6 @@ from ..recipes import (
     Recipe,
     RooflineRecipe,
     SharedForestRecipe,
-    SharedRecipe,
     TransformerRecipe,
     read_recipe,
     recipe_of,
@@ -147,7 +146,7 @@ def _transformer(datasets: Sequence[Dataset], rows: Rows, recipe: TransformerRec
     return fit_transformer(datasets, rows, recipe)
 
 
-def _learned(datasets: Sequence[Dataset], rows: Rows, recipe: SharedRecipe) -> LearnedOperations:
+def _learned(datasets: Sequence[Dataset], rows: Rows, recipe: SharedForestRecipe | BoostingRecipe) -> LearnedOperations:
     # Imported here, because reading an entry needs no training.
     from ..model.fit_networks import fit_energies
     from ..model.fit_operations import fit_any_gpu

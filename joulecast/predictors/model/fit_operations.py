@@ -14,7 +14,7 @@ from ..measured import LEAST_ROWS, DeviceRow, launch_times_s
 from ..physics.energy import PRIOR_ENERGY
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features
-from ..recipes import SharedForestRecipe, SharedRecipe
+from ..recipes import BoostingRecipe, SharedForestRecipe, SharedRecipe
 from ..regressors.fitted_trees import FittedTrees, unfitted_forest, unfitted_trees
 from .operations import LearnedOperations
 
@@ -31,7 +31,7 @@ def measured_kinds(rows: Sequence[DeviceRow]) -> dict[str, frozenset[str]]:
 
 
 def fit_any_gpu(
-    datasets: Sequence[Dataset], rows: Sequence[DeviceRow], recipe: SharedRecipe, learner: str
+    datasets: Sequence[Dataset], rows: Sequence[DeviceRow], recipe: SharedForestRecipe | BoostingRecipe, learner: str
 ) -> LearnedOperations:
     """Fit device times over the measurements of many GPUs; energies are those of the priors.
 
@@ -55,8 +55,10 @@ def fit_any_gpu(
         # Thousands of measurements must not outvote a few of another kind or GPU.
         weights.append(np.full(len(some), min(len(some), _COUNTED) ** 0.5 / len(some)))
     weight = np.concatenate(weights)
-    forest = isinstance(recipe, SharedForestRecipe)
-    trees = unfitted_forest(recipe, recipe.seed) if forest else unfitted_trees(recipe, recipe.trees)
+    if isinstance(recipe, SharedForestRecipe):
+        trees = unfitted_forest(recipe, recipe.seed)
+    else:
+        trees = unfitted_trees(recipe, recipe.trees)
     trees.fit(np.vstack(tables), np.concatenate(targets), sample_weight=weight / weight.mean())
     chips, names = measured_kinds(rows), frozenset(row.gpu.name for row in rows)
     return LearnedOperations(learner, FittedTrees(trees), chips, PRIOR_ENERGY, launch_times_s(datasets), names)
