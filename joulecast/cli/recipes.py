@@ -18,8 +18,8 @@ from ..operations.operation import MODES, require_mode
 from ..predictors.contract import Networks
 from ..predictors.evaluation.any_gpu import SPLITS as ANY_GPU_SPLITS
 from ..predictors.evaluation.any_gpu import validate_any_gpu
+from ..predictors.evaluation.errors import Validation
 from ..predictors.evaluation.one_gpu import CPU_SPLITS, SPLITS, Trial, search, validate, validate_cpu
-from ..predictors.evaluation.validation import Validation
 from ..predictors.fitting.fit import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe, XGBoostRecipe

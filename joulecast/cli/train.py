@@ -168,7 +168,7 @@ def _load(folders: Sequence[Path]) -> list[Loaded]:
 
 def _rows(scores: dict[str, list[list[str]]]) -> tuple[list[str], list[list[str]]]:
     """One row per recipe and split; rows of the same split stand together."""
-    from ..predictors.evaluation.validation import HEADER
+    from ..predictors.evaluation.errors import HEADER
 
     splits = dict.fromkeys(tuple(score[:2]) for found in scores.values() for score in found)
     rows = [

@@ -196,10 +196,10 @@ class Server:
         every, static_w = np.array(clocks, dtype=float), static_power_w(self.gpu, np.array(clocks, dtype=float))
         uncapped = [replace(alone._known[tokens], power_limit_w=np.inf) for tokens in steps]
         found = over_gpus([(step, every) for step in uncapped], composition="overlap")
-        gaps_s = np.array([step.knowledge.host.execution.gap_s * step.counts.sum() for step in uncapped])
+        gaps_s = np.array([step.predictor.host.execution.gap_s * step.counts.sum() for step in uncapped])
         for each in found:
             if each.missing:
-                each.coverage.refuse_too_much(each.network.name)
+                each.coverage.refuse_too_much(each.prepared.network.name)
         busy_s = np.array([each.device_time_s for each in found]) - gaps_s[:, None]
         dynamic_j = np.array([each.energy_j - static_w * each.time_s for each in found])
         return busy_s, dynamic_j, float(gaps_s.max(initial=0.0))

@@ -14,10 +14,9 @@ from ..errors import InputError
 from ..hardware import GPU, same_boards
 from ..predictors.intervals.network_calibration import Interval
 from ..predictors.networks.costs import Coverage
-from ..predictors.networks.knowledge import OverClocks, caveats
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
-from ..predictors.networks.prepared import NetworkPredictor, over_gpus
+from ..predictors.networks.prepared import NetworkPredictor, OverClocks, over_gpus
 from ..progress import paced
 from ..units import si
 from ..zoo import find_predictor
@@ -182,7 +181,7 @@ class _Compared:
         for (predictor, variant, need, _), found in zip(jobs, over_gpus(asked), strict=True):
             if found.missing:
                 # Its totals lack something, so it could win because it is incomplete.
-                reason = f"{found.knowledge.name} does not cover {found.missing} of {len(variant.network)} operations"
+                reason = f"{predictor.name} does not cover {found.missing} of {len(variant.network)} operations"
                 left_out.append(_left_out(predictor.operations.gpu, variant, reason))
             else:
                 self.curves.append(Curve(predictor.operations.gpu, variant, need, found))
@@ -197,14 +196,14 @@ class _Compared:
     def choices(self, points: Iterable[tuple[Curve, int]], best: Curve, at: int) -> tuple[Choice, ...]:
         """Curves with indices into their clocks as choices, which are tied with the best one or not."""
         least = float(self.values(best)[at])
-        of_best, _ = caveats(best.over, at, LEVEL)
+        of_best, _ = best.over.at(at).caveats(LEVEL)
         high = None if of_best is None else self._end(of_best, 1, best)
         measured = measured_gpus()
 
         found = []
         for curve, place in paced(points):
             over, gpu = curve.over, curve.gpu
-            interval, notes = caveats(over, place, LEVEL)
+            interval, notes = over.at(place).caveats(LEVEL)
             time_s, energy_j = float(over.time_s[place]), float(over.energy_j[place])
             value = float(self._value(curve, time_s, energy_j))
             tied = (
@@ -216,9 +215,9 @@ class _Compared:
                 clock_mhz=float(over.clocks_mhz[place]),
                 default_clock_mhz=float(gpu.boost_clock_mhz),
                 held_clock_mhz=float(over.held_clocks_mhz[place]),
-                power_limit_w=over.power_limit_w,
+                power_limit_w=over.prepared.power_limit_w,
                 precision=curve.variant.precision,
-                mode=over.network.mode,
+                mode=over.prepared.network.mode,
                 batch_size=curve.variant.batch_size,
                 time_s=time_s,
                 energy_j=energy_j,
@@ -228,7 +227,7 @@ class _Compared:
                 # Two clocks of one GPU are never tied: their errors are the same, and cancel when they are compared.
                 tied=tied and curve is not best,
                 memory_bytes=curve.memory.total_bytes,
-                predictor=over.knowledge.name,
+                predictor=over.prepared.predictor.name,
                 measured=any(each.name in measured for each in same_boards(gpu)),
                 cost=self.tariff.cost(time_s, energy_j, gpu.name),
                 carbon_g=self.tariff.carbon_g(energy_j),

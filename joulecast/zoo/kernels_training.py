@@ -23,7 +23,7 @@ from ..datasets import Dataset
 from ..errors import DatasetError
 from ..operations.attributes import HALF_PRECISIONS
 from ..predictors.contract import Networks
-from ..predictors.evaluation.errors import ALL, Errors, Row, statistics
+from ..predictors.evaluation.errors import ALL, Errors, Row, Validation, statistics
 from ..predictors.evaluation.kernels import (
     SPLITS,
     coverage,
@@ -32,7 +32,6 @@ from ..predictors.evaluation.kernels import (
     validate_kernels,
     validate_power,
 )
-from ..predictors.evaluation.validation import Validation
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ..predictors.measured import power_rows
 from ..predictors.model.basis import generation_of

@@ -27,7 +27,7 @@ from .files import LEFT_OUT, StoredEntry, parsed_json
 from .registry import ALIASES, CHALLENGER, CHAMPION, connected, default_uri, fetched
 
 if TYPE_CHECKING:
-    from ..predictors.evaluation.validation import Validation
+    from ..predictors.evaluation.errors import Validation
 
 Errors = Mapping[str, Mapping[str, float]]
 """Network or operation that was left out -> quantity -> relative error."""

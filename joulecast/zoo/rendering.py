@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..predictors.evaluation.errors import Errors, Row
-    from ..predictors.evaluation.validation import Validation
+    from ..predictors.evaluation.errors import Errors, Row, Validation
     from ..predictors.recipes import Recipe
 
 _QUANTITIES = ("time", "power", "energy", "edp")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..predictors.contract import Curves
-from ..predictors.evaluation.validation import Validation
+from ..predictors.evaluation.errors import Validation
 from ..predictors.recipes import Recipe
 from .cards import git_commit
 from .files import StoredEntry, library_versions

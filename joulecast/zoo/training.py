@@ -18,9 +18,8 @@ from ..operations.operation import Operation
 from ..predictors.chip import ChipPart
 from ..predictors.contract import Networks, ResidualModel
 from ..predictors.evaluation import any_gpu, one_gpu
-from ..predictors.evaluation.errors import network_log_errors
+from ..predictors.evaluation.errors import Validation, network_log_errors
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
-from ..predictors.evaluation.validation import Validation
 from ..predictors.fitting.fit import fit_chip, fit_cpu, fit_on_all, fit_serial, predictor_of, quickest_networks
 from ..predictors.intervals.calibration import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration

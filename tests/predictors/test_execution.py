@@ -52,6 +52,8 @@ def test_a_graph_has_one_launch_and_the_kernels_of_an_eager_run(mode, calls):
 def test_intervals_of_eager_runs_are_not_claimed_for_other_hosts_where_they_decide():
     assert predicted(SMALL).interval() is not None
     assert predicted(SMALL, host=0.3).interval() is None
+    # Errors were made by the other composition.
+    assert joulecast.predict("resnet18", SMALL, "T4", composition="sum").interval() is None
     assert predicted(LARGE, execution="graph").interval() is not None
 
 

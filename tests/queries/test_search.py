@@ -4,7 +4,6 @@ import pytest
 
 import joulecast
 from joulecast.hardware import find_gpu
-from joulecast.predictors.networks.knowledge import caveats
 from joulecast.predictors.networks.prepared import over_clocks
 from joulecast.queries.evaluation import clock_grid_mhz
 from joulecast.zoo import find_predictor
@@ -70,7 +69,7 @@ def test_many_clocks_at_once_are_single_predictions(gpu, mode, cap_w):
         assert together.time_s[place] == pytest.approx(one.time_s, rel=1e-9)
         assert together.energy_j[place] == pytest.approx(one.energy_j, rel=1e-9)
         assert together.held_clocks_mhz[place] == pytest.approx(one.held_clock_mhz, rel=1e-9)
-        interval, notes = caveats(together, place, 0.9)
+        interval, notes = together.at(place).caveats(0.9)
         assert (notes, interval is not None) == (one.notes, one.supports(0.9))
         if interval is not None:
             assert interval.energy_j == pytest.approx(one.interval(0.9).energy_j, rel=1e-9)

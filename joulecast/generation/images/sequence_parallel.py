@@ -40,7 +40,7 @@ class DividedNetwork(PreparedNetwork):
     @cached_property
     def at_default(self) -> OperationPredictions:
         """Predictions of the operations at the default clock, those of collectives included."""
-        gpu = self.knowledge.operations.gpu
+        gpu = self.predictor.operations.gpu
         strided = strided_cycles(self.network, gpu.sms)
         at_default = super().at_default
         cycles = np.array([strided.get(operation, 0.0) for operation in at_default.operations])

@@ -30,9 +30,8 @@ from ..networks.prepared import NetworkPredictor
 from ..physics.least_times import LeastTimes
 from ..recipes import Recipe
 from .calibrating import MOST_ERRORS
-from .errors import Errors, network_log_errors
+from .errors import Errors, Validation, network_log_errors
 from .left_out import FOLDS, TEXTS, Held, each_left_out
-from .validation import Validation
 
 SPLITS, QUICKLY = TEXTS["any GPU"], TEXTS["quick"]
 
@@ -98,22 +97,18 @@ def _fold(rows: Sequence[DeviceRow], recipe: Recipe, held: Held) -> FloatArray:
 
 def _table(split: str, rows: Sequence[DeviceRow], log_ratio: Mapping[str, FloatArray]) -> Errors:
     """The rows with errors as a table. Times of kernels that were not seen are learned from, and judge nothing."""
-    unknown = float("nan")
-    watts = np.array([unknown if row.power_w is None else row.power_w for row in rows])
-    seconds = np.array([row.device_s for row in rows])
-    seen = np.array([unknown if row.hidden else row.device_s for row in rows])
-    measured = {"time": seen, "power": watts, "energy": watts * seconds}
-    columns = {
-        "split": [split] * len(rows),
-        "where": [row.gpu.name for row in rows],
-        "what": [f"{row.operation.kind} {row.operation.mode}" for row in rows],
-        "chip": [row.gpu.chip for row in rows],
-    }
-    table = Errors(
-        tuple(row.operation for row in rows),
-        {name: np.array(values) for name, values in columns.items()},
-        {name: measured[name] for name in log_ratio},
-        {name: measured[name] * np.exp(ratio) for name, ratio in log_ratio.items()},
+    watts = np.array([row.power_w for row in rows], dtype=float)
+    seen = np.array([None if row.hidden else row.device_s for row in rows], dtype=float)
+    known = {"time": seen, "power": watts, "energy": watts * np.array([row.device_s for row in rows])}
+    measured = {name: known[name] for name in log_ratio}
+    table = Errors.of_operations(
+        split,
+        [row.gpu.name for row in rows],
+        [row.operation for row in rows],
+        measured,
+        {name: values * np.exp(log_ratio[name]) for name, values in measured.items()},
+        what=[f"{row.operation.kind} {row.operation.mode}" for row in rows],
+        chip=[row.gpu.chip for row in rows],
     )
     return table.where(np.any([table.known(name) for name in log_ratio], axis=0))
 
@@ -205,13 +200,12 @@ def _chip(
                 if m.network == name:
                     predictor = NetworkPredictor("", shared.on(gpu, m.mode), hosts[m.mode], any_gpu=True)
                     p = predictor.predict(network, m.clock_mhz)
-                    predicted = {"time": [p.time_s], "energy": [p.known_energy_j], "power": [p.known_power_w]}
-                    errors.append(Errors.of_networks(split, gpu.name, [m], predicted))
+                    errors.append(Errors.of_networks(split, gpu.name, [m], [p.time_s], [p.energy_j]))
     return ratios, Errors.joined(errors)
 
 
 def _device_errors(operations: Errors, quantity: str) -> dict[str, tuple[float, ...]]:
-    sizes, families = np.abs(operations.log_errors(quantity)), np.array([o.row.family for o in operations.of])
+    sizes, families = np.abs(operations.log_errors(quantity)), np.array(operations.families)
     found = {}
     for family in ["", *sorted(set(families.tolist()))]:
         mine = families == family if family else np.full(len(sizes), True)

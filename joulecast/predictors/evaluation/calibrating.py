@@ -6,12 +6,9 @@ Coverage is the share of held-out cases, not used to make the intervals, that li
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
@@ -29,7 +26,7 @@ from ..intervals.calibration import (
 from ..intervals.conformal import conformal_error, conformal_rank, thinned, within_range
 from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration
 from ..measured import fold_of
-from .errors import Errors
+from .errors import Coverage, Errors
 from .left_out import SEEN
 
 MOST_ERRORS = 99
@@ -49,62 +46,6 @@ _LEAST_UNIT = 1e-3  # Smaller differences of power are below the resolution of s
 _ROUNDING = 1e-6  # Tolerance for rounding errors in sums of weights.
 _CORRELATIONS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 _FLOORS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15)
-
-
-class _Pool(NamedTuple):
-    """Errors on measurements as arrays of the same length, with the properties that decide their group.
-
-    Args:
-        errors: Quantity -> absolute log errors; NaN for what was not measured.
-        weights: Quantity -> weight of each error. All measurements of an operation have a weight of 1 together, because
-            their errors are alike.
-        shared: Factor for the weights in groups of several kinds, so that no kind dominates.
-        families: Family of each operation, or the name of a special group: MEASURED, or one that begins with STAND_IN.
-    """
-
-    errors: Mapping[str, FloatArray]
-    weights: Mapping[str, FloatArray]
-    shared: FloatArray
-    families: NDArray[np.str_]
-    host_bound: NDArray[np.bool_]
-    distances: FloatArray
-
-    def where(self, chosen: NDArray[np.bool_]) -> _Pool:
-        errors, weights = ({name: values[chosen] for name, values in each.items()} for each in self[:2])
-        columns: list[Any] = [column[chosen] for column in self[2:]]
-        return _Pool(errors, weights, *columns)
-
-    def as_shared(self) -> _Pool:
-        """A copy with the weights for groups of several kinds."""
-        return self._replace(weights={quantity: each * self.shared for quantity, each in self.weights.items()})
-
-
-def _pool(errors: Errors, units: PowerUnits | None) -> _Pool:
-    """The errors of several splits, of which SEEN has operations that were in the training data."""
-    far = np.isinf(errors["distance"])
-    families = [
-        MEASURED if split == SEEN else f"{STAND_IN}, {family}" if is_far else family
-        for split, family, is_far in zip(errors["split"].tolist(), families_of(errors), far.tolist(), strict=True)
-    ]
-    found = {quantity: np.abs(errors.log_errors(quantity)) for quantity in QUANTITIES}
-    if units is not None:
-        found[SCALED_POWER] = found["power"] / units.of(errors.predicted["power"])
-    kinds = errors["what"].tolist()
-    splits = errors["split"].tolist()
-    # Other kinds stand in for kinds that were left out, of which some have many operations.
-    unique = set(zip(splits, errors.of, far.tolist(), strict=True))
-    of_kind = Counter((split, operation.kind) for split, operation, is_far in unique if is_far)
-    shared = [
-        min(1.0, _MOST_PER_KIND / of_kind[split, kind]) if is_far else 1.0
-        for split, kind, is_far in zip(splits, kinds, far.tolist(), strict=True)
-    ]
-    weights = {quantity: weights_of(errors, values) for quantity, values in found.items()}
-    return _Pool(found, weights, np.array(shared), np.array(families), errors["host_bound"], errors["distance"])
-
-
-def families_of(errors: Errors) -> list[str]:
-    """The family of each row's operation."""
-    return [operation.row.family for operation in errors.of]
 
 
 def weights_of(errors: Errors, values: FloatArray) -> FloatArray:
@@ -130,29 +71,55 @@ def calibrate(closeness: Closeness, errors: Errors) -> Calibration | None:
     errors = _usable(errors)
     units = power_units(errors.where(errors["split"] != SEEN))
     pool = _pool(errors, units)
-    if pool.weights["time"].sum() < LEAST_ERRORS:
+    if pool["weight of time"].sum() < LEAST_ERRORS:
         return None
-    unseen = pool.families != MEASURED
-    stands_in = np.char.startswith(pool.families, STAND_IN)
     groups: dict[str, tuple[ErrorGroup, ...]] = {}
-    for family in sorted(set(pool.families.tolist())):
+    for family, mine in sorted(pool.groups("group")):
         # These two groups are not divided by distance: it is zero in one and infinite in the other.
-        most = 1 if family == MEASURED or family.startswith(STAND_IN) else _MOST_BINS
-        groups |= _by_bound(family, pool.families == family, pool, most)
-    groups |= _by_bound(STAND_IN, stands_in, pool.as_shared(), 1)
-    shared = pool.as_shared()
-    for name, mine in (("host", pool.host_bound), ("GPU", ~pool.host_bound), ("", True)):
-        groups[name] = _bins(shared.where(unseen & mine), most=1, most_errors=_MOST_ERRORS_OF_ALL)
+        groups |= _by_bound(family, mine, 1 if family == MEASURED or family.startswith(STAND_IN) else _MOST_BINS)
+    weights = {name: values * pool["shared"] for name, values in pool.columns.items() if name.startswith("weight")}
+    pool = pool.having(weights)  # Those for groups of several kinds, so that no kind dominates.
+    groups |= _by_bound(STAND_IN, pool.where(np.char.startswith(pool["group"], STAND_IN)), 1)
+    unseen, by_host = pool["group"] != MEASURED, pool["host_bound"]
+    for name, chosen in (("host", by_host), ("GPU", ~by_host), ("", unseen)):
+        groups[name] = _bins(pool.where(unseen & chosen), most=1, most_errors=_MOST_ERRORS_OF_ALL)
     return Calibration(closeness, {name: bins for name, bins in groups.items() if bins}, units)
 
 
-def _by_bound(name: str, mine: NDArray[np.bool_], pool: _Pool, most: int) -> dict[str, tuple[ErrorGroup, ...]]:
+def _pool(errors: Errors, units: PowerUnits | None) -> Errors:
+    """Errors with the columns that decide their groups, of several splits, of which SEEN was in the training data.
+
+    The columns are the "error of" a quantity, absolute and logarithmic, and its "weight of": all measurements of an
+    operation have a weight of 1 together, because their errors are alike. The "group" is the family, or MEASURED, or
+    begins with STAND_IN; "shared" is the factor of weights where other kinds have the same group.
+    """
+    far, splits = np.isinf(errors["distance"]), errors["split"].tolist()
+    groups = [
+        MEASURED if split == SEEN else f"{STAND_IN}, {family}" if is_far else family
+        for split, family, is_far in zip(splits, errors.families, far.tolist(), strict=True)
+    ]
+    sizes = {quantity: np.abs(errors.log_errors(quantity)) for quantity in QUANTITIES}
+    if units is not None:
+        sizes[SCALED_POWER] = sizes["power"] / units.of(errors.predicted["power"])
+    # Other kinds stand in for kinds that were left out, of which some have many operations.
+    unique = set(zip(splits, errors.of, far.tolist(), strict=True))
+    of_kind = Counter((split, operation.kind) for split, operation, is_far in unique if is_far)
+    shared = [
+        min(1.0, _MOST_PER_KIND / of_kind[split, kind]) if is_far else 1.0
+        for split, kind, is_far in zip(splits, errors["what"].tolist(), far.tolist(), strict=True)
+    ]
+    columns = {"group": np.array(groups), "shared": np.array(shared)}
+    columns |= {f"error of {quantity}": size for quantity, size in sizes.items()}
+    return errors.having(
+        columns | {f"weight of {quantity}": weights_of(errors, size) for quantity, size in sizes.items()}
+    )
+
+
+def _by_bound(name: str, pool: Errors, most: int) -> dict[str, tuple[ErrorGroup, ...]]:
     """Groups of the operations that the host bounds and of those that the GPU bounds; if one is too small, of both."""
-    sides = {"host": pool.host_bound, "GPU": ~pool.host_bound}
-    found = {f"{name} {bound}": _bins(pool.where(mine & side), most) for bound, side in sides.items()}
-    if not all(found.values()):
-        found[name] = _bins(pool.where(mine), most)
-    return found
+    sides = {"host": pool["host_bound"], "GPU": ~pool["host_bound"]}
+    found = {f"{name} {bound}": _bins(pool.where(side), most) for bound, side in sides.items()}
+    return found if all(found.values()) else {**found, name: _bins(pool, most)}
 
 
 def power_units(errors: Errors) -> PowerUnits | None:
@@ -181,25 +148,23 @@ def _quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
     return float(values[order[min(place, len(order) - 1)]])
 
 
-def _bins(pool: _Pool, most: int, most_errors: int = MOST_ERRORS) -> tuple[ErrorGroup, ...]:
+def _bins(pool: Errors, most: int, most_errors: int = MOST_ERRORS) -> tuple[ErrorGroup, ...]:
     """Bins of distance with about as many operations each; none if there are too few."""
-    count = int(pool.weights["time"].sum() + _ROUNDING)
+    weights, distances = pool["weight of time"], pool["distance"]
+    count = int(weights.sum() + _ROUNDING)
     if count < LEAST_ERRORS:
         return ()
     number = max(1, min(most, count // _PER_BIN))
-    levels = np.arange(1, number) / number
-    edges = sorted({_quantile(pool.distances, pool.weights["time"], level) for level in levels})
-    place = np.searchsorted(edges, pool.distances)
-    finite = pool.distances[np.isfinite(pool.distances)]
+    edges = sorted({_quantile(distances, weights, level) for level in np.arange(1, number) / number})
+    place = np.searchsorted(edges, distances)
+    finite = distances[np.isfinite(distances)]
     last = float(np.quantile(finite, _FAR)) if len(finite) else 0.0
+    quantities = [name.removeprefix("error of ") for name in pool.columns if name.startswith("error of ")]
     found = []
     for i, farthest in enumerate([*edges, last]):
-        mine = pool.where(place == i)
-        if min(weights.sum() for weights in mine.weights.values()) + _ROUNDING >= LEAST_ERRORS // 2:
-            known = {
-                quantity: thinned(mine.errors[quantity], most_errors, mine.weights[quantity])
-                for quantity in mine.errors
-            }
+        mine = {q: (pool[f"error of {q}"][place == i], pool[f"weight of {q}"][place == i]) for q in quantities}
+        if min(weight.sum() for _, weight in mine.values()) + _ROUNDING >= LEAST_ERRORS // 2:
+            known = {quantity: thinned(size, most_errors, weight) for quantity, (size, weight) in mine.items()}
             found.append(ErrorGroup(float(farthest), known))
     return tuple(found)
 
@@ -257,26 +222,6 @@ LEVEL = 0.9
 """Level of the intervals whose coverage is reported."""
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """Coverage of the intervals of one group of cases.
-
-    Args:
-        split: How the cases were left out of the predictor's training.
-        group: What the counted cases have in common.
-        within: Quantity -> share within the interval. All measurements of an operation count as one case.
-        width: Quantity -> median half width, as a factor minus 1.
-        unique: Quantity -> number of operations or networks behind that share.
-    """
-
-    split: str
-    group: str
-    cases: int
-    within: Mapping[str, float]
-    width: Mapping[str, float]
-    unique: Mapping[str, int]
-
-
 def chance_range(count: int, level: float, share: float = 0.95) -> tuple[float, float]:
     """The range of shares that correct intervals cover of `count` cases with probability `share` (binomial)."""
     ks = np.arange(count + 1)
@@ -298,35 +243,56 @@ def operation_coverage(
         return []
     fold = fold_of(set(errors.of), folds, seed)
     places = np.array([fold[operation] for operation in errors.of])
-    widths = {quantity: np.full(len(errors), np.nan) for quantity in QUANTITIES}
+    halves = {quantity: np.full(len(errors), np.nan) for quantity in QUANTITIES}
     for held in range(folds):
         calibration = calibrate(Closeness({}), errors.where(places != held))
         if calibration is None:
             return []
-        mine = places == held
-        some = errors.where(mine)
+        some = errors.where(places == held)
         cases = Cases(some.of, some["host_bound"], np.zeros_like(some["host_bound"]), some["distance"])
-        for quantity in QUANTITIES:
-            widths[quantity][mine] = calibration.log_errors(quantity, level, cases, some.predicted["power"])
-    errors = replace(errors, columns={**errors.columns, **{f"{q} width": width for q, width in widths.items()}})
+        for quantity, half in halves.items():
+            half[places == held] = calibration.log_errors(quantity, level, cases, some.predicted["power"])
     found = []
-    for split, part in errors.groups("split"):
+    for split, part in errors.having(_named(halves)).groups("split"):
         part = _usable(part)
-        families, bound = np.array(families_of(part)), part["host_bound"]
+        families, bound = np.array(part.families), part["host_bound"]
         groups = {"all": np.full(len(part), True), "host-bound": bound, "GPU-bound": ~bound}
         groups |= {f"family {family}": families == family for family in sorted(set(families.tolist()))}
         for group, chosen in groups.items():
             if chosen.sum() >= LEAST_ERRORS:
-                found.append(_coverage(split, group, part.where(chosen), power_range_w))
+                found.append(_coverage(split, group, part.where(chosen), QUANTITIES, power_range_w))
     return found
 
 
-def _coverage(split: str, group: str, part: Errors, power_range_w: tuple[float, float]) -> Coverage:
+def network_coverage(calibration: Calibration, errors: Errors, level: float) -> list[Coverage]:
+    """Make intervals for the networks of each name from the errors on the others, and count what they cover."""
+    halves = {quantity: np.full(len(errors), np.nan) for quantity in NETWORK_QUANTITIES}
+    for name, mine in errors.groups("network"):
+        others = errors["network"] != name
+        made = fit_networks(calibration, {"overlap": errors.where(others)}, "")
+        count = 0 if made is None else len(made.scores["overlap"]["time"])
+        if made is None or conformal_rank(level, count) > count:
+            continue
+        for quantity, half in halves.items():
+            widest = conformal_error(made.scores["overlap"][quantity], level, "networks")
+            half[~others] = widest * _difficulties(made, calibration, mine, quantity)
+    known = errors.having(_named(halves)).where(~np.isnan(halves["time"]))
+    return [_coverage(split, "all", part, NETWORK_QUANTITIES) for split, part in known.groups("split")]
+
+
+def _named(halves: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    return {f"{quantity} width": half for quantity, half in halves.items()}
+
+
+def _coverage(
+    split: str, group: str, part: Errors, quantities: Sequence[str], power_range_w: tuple[float, float] | None = None
+) -> Coverage:
+    """What intervals cover whose half widths are in columns; those of power are clipped to a range."""
     within, width, unique = {}, {}, {}
-    for quantity in QUANTITIES:
+    for quantity in quantities:
         error, half = part.log_errors(quantity), part[f"{quantity} width"]
         inside = np.abs(error) <= half
-        if quantity == "power":
+        if quantity == "power" and power_range_w is not None:
             value, measured_w = part.predicted["power"], part.measured["power"]
             low, high = within_range(value / np.exp(half), value, value * np.exp(half), power_range_w)
             inside = (low <= measured_w) & (measured_w <= high)
@@ -335,27 +301,3 @@ def _coverage(split: str, group: str, part: Errors, power_range_w: tuple[float, 
         within[quantity] = float(np.sum(inside * weights) / weights.sum()) if unique[quantity] else float("nan")
         width[quantity] = float(np.expm1(np.median(half)))
     return Coverage(split, group, len(part), within, width, unique)
-
-
-def network_coverage(calibration: Calibration, errors: Errors, level: float) -> list[Coverage]:
-    """Make intervals for the networks of each name from the errors on the others, and count what they cover."""
-    widths = {quantity: np.full(len(errors), np.nan) for quantity in NETWORK_QUANTITIES}
-    for name in sorted(set(errors["network"].tolist())) if len(errors) else ():
-        mine = errors["network"] == name
-        made = fit_networks(calibration, {"overlap": errors.where(~mine)}, "")
-        count = 0 if made is None else len(made.scores["overlap"]["time"])
-        if made is None or conformal_rank(level, count) > count:
-            continue
-        for quantity, width in widths.items():
-            widest = conformal_error(made.scores["overlap"][quantity], level, "networks")
-            width[mine] = widest * _difficulties(made, calibration, errors.where(mine), quantity)
-    errors = replace(errors, columns={**errors.columns, **{f"{q} width": width for q, width in widths.items()}})
-    found = []
-    for split, part in errors.where(~np.isnan(widths["time"])).groups("split"):
-        within, halves = {}, {}
-        for quantity in NETWORK_QUANTITIES:
-            half = part[f"{quantity} width"]
-            within[quantity] = float(np.mean(np.abs(part.log_errors(quantity)) <= half))
-            halves[quantity] = float(np.expm1(np.median(half)))
-        found.append(Coverage(split, "all", len(part), within, halves, dict.fromkeys(NETWORK_QUANTITIES, len(part))))
-    return found

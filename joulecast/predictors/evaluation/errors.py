@@ -1,12 +1,13 @@
 """The one table of errors: what was left out of training, as it was measured and as it was predicted.
 
-All evaluations fill it. Cards, reports, comparisons, metrics and intervals are made from it.
+All evaluations fill it, and return it in a `Validation`. Cards, reports, comparisons, metrics and intervals are made
+from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
+from ...operations.operation import Operation
 
 ALL = "all"
 """Name in place of a GPU or kind for errors over all of them."""
@@ -57,38 +59,52 @@ class Errors:
     predicted: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
+    def of_operations(
+        cls,
+        split: str | Sequence[str],
+        where: str | Sequence[str],
+        operations: Sequence[Operation],
+        measured: Mapping[str, Sequence[float | None] | FloatArray],
+        predicted: Mapping[str, FloatArray],
+        **columns: Sequence[Any] | NDArray[Any],
+    ) -> Self:
+        """Errors on operations, given what is known of them by quantity, and further columns. "what" is their kind."""
+        named = {"split": split, "where": where, "what": [operation.kind for operation in operations], **columns}
+        return cls._made(operations, named, measured, predicted)
+
+    @classmethod
     def of_networks(
         cls,
         split: str,
         gpu: str,
         networks: Sequence[NetworkMeasurement],
-        predicted: Mapping[str, Sequence[float]],
+        time_s: Sequence[float],
+        energy_j: Sequence[float | None],
         **columns: Sequence[Any],
     ) -> Self:
-        """Errors on networks of a GPU or CPU, given predicted seconds, joules and watts, and further columns."""
-        unknown = float("nan")
+        """Errors on networks of a GPU or CPU, given predicted seconds and joules, and further columns."""
         named = {
             "split": [f"{split}, {m.mode}" for m in networks],
-            "where": [gpu] * len(networks),
+            "where": gpu,
             "what": [f"{m.network} {m.precision}" for m in networks],
             "network": [m.network for m in networks],
             "input": ["x".join(map(str, m.input_shape)) for m in networks],
             "precision": [m.precision for m in networks],
             "mode": [m.mode for m in networks],
-            "clock": [unknown if m.clock_mhz is None else m.clock_mhz for m in networks],
+            "clock": np.array([m.clock_mhz for m in networks], dtype=float),
             **columns,
         }
-        measured = {
-            "time": [m.time_s for m in networks],
-            "energy": [unknown if m.energy_j is None else m.energy_j for m in networks],
-            "power": [unknown if m.power_w is None else m.power_w for m in networks],
-        }
-        return cls(
-            tuple(networks),
-            {name: np.array(values) for name, values in named.items()},
-            {name: np.array(values, dtype=float) for name, values in measured.items()},
-            {name: np.array(predicted[name], dtype=float) for name in measured},
-        )
+        fields = {"time": "time_s", "energy": "energy_j", "power": "power_w"}
+        measured = {name: [getattr(m, field) for m in networks] for name, field in fields.items()}
+        power_w = np.array(energy_j, dtype=float) / np.array(time_s)
+        return cls._made(networks, named, measured, {"time": time_s, "energy": energy_j, "power": power_w})
+
+    @classmethod
+    def _made(cls, of: Sequence[Any], columns: Mapping[str, Any], *known: Mapping[str, Any]) -> Self:
+        """The table of columns, in which a text stands for all rows, and of values, of which None is not known."""
+        listed = {name: [each] * len(of) if isinstance(each, str) else each for name, each in columns.items()}
+        values = ({name: np.array(each, dtype=float) for name, each in quantities.items()} for quantities in known)
+        return cls(tuple(of), {name: np.array(each) for name, each in listed.items()}, *values)
 
     @classmethod
     def joined(cls, parts: Iterable[Errors]) -> Self:
@@ -98,18 +114,17 @@ class Errors:
             return cls()
         shared = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
         quantities = dict.fromkeys(name for part in parts for name in part.measured)
-        unknown = [np.full(len(part), np.nan) for part in parts]
-        measured, predicted = (
-            {
-                name: np.concatenate(
-                    [getattr(part, each).get(name, no) for part, no in zip(parts, unknown, strict=True)]
-                )
-                for name in quantities
-            }
-            for each in ("measured", "predicted")
-        )
+
+        def values(known: str) -> dict[str, FloatArray]:
+            each = [(getattr(part, known), np.full(len(part), np.nan)) for part in parts]
+            return {name: np.concatenate([mine.get(name, no) for mine, no in each]) for name in quantities}
+
         columns = {name: np.concatenate([part[name] for part in parts]) for name in shared}
-        return cls(tuple(one for part in parts for one in part.of), columns, measured, predicted)
+        return cls(tuple(one for part in parts for one in part.of), columns, values("measured"), values("predicted"))
+
+    def having(self, columns: Mapping[str, NDArray[Any]]) -> Self:
+        """The table with further columns, or others in place of its own."""
+        return replace(self, columns={**self.columns, **columns})
 
     def __len__(self) -> int:
         return len(self.of)
@@ -118,14 +133,18 @@ class Errors:
         """A column."""
         return self.columns[name]
 
+    @property
+    def families(self) -> list[str]:
+        """The family of each row's operation."""
+        return [operation.row.family for operation in self.of]
+
     def where(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Self:
         """Select rows by a mask, or by their indices."""
         places = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
-        columns, measured, predicted = (
-            {name: values[places] for name, values in each.items()}
-            for each in (self.columns, self.measured, self.predicted)
+        tables = (
+            {n: values[places] for n, values in each.items()} for each in (self.columns, self.measured, self.predicted)
         )
-        return type(self)(tuple(self.of[place] for place in places.tolist()), columns, measured, predicted)
+        return type(self)(tuple(self.of[place] for place in places.tolist()), *tables)
 
     def groups(self, name: str) -> Iterator[tuple[str, Self]]:
         """Each value of a column, in the order in which the values first occur, with its rows."""
@@ -183,13 +202,11 @@ class Errors:
 
     def cases(self) -> list[Row]:
         """Each network with its signed relative errors."""
+        names = ("split", "where", "network", "input", "precision", "mode")
         found = []
-        for place, (split, where, clock) in enumerate(
-            zip(*(self[name].tolist() for name in ("split", "where", "clock")), strict=True) if len(self) else ()
-        ):
-            case: Row = {"split": split, "where": where}
-            case |= {name: str(self[name][place]) for name in ("network", "input", "precision", "mode")}
-            case |= {} if np.isnan(clock) else {"clock_mhz": clock}
+        for place in range(len(self)):
+            case: Row = {name: str(self[name][place]) for name in names}
+            case |= {} if np.isnan(clock := float(self["clock"][place])) else {"clock_mhz": clock}
             errors = {name: self.predicted[name][place] / self.measured[name][place] - 1 for name in self.measured}
             found.append(case | {name: float(error) for name, error in errors.items() if not np.isnan(error)})
         return found
@@ -199,3 +216,81 @@ def network_log_errors(errors: Errors) -> dict[str, tuple[float, ...]]:
     """Quantity -> sorted absolute log errors on networks, for intervals; only time unless every energy is known."""
     logs = {name: errors.log_errors(name) for name in ("time", "power", "energy", "edp")} if len(errors) else {}
     return {name: tuple(np.sort(np.abs(each)).tolist()) for name, each in logs.items() if not np.isnan(each).any()}
+
+
+SUMMED = ", as a plain sum of loops"
+"""End of the names of splits of networks whose operations are added up as they run in loops."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Coverage of the intervals of one group of cases.
+
+    Args:
+        split: How the cases were left out of the predictor's training.
+        group: What the counted cases have in common.
+        within: Quantity -> share within the interval. All measurements of an operation count as one case.
+        width: Quantity -> median half width, as a factor minus 1.
+        unique: Quantity -> number of operations or networks behind that share.
+    """
+
+    split: str
+    group: str
+    cases: int
+    within: Mapping[str, float]
+    width: Mapping[str, float]
+    unique: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The validation of a recipe: on one GPU or CPU in one mode, on all GPUs, or of kernels.
+
+    Args:
+        title: What it was validated on, such as "NVIDIA A30, inference".
+        operations, networks: Errors on what was left out.
+        held_out: Errors on operations left out in other ways, from which intervals are made.
+        together: Whether errors of all GPUs are shown together; campaigns on one GPU are not.
+        coverage: How many of the cases lay within intervals that were made without them.
+    """
+
+    title: str
+    operations: Errors
+    networks: Errors = field(default_factory=Errors)
+    held_out: Errors = field(default_factory=Errors)
+    together: bool = False
+    coverage: tuple[Coverage, ...] = ()
+
+    def rows(self) -> list[Row]:
+        """Statistics of all errors: by split, GPU or campaign, and kind or network."""
+        return [*self.operations.rows(together=self.together), *self.networks.rows(together=self.together)]
+
+    def scores(self) -> list[list[str]]:
+        """Rows of a table by which recipes are compared; see `HEADER`."""
+        found = []
+        for row in self.rows():
+            if row["what"] == ALL and (row["where"] == ALL or not self.together) and SUMMED not in row["split"]:
+                known = row["where"] == ALL or self.title.startswith(row["where"])  # what the title says already
+                where = self.title if known else f"{self.title}, {row['where']}"
+                count = row["count" if self.together else "unique"]  # On one GPU, repeats count once.
+                found.append([where, row["split"], str(count), *(_error(row, *each) for each in _SCORES)])
+        return found
+
+    def metrics(self) -> dict[str, float]:
+        """All statistics by name, such as "operations in folds/night/linear/time_mean", for tracking."""
+        found: dict[str, float] = {}
+        for row in self.rows():
+            name = "/".join(row[part] for part in ("split", "where", "what") if row[part] != ALL)
+            quantities = {quantity: each for quantity, each in row.items() if isinstance(each, Mapping)}
+            found |= {f"{name}/{quantity}_{s}": v for quantity, each in quantities.items() for s, v in each.items()}
+        return found
+
+
+_SCORES = (("time", "median"), ("time", "mean"), ("energy", "mean"), ("power", "mean"))
+HEADER = ("where", "left out", "count", *(f"{quantity}: {statistic}" for quantity, statistic in _SCORES))
+"""Columns of scores, by which recipes are compared: absolute relative errors of loop time (own predictor), device time
+(any GPU) or a network's time, and of energy and power of the same operations or networks."""
+
+
+def _error(row: Row, quantity: str, statistic: str) -> str:
+    return f"{100 * row[quantity][statistic]:.1f} %" if quantity in row else ""

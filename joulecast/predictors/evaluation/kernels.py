@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +21,9 @@ from ..model.learned import LEAST_S, OneModel
 from ..model.parts import Parts
 from ..model.power import PowerDemand
 from ..recipes import KernelRecipe
-from .calibrating import LEVEL, Coverage
-from .errors import Errors
+from .calibrating import LEVEL
+from .errors import Coverage, Errors, Validation
 from .left_out import TEXTS, Held, each_left_out
-from .validation import Validation
 
 SPLITS = TEXTS["kernels"]
 _LEFT_OUT_ROWS = 2_500  # Most rows of each part and GPU that are left out, or learned from if whole GPUs are left out.
@@ -99,7 +97,7 @@ def _generation_left_out(tables: Sequence[Measured], recipe: KernelRecipe, held:
     model = model_of(others, constants, fit_trees(others, constants, recipe, (), shared=True), trust=1.0)
     plain = replace(model, trust=dict.fromkeys(model.trust, 0.0))
     whole, physics = _errors(model, mine, recipe), _errors(plain, mine, recipe)
-    return replace(whole, columns={**whole.columns, "physics": physics.log_errors("time")}) if len(whole) else whole
+    return whole.having({"physics": physics.log_errors("time")}) if len(whole) else whole
 
 
 def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -> Errors:
@@ -110,17 +108,24 @@ def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -
             continue
         some = table.some(known)
         (burst,) = model.bursts([(as_parts(some), some.gpu)])
-        columns = _columns(model, some.parts, some.gpu)
-        columns["first"] = drawn_by_size(some.kernels, some.parts, 2, recipe.seed + 1) == 0
+        first = drawn_by_size(some.kernels, some.parts, 2, recipe.seed + 1) == 0
         predicted = {"time": np.maximum(burst.device_s, LEAST_S)}
-        found.append(Errors(tuple(some.kernels), columns, {"time": some.device_s}, predicted))
+        errors = _table(model, some.kernels, some.parts, some.gpu, {"time": some.device_s}, predicted)
+        found.append(errors.having({"first": first}))
     return Errors.joined(found)
 
 
-def _columns(model: OneModel | PowerDemand, parts: NDArray[np.str_], gpu: GPU) -> dict[str, NDArray[Any]]:
-    bases = {part: model.basis(part, gpu) for part in set(parts.tolist())}
-    split = np.array([bases[part] for part in parts.tolist()])
-    return {"split": split, "where": np.full(len(parts), gpu.name), "what": parts}
+def _table(
+    model: OneModel | PowerDemand,
+    kernels: OperationList,
+    parts: NDArray[np.str_],
+    gpu: GPU,
+    *known: Mapping[str, FloatArray],
+) -> Errors:
+    """Errors on what is known of kernels of measured parts, split by the basis of their predictions."""
+    bases = {part: model.basis(part, gpu) for part in set(parts.tolist()) if part in model.measured}
+    split = [bases.get(part, "") for part in parts.tolist()]
+    return Errors.of_operations(split, gpu.name, kernels, *known, what=parts).where(np.isin(parts, list(bases)))
 
 
 def as_parts(table: Measured) -> Parts:
@@ -169,11 +174,9 @@ def _power_errors(
         bursts = dict(zip(asked, model.bursts([(table.parts, gpu) for gpu in asked]), strict=True))
         demand_w = power.demands_w({table.gpu: table.parts}, bursts, {table.gpu: other})[table.gpu]
         predicted_w = np.minimum(demand_w, table.gpu.power_limit_w)
-        known = np.isin(table.parts.names, list(power.measured))
         measured = {"power": table.power_w, "energy": table.power_w * table.measured_s}
         predicted = {"power": predicted_w, "energy": predicted_w * table.burst_s}
-        errors = Errors(tuple(table.parts.kernels), {}, measured, predicted).where(known)
-        found.append(replace(errors, columns=_columns(power, table.parts.names[known], table.gpu)))
+        found.append(_table(power, table.parts.kernels, table.parts.names, table.gpu, measured, predicted))
     return Errors.joined(found)
 
 

@@ -31,6 +31,7 @@ from ..measured import fold_of, network_family, only_in, variants
 from ..model.shared import chip_alone
 from ..networks.composition import (
     HostModel,
+    Totals,
     compose,
     counts_of,
     fit_network_static_w,
@@ -41,7 +42,7 @@ from ..networks.parts import gradient_fractions
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..recipes import Recipe
-from .errors import Errors
+from .errors import SUMMED, Errors
 
 TEXTS: Mapping[str, str] = tomllib.loads(files(__package__).joinpath("splits.toml").read_text(encoding="utf-8"))
 """Evaluation -> what is left out in it, for cards and reports."""
@@ -74,11 +75,11 @@ KINDS = "kinds left out"
 
 def cross_validate(
     dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None, split: str = FOLDS
-) -> tuple[list[ChipPart], Errors]:
+) -> Errors:
     """Predict every operation by a predictor that was fitted without it (cross-validation).
 
-    A recipe's `folds` and `seed` decide the split; a campaign of None stands for all. Returns what the loops outside
-    each fold add, and the errors of all. Raises DatasetError: there are too few operations.
+    A recipe's `folds` and `seed` decide the split; a campaign of None stands for all. Raises DatasetError: there are
+    too few operations.
     """
     if campaign is not None:
         rows = tuple(m for m in dataset.usable(mode) if m.campaign == campaign)
@@ -96,7 +97,7 @@ def leave_kinds_out(dataset: Dataset, mode: str, recipe: Recipe) -> Errors:
     of_kind = Counter(operation.kind for operation in operations)
     enough = {kind for kind, count in of_kind.items() if len(operations) - count >= 2 * LEAST_OPERATIONS}
     column = {o: o.kind if o.kind in enough else None for o in operations}
-    return _operations_left_out(dataset, mode, recipe, column, KINDS)[1]
+    return _operations_left_out(dataset, mode, recipe, column, KINDS)
 
 
 def _usable(dataset: Dataset, mode: str) -> list[Operation]:
@@ -105,18 +106,17 @@ def _usable(dataset: Dataset, mode: str) -> list[Operation]:
 
 def _operations_left_out(
     dataset: Dataset, mode: str, recipe: Recipe, column: Mapping[Operation, Hashable], split: str
-) -> tuple[list[ChipPart], Errors]:
+) -> Errors:
     judged = each_left_out([*column.values()], _fitted_without, dataset, mode, recipe, split, tuple(column), what=split)
-    return [chip for _, (chip, _) in judged], Errors.joined([errors for _, (_, errors) in judged])
+    return Errors.joined(errors for _, errors in judged)
 
 
 def _fitted_without(
     dataset: Dataset, mode: str, recipe: Recipe, split: str, operations: Sequence[Operation], held: Held
-) -> tuple[ChipPart, Errors]:
-    """What loops without some operations add, these in any mode and precision, and the errors on them."""
+) -> Errors:
+    """Errors on some operations of loops that were fitted without these in any mode and precision."""
     without = variants([*compress(operations, held)])
-    chip = fit_chip(dataset, mode, recipe, without=without)
-    return chip, errors_on(dataset, chip, without, split)
+    return errors_on(dataset, fit_chip(dataset, mode, recipe, without=without), without, split)
 
 
 def errors_on(dataset: Dataset, chip: ChipPart, held: Collection[Operation], split: str) -> Errors:
@@ -130,23 +130,20 @@ def errors_on(dataset: Dataset, chip: ChipPart, held: Collection[Operation], spl
     seen = {m.operation for m in dataset.usable(chip.mode) if m.operation not in held}
     operations = tuple(m.operation for m in rows)
     # Repeats are predicted once.
-    unique = list(dict.fromkeys(operations))
-    place = {operation: i for i, operation in enumerate(unique)}
-    places = [place[operation] for operation in operations]
+    place = {operation: i for i, operation in enumerate(dict.fromkeys(operations))}
+    unique, places = [*place], [place[operation] for operation in operations]
     p = chip_alone(chip).predict(unique)
     covered = np.where(chip.covered(unique), 1.0, np.nan)  # What physics alone says of the others is no error of loops.
-    columns: dict[str, NDArray[Any]] = {
-        "split": np.array([split] * len(rows)),
-        "where": np.array([m.campaign for m in rows]),
-        "what": np.array([m.operation.kind for m in rows]),
-        "host_bound": p.host_bound[places],
-        "distance": Closeness.of(seen).distances(unique)[places],
-        "reference": np.array([m.method == chip.baseline.method for m in rows], dtype=bool),
-    }
-    powers_w = [m.power_w if m.power_usable and m.power_w is not None else np.nan for m in rows]
-    measured = {"time": np.array([m.time_s for m in rows]), "power": np.array(powers_w)}
-    predicted = {"time": (covered * p.time_s)[places], "power": (covered * p.power_w)[places]}
-    return Errors(operations, columns, measured, predicted)
+    return Errors.of_operations(
+        split,
+        [m.campaign for m in rows],
+        operations,
+        {"time": [m.time_s for m in rows], "power": [m.power_w if m.power_usable else None for m in rows]},
+        {"time": (covered * p.time_s)[places], "power": (covered * p.power_w)[places]},
+        host_bound=p.host_bound[places],
+        distance=Closeness.of(seen).distances(unique)[places],
+        reference=np.array([m.method == chip.baseline.method for m in rows], dtype=bool),
+    )
 
 
 SEEN = "measured before"
@@ -175,17 +172,12 @@ def errors_on_repeats(dataset: Dataset, chip: ChipPart) -> Errors:
             known = [(value, is_mine) for value, is_mine in values if value is not None]
             if others := [value for value, is_mine in known if not is_mine]:
                 moved[quantity][i] = median(others) / median(value for value, _ in known)
-    return replace(
-        errors,
-        predicted={quantity: values * moved[quantity] for quantity, values in errors.predicted.items()},
-        columns={**errors.columns, "distance": np.zeros(len(rows))},
-    )
+    predicted = {quantity: values * moved[quantity] for quantity, values in errors.predicted.items()}
+    return replace(errors, predicted=predicted).having({"distance": np.zeros(len(rows))})
 
 
 NetworkSplit = Literal["name", "family", "nothing"]
 """What is left out with a network: all of its shapes and precisions, its whole family, or nothing."""
-SUMMED = ", as a plain sum of loops"
-"""End of the names of splits of networks whose operations are added up as they run in loops."""
 
 
 def split_of(by: NetworkSplit) -> str:
@@ -287,34 +279,22 @@ def _network_errors(
     measurement ("unmeasured_share"), and the operations from which the difficulty is computed ("parts").
     """
     columns: dict[str, list[Any]] = defaultdict(list)
-    composed, summed = [], []
+    totals: dict[str, list[Totals]] = {split: [], f"{split}{SUMMED}": []}
     for _, network in networks:
         counts, predictions = predict_network(chip, network)
-        totals = compose(counts, predictions, host, chip.gpu.power_limit_w)
-        composed.append(totals)
-        summed.append(plain_sum(counts, predictions))
+        composed = compose(counts, predictions, host, chip.gpu.power_limit_w)
+        for mine, one in zip(totals.values(), (composed, plain_sum(counts, predictions)), strict=True):
+            mine.append(one)
         measured = np.array([operation.digest in chip.measured for operation in predictions.operations], dtype=bool)
         foreign = np.array([group_of(op, chip.gpu) not in chip.baseline.groups for op in predictions.operations])
         foreign_s = float(np.nansum((counts * predictions.device_time_s)[foreign]))
         columns["left_out"].append(left_out)
-        columns["device_s"].append(totals.device_time_s)
-        columns["host_s"].append(totals.host_time_s)
-        columns["unmeasured_share"].append(foreign_s / totals.device_time_s)
+        columns["device_s"].append(composed.device_time_s)
+        columns["host_s"].append(composed.host_time_s)
+        columns["unmeasured_share"].append(foreign_s / composed.device_time_s)
         columns["parts"].append(Parts.of(counts, predictions, measured, closeness.distances(predictions.operations)))
-    found = [m for m, _ in networks]
+    found, name = [m for m, _ in networks], chip.gpu.name
     return Errors.joined(
-        [
-            Errors.of_networks(
-                name,
-                chip.gpu.name,
-                found,
-                {
-                    "time": [each.time_s for each in totals],
-                    "energy": [each.energy_j for each in totals],
-                    "power": [each.energy_j / each.time_s for each in totals],
-                },
-                **columns,
-            )
-            for name, totals in ((split, composed), (f"{split}{SUMMED}", summed))
-        ]
+        Errors.of_networks(each, name, found, [one.time_s for one in mine], [one.energy_j for one in mine], **columns)
+        for each, mine in totals.items()
     )

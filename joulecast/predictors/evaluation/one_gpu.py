@@ -25,10 +25,9 @@ from ..measured import MeasuredLoop, fold_of, only_in
 from ..networks.on_cpu import CpuNetworkPredictor
 from ..recipes import Recipe, XGBoostRecipe
 from .calibrating import LEVEL, calibrate, fit_networks, network_coverage, operation_coverage
-from .errors import Errors
+from .errors import SUMMED, Errors, Validation
 from .left_out import (
     FOLDS,
-    SUMMED,
     TEXTS,
     Held,
     NetworkSplit,
@@ -38,7 +37,6 @@ from .left_out import (
     leave_networks_out,
     split_of,
 )
-from .validation import Validation
 
 SPLITS, CPU_SPLITS = TEXTS["one GPU"], TEXTS["CPU"]
 
@@ -77,12 +75,12 @@ def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[Netw
         with_power = {m.operation for m in rows if m.power_usable and m.power_w is not None}
         # Every fold must leave enough to train on.
         if len(with_power) * (1 - 1 / recipe.folds) >= 2 * LEAST_OPERATIONS:
-            operations.append(cross_validate(dataset, mode, recipe, campaign)[1])
+            operations.append(cross_validate(dataset, mode, recipe, campaign))
     pairs = [leave_networks_out(dataset, mode, recipe, networks, by=by) for by in _BY]
     left_out = Errors.joined([errors for errors, _ in pairs])
     held_out = Errors.joined(
         [
-            cross_validate(dataset, mode, recipe, split=ALL_FOLDS)[1] if operations else Errors(),
+            cross_validate(dataset, mode, recipe, split=ALL_FOLDS) if operations else Errors(),
             leave_kinds_out(dataset, mode, recipe),
             *(errors for _, errors in pairs),
         ]
@@ -124,11 +122,10 @@ def _cpu_fold(dataset: Dataset, mode: str, recipe: Recipe, loops: Sequence[Measu
     if len(loops) - len(mine) >= LEAST_OPERATIONS:
         found = fit_cpu(dataset, mode, recipe, without=operations).predict(operations)
         predicted = {"time": found.time_s, "power": found.power_w}
-    kinds = np.array([operation.kind for operation in operations])
-    columns = {"split": np.full(len(mine), FOLDS), "where": np.full(len(mine), dataset.campaigns(mode)[0])}
-    powers_w = np.array([np.nan if loop.power_w is None else loop.power_w for loop in mine])
-    measured = {"time": np.array([loop.time_s for loop in mine]), "power": powers_w}
-    return Errors(operations, {**columns, "what": kinds}, measured, predicted)
+    measured = {
+        name: [getattr(loop, f"{name}_{unit}") for loop in mine] for name, unit in (("time", "s"), ("power", "w"))
+    }
+    return Errors.of_operations(FOLDS, dataset.campaigns(mode)[0], operations, measured, predicted)
 
 
 def _networks_judged(
@@ -140,11 +137,14 @@ def _networks_judged(
     predictor = CpuNetworkPredictor("", operations, fit_serial(operations, others), {})
     left_out = len(only_here & {m.operation for m in dataset.usable(mode)})
     found = [predictor.predict(network) for _, network in mine]
-    energies_j = [np.nan if each.energy_j is None else each.energy_j for each in found]
-    predicted = {"time": [each.time_s for each in found], "energy": energies_j}
-    predicted["power"] = [energy_j / each.time_s for each, energy_j in zip(found, energies_j, strict=True)]
-    networks = [m for m, _ in mine]
-    return Errors.of_networks(split_of("name"), dataset.card.gpu, networks, predicted, left_out=[left_out] * len(mine))
+    return Errors.of_networks(
+        split_of("name"),
+        dataset.card.gpu,
+        [m for m, _ in mine],
+        [each.time_s for each in found],
+        [each.energy_j for each in found],
+        left_out=[left_out] * len(mine),
+    )
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _trial(dataset: Dataset, mode: str, recipe: XGBoostRecipe, settings: Mapping
     candidate = replace(recipe, **settings)
     # These folds differ from those of the evaluation, so that the choice of settings does not see its test data.
     judged = replace(candidate, folds=_TRIAL_FOLDS, seed=recipe.seed + 1)
-    _, errors = cross_validate(dataset, mode, judged)
+    errors = cross_validate(dataset, mode, judged)
     found = errors.row(FOLDS)
     metrics = {f"{name}_{statistic}": found[name][statistic] for name in ("time", "power") for statistic in _JUDGED}
     loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))

@@ -27,7 +27,6 @@ from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from .composition import composed
-from .knowledge import NetworkKnowledge, caveats, refuse_uncovered
 from .parts import part_factors
 from .prediction import Composition, checked_composition
 from .prepared import NetworkPredictor, PreparedNetwork, over_gpus
@@ -243,7 +242,7 @@ def _totals(
         prepared.append((PreparedNetwork(predictor, network, cap_w, known=known), clocks_mhz))
     for place, over in zip(places, over_gpus(prepared, composition=composition), strict=True):
         try:
-            refuse_uncovered(over)
+            over.refuse_uncovered()
         except (InputError, UncoveredError) as error:
             totals[:, place], problems[place, :] = np.nan, str(error)
             continue
@@ -252,24 +251,24 @@ def _totals(
         totals[:, place] = [np.broadcast_to(each, shape[1]) for each in of_one]
         if level is not None:
             for clock in paced(range(shape[1])):
-                intervals[place, clock] = caveats(over, clock, level)[0]
+                intervals[place, clock] = over.at(clock).caveats(level)[0]
     return totals, problems, intervals
 
 
-def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:
+def _same_everywhere(predictor: NetworkPredictor, calls: Calls) -> bool:
     """Whether each operation costs what it costs in any network, or what parts.py says of listed networks."""
-    if knowledge.host.execution.name == "compiled":
+    if predictor.host.execution.name == "compiled":
         return False
     # In training, the cost of a depthwise convolution depends on its network (parts.py), which a table does not list.
-    listed = bool(calls.listed) or knowledge.operations.mode == "inference"
+    listed = bool(calls.listed) or predictor.operations.mode == "inference"
     return listed or not any(operation.is_depthwise for operation in calls.operations)
 
 
 def _of_shared(
-    knowledge: NetworkKnowledge, calls: Calls, found: OperationPredictions, clocks_mhz: FloatArray, cap_w: float
+    predictor: NetworkPredictor, calls: Calls, found: OperationPredictions, clocks_mhz: FloatArray, cap_w: float
 ) -> FloatArray:
     """Totals of networks whose operations are all covered, shape (6, networks, clocks); of others NaN or too low."""
-    gpu, host, count = knowledge.operations.gpu, knowledge.host, len(calls.names)
+    gpu, host, count = predictor.operations.gpu, predictor.host, len(calls.names)
     shape = (count, len(clocks_mhz))
     if found.work is None:
         return np.full((6, *shape), np.nan)
@@ -282,6 +281,6 @@ def _of_shared(
         factors = np.concatenate([part_factors(network, gpu) for network in calls.listed])
         work, places = work.take(places).scaled_by(factors, factors), np.arange(len(places))
     jobs = Jobs.sharing(work, *calls.as_table(places), facts)
-    wanted = np.broadcast_to(np.minimum(clocks_mhz, knowledge.host.execution.most_clock_mhz), shape)
+    wanted = np.broadcast_to(np.minimum(clocks_mhz, predictor.host.execution.most_clock_mhz), shape)
     _, held_mhz, time_s, energy_j, device_s = composed(jobs, wanted, gaps_s[:, None])
     return np.array([time_s, energy_j, device_s, np.broadcast_to(host_s[:, None], shape), held_mhz, np.zeros(shape)])

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simulated_measurements import SLOWER_THAN_PHYSICS, simulated_gpu
 
-from joulecast.operations.network import Network
+from joulecast import Network, Operation
+from joulecast.datasets import Card, Dataset, Measurement
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
@@ -124,3 +126,22 @@ def test_an_lstm_is_another_reader_of_the_same_tokens():
     # It reads from the first operation to the last: what comes before the change stays.
     assert np.array_equal(ratios[0, :2], again[0, :2])
     assert not np.allclose(ratios[0, 2:], again[0, 2:])
+
+
+def test_errors_of_physics_alone_are_the_slowdowns():
+    import counted
+
+    found = counted.errors(simulated_gpu("V100 PCIe 32GB"))
+    for kind in ("conv2d", "relu", "batch_norm"):
+        assert found[kind][1:] == pytest.approx([1 - 1 / SLOWER_THAN_PHYSICS[kind]] * 2, rel=1e-6)
+
+
+def test_single_products_that_are_counted_over_their_call():
+    """A product of 2 x 512^3 FLOPs takes 17 us at the peak of a V100: a call of 1 us is too short for it."""
+    import counted
+
+    sizes = [(1, 512, 512), (1, 512, 512)]
+    calls = [(sizes, 1e-6), ([(1, 512, 256), (1, 256, 512)], 1e-3), ([(8, 512, 512), (8, 512, 512)], 1e-6)]
+    measurements = [Measurement(Operation("matmul", shapes), each_s, 100.0, each_s * 100.0) for shapes, each_s in calls]
+    card = Card("Tesla V100-PCIE-32GB", None, "simulated", "none", {"simulated": "simulated"})
+    assert counted.single_products(Dataset(card, tuple(measurements))) == (2, 1)

@@ -42,19 +42,13 @@ CASES = 4000
 def _errors(split, operations, time, power, distances) -> Errors:
     """Loops of a second and 100 W, bound by the GPU, with these factors of time and power in their predictions."""
     ones = np.ones(len(operations))
-    columns = {
-        "split": np.full(len(operations), split),
-        "what": np.array([operation.kind for operation in operations]),
-        "host_bound": np.zeros(len(operations), dtype=bool),
-        "reference": np.ones(len(operations), dtype=bool),
-        "distance": distances,
-    }
-    measured = {"time": ones, "power": 100 * ones}
-    return Errors(tuple(operations), columns, measured, {"time": time, "power": 100 * power})
+    columns = {"host_bound": ones < 1, "reference": ones > 0, "distance": distances}
+    known = {"time": ones, "power": 100 * ones}, {"time": time, "power": 100 * power}
+    return Errors.of_operations(split, "", operations, *known, **columns)
 
 
 def _with(errors: Errors, **columns) -> Errors:
-    return replace(errors, columns={**errors.columns, **columns})
+    return errors.having(columns)
 
 
 def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: int = 0) -> Errors:
@@ -223,9 +217,7 @@ def _network_errors(dataset, count=60):
         parts.append(Parts(np.ones(1), Cases((Operation("relu", [(4, 8)]),), no, no, np.array([distance]))))
         networks.append(replace(dataset.networks[0], network=f"net{i}", time_s=1.0, energy_j=1.0, power_w=1.0))
         errors.append(np.exp(sigma * rng.standard_normal(2)))
-    time, energy = np.array(errors).T
-    predicted = {"time": time, "energy": energy, "power": energy / time}
-    return Errors.of_networks("name", A30.name, networks, predicted, parts=parts)
+    return Errors.of_networks("name", A30.name, networks, *np.array(errors).T, parts=parts)
 
 
 def test_networks_that_are_hard_get_wider_intervals(dataset, calibration):

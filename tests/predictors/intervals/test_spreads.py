@@ -1,11 +1,14 @@
 """Intervals of single predictions: looked up, widened, sent to a client; against arithmetic by hand."""
 
+import itertools
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_predictions import predictions as made
 
+import joulecast
 from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
 from joulecast.predictors.intervals.calibration import (
@@ -16,9 +19,9 @@ from joulecast.predictors.intervals.calibration import (
     PowerUnits,
     coordinates,
 )
-from joulecast.predictors.intervals.network_calibration import NetworkCalibration, NetworkSpread, Parts
+from joulecast.predictors.intervals.conformal import STEP_ERRORS
+from joulecast.predictors.intervals.network_calibration import STEP_BASIS, NetworkCalibration, NetworkSpread, Parts
 from joulecast.predictors.intervals.operation_spread import OperationSpread, SentOperationSpread
-from joulecast.predictors.operation_predictions import OperationPredictions
 
 RELU, SORT = Operation("relu", [(8, 16)]), Operation("sort", [(8, 16)])
 # Of nine sorted errors, a level of 0.9 takes the ninth: ceil(10 x 0.9).
@@ -26,19 +29,11 @@ ERRORS = np.linspace(0.01, 0.09, 9)
 
 
 def predictions(*operations):
-    count = len(operations)
-    return OperationPredictions(
-        operations=operations,
-        time_s=np.full(count, 2e-3),
-        power_w=np.full(count, 100.0),
-        energy_j=np.full(count, 0.2),
-        device_time_s=np.full(count, 1e-3),
-        dynamic_energy_j=np.full(count, 0.1),
-        host_time_s=np.full(count, 1e-5),
-        source=("modelled",) * count,
-        static_power_w=50.0,
-        held_clock_mhz=np.full(count, 1440.0),
+    """1 ms and 0.1 J of the device for each, 2 ms and 0.2 J in all."""
+    device_s, host_s, dynamic_j, time_s, energy_j = (
+        [value] * len(operations) for value in (1e-3, 1e-5, 0.1, 2e-3, 0.2)
     )
+    return made(device_s, host_s, dynamic_j, time_s=time_s, energy_j=energy_j, operations=operations)
 
 
 def spread(*operations, counts=None, missing_share=0.0, measured_mhz=None, errors=ERRORS):
@@ -207,3 +202,45 @@ def test_parts_of_a_network_leave_out_what_is_missing():
     assert found.shares == pytest.approx([0.25, 0.75])
     assert found.cases.measured.tolist() == [True, False]
     assert found.cases.distances.tolist() == [0.0, 2.0]
+
+
+# Training in half precision has the errors of published steps.
+
+
+def test_energy_errs_as_time_and_power_together():
+    """Nine errors support 90 %: the largest of power is 0.3. That of time is a score times the difficulty."""
+    steps = NetworkCalibration.of_training_steps([0.1] * 8 + [0.3])
+    units = steps.summed({"time": np.array([0.0, 0.0])})
+    spread = NetworkSpread(steps.scores["overlap"], units, 0.0, False, steps.basis, None)
+    time = math.log(spread.around("time", 1.0, 0.9, None)[1])
+    scores = STEP_ERRORS["scores"]
+    assert time == pytest.approx(scores[math.ceil(0.9 * (len(scores) + 1)) - 1] * STEP_ERRORS["floor"])
+    for quantity, expected in (("power", 0.3), ("energy", math.hypot(time, 0.3)), ("edp", math.hypot(2 * time, 0.3))):
+        low, high = spread.around(quantity, 1.0, 0.9, None)
+        assert (math.log(high), -math.log(low)) == pytest.approx((expected, expected))
+
+
+def test_what_is_better_known_has_narrower_intervals():
+    """Kernels of the A100 80GB were measured, those of the RTX 3090 were not, and no convolution in training was."""
+
+    def half(model, shape, gpu):
+        found = joulecast.predict(model, shape, gpu, mode="training", precision="bf16")
+        return math.log(found.interval(0.9).time_s[1] / found.time_s)
+
+    measured, known = (half("bert_base", (32, 128), gpu) for gpu in ("A100 SXM4 80GB", "RTX 3090"))
+    assert measured < 0.75 * known
+    assert known < half("resnet50", (64, 3, 224, 224), "RTX 3090")
+
+
+@pytest.mark.parametrize(("precision", "published"), [("bf16", True), ("fp16", True), ("fp32", False)])
+def test_half_precision_in_training_has_the_errors_of_published_steps(precision, published):
+    found = joulecast.predict("bert_base", (8, 128), "H100 SXM", mode="training", precision=precision)
+    assert (STEP_BASIS in found.spread.basis) == published
+
+
+def test_gpus_can_be_ranked_for_fine_tuning():
+    """Intervals of neighbours do not touch, for BERT-base."""
+    gpus = "H100 SXM", "A100 SXM4 80GB", "L40S", "A10", "L4"
+    runs = [joulecast.predict_run("bert_base", (32, 128), gpu, samples=1e5, precision="bf16") for gpu in gpus]
+    times = [run.interval(0.9).time_s for run in runs]
+    assert all(quick[1] < slow[0] for quick, slow in itertools.pairwise(times))

@@ -234,15 +234,6 @@ def test_kernels_hidden_behind_their_launch_count_as_what_is_counted_of_them():
     assert {"T4"} == {row.gpu.name.split()[-1] for row in rows.values()}
 
 
-def test_decoding_computes_what_it_asks_for():
-    """One row of queries against 2,048 keys: the energy of its FLOPs, not of the rows that fill up its tile."""
-    gpu = find_gpu("A100 PCIe 80GB")
-    query, keys = (8, 32, 1, 128), (8, 8, 2049, 128)
-    step = Operation("attention", [query, keys, keys], precision="bf16")
-    paid = EnergyConstants.parts([step], np.array([1e-4]), gpu, gpu.boost_clock_mhz)
-    assert paid[0, 1] == pytest.approx(step.flops)
-
-
 def test_double_precision_takes_the_time_that_its_rate_gives():
     sizes = {"linear": ([(4096, 4096)], {"out_features": 4096}), "relu": ([(1 << 26,)], {})}
     in_fp32 = [Operation(kind, *parts) for kind, parts in sizes.items()]

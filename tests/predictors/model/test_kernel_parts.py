@@ -15,34 +15,34 @@ A100 = find_gpu("A100-SXM4-80GB")
 LAYER = Operation("linear", [[4, 512, 1024]], {"out_features": 3072, "bias": True}, precision="bf16", mode="training")
 
 
-def test_training_a_linear_layer_takes_three_products():
-    forward, of_input, of_weights = kernels_of(LAYER)
-    sizes = [(each.input_shapes[0], each.attributes["out_features"]) for each in (forward, of_input, of_weights)]
-    assert sizes == [((2048, 1024), 3072), ((2048, 3072), 1024), ((3072, 2048), 1024)]
-    assert sum(each.flops for each in (forward, of_input, of_weights)) == 3 * 2 * 2048 * 1024 * 3072
-    assert {each.mode for each in (forward, of_input, of_weights)} == {"inference"}
+PRODUCT = Operation("matmul", [(2, 4, 128, 64), (2, 4, 64, 256)], precision="fp16", mode="training")
 
 
-def test_a_product_in_tf32_is_one_in_half_precision_with_twice_the_reduction():
-    (product,) = kernels_of(LAYER.replace(precision="tf32", mode="inference"))
-    assert (product.precision, product.input_shapes[0], product.attributes["out_features"]) == (
-        "fp16",
-        (2048, 2048),
-        3072,
-    )
-
-
-def test_training_a_product_of_two_tensors_takes_three_of_them():
-    """[8, 128, 64] x [8, 64, 256], the gradient of the first by the second's transpose, and of the second."""
-    product = Operation("matmul", [(2, 4, 128, 64), (2, 4, 64, 256)], precision="fp16", mode="training")
-    kernels = kernels_of(product)
-    assert [each.input_shapes for each in kernels] == [
-        ((8, 128, 64), (8, 64, 256)),
-        ((8, 128, 256), (8, 256, 64)),
-        ((8, 256, 128), (8, 128, 64)),
-    ]
-    assert sum(each.flops for each in kernels) == product.flops
-    assert {part_of(each) for each in kernels} == {"linear, half"}
+@pytest.mark.parametrize(
+    ("operation", "precision", "shapes"),
+    [
+        # The forward, and the gradients of the input and of the weights.
+        (LAYER, "bf16", [[(2048, 1024), 3072], [(2048, 3072), 1024], [(3072, 2048), 1024]]),
+        # TF32 is half precision with twice the reduction.
+        (LAYER.replace(precision="tf32", mode="inference"), "fp16", [[(2048, 2048), 3072]]),
+        # The gradient of the first by the second's transpose, and of the second.
+        (
+            PRODUCT,
+            "fp16",
+            [[(8, 128, 64), (8, 64, 256)], [(8, 128, 256), (8, 256, 64)], [(8, 256, 128), (8, 128, 64)]],
+        ),
+    ],
+    ids=["a layer", "a layer in TF32", "a product of two tensors"],
+)
+def test_training_a_product_takes_three_of_them(operation, precision, shapes):
+    kernels = kernels_of(operation)
+    assert [[*each.input_shapes, *filter(None, [each.attributes.get("out_features")])] for each in kernels] == shapes
+    assert {(each.precision, each.mode, part_of(each)) for each in kernels} == {
+        (precision, "inference", "linear, half")
+    }
+    products = [each.with_attributes(bias=False) if each.kind == "linear" else each for each in kernels]
+    of_all = 2 * 2048 * 1024 * 3072 if operation.kind == "linear" else 2 * 8 * 128 * 64 * 256
+    assert sum(each.flops for each in products) == of_all * (3 if operation.mode == "training" else 2)
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,7 @@ def test_training_a_convolution_takes_its_forward_and_both_gradients():
     directions = ["forward", "input_gradient", "weight_gradient"]
     assert [each.attributes["direction"] for each in kernels] == directions
     assert {part_of(each) for each in kernels} == {"convolution, half"}
-    (alone,) = kernels_of(layer.replace(mode="inference"))
-    assert alone == kernels[0]
-    board = find_gpu("MI210")
-    in_training, *each = find_kernels().device_s(OperationList([layer, *kernels]), board)
-    assert in_training == pytest.approx(sum(each), rel=1e-6)
+    assert kernels_of(layer.replace(mode="inference")) == kernels[:1]
 
 
 @pytest.mark.parametrize(("rows", "computed"), [(1, 1), (7, 7), (8, 8), (9, 16), (250, 256), (256, 256), (257, 264)])
@@ -151,11 +147,13 @@ def test_convolutions_in_miopen_say_nothing_about_nvidia():
     assert parts.runs_on(find_gpu("MI210")).tolist() == [True, True, True]
 
 
-def test_a_layer_in_training_takes_as_long_as_its_products():
-    in_training = find_kernels().device_s(OperationList([LAYER]), A100)
-    products = OperationList(kernels_of(LAYER))
-    alone = find_kernels().device_s(products, A100)
-    assert in_training[0] == pytest.approx(alone.sum(), rel=1e-6)
+CONV = Operation("conv2d", [(8, 64, 8, 8)], {"out_channels": 128, "kernel_size": 3}, precision="fp16", mode="training")
+
+
+@pytest.mark.parametrize(("operation", "board"), [(LAYER, "A100-SXM4-80GB"), (CONV, "MI210")])
+def test_an_operation_in_training_takes_as_long_as_its_kernels(operation, board):
+    whole, *each = find_kernels().device_s(OperationList([operation, *kernels_of(operation)]), find_gpu(board))
+    assert whole == pytest.approx(sum(each), rel=1e-6)
 
 
 def test_kernels_lose_what_the_cache_held():

@@ -1,4 +1,4 @@
-"""Least times of kernels against arithmetic written out by hand, on a GPU with round figures."""
+"""Least times of kernels against arithmetic written out by hand, on a GPU with round figures; and who computes them."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from joulecast.hardware import find_gpu, gpus
 from joulecast.operations.attributes import PRECISIONS
 from joulecast.operations.operation import Operation
-from joulecast.predictors.model.machine import LANES, TENSOR_CORES, TRITON, Machine, way
+from joulecast.predictors.model.machine import TENSOR_CORES, WAYS, Machine, way
 from joulecast.predictors.model.physics import CONSTANTS, STARTS, costs
 from joulecast.predictors.model.work import Work
 
@@ -38,97 +38,178 @@ def constants(**changes):
     return np.broadcast_to([ideal[name] for name in NAMES], STARTS.shape)
 
 
-def of(kind, shapes, attributes=None, at=None, given=None, **more):
-    work = Work.of([Operation(kind, shapes, attributes, **more)])
-    return costs(work, at or machine(), constants() if given is None else given)
+def of(operation, given=None, **figures):
+    return costs(Work.of([operation]), machine(**figures), constants(**(given or {})))
 
 
-def test_a_product_takes_whole_waves_of_tiles():
-    # 1280 x 128 outputs are ten tiles of 128 x 128: one wave on ten multiprocessors, at 1024 FLOPs per cycle.
-    found = of("linear", [(1280, 512)], {"out_features": 128}, precision="bf16")
-    assert found.compute_s == pytest.approx(2 * 128 * 128 * 512 / 1024 / 1e9)
-    assert found.fill == pytest.approx(1.0)
-    # One row more starts another wave. With tiles of an eighth of the size, which cost nothing to start here, it is the
-    # ninth of what were eight waves.
-    more = of("linear", [(1281, 512)], {"out_features": 128}, precision="bf16")
-    assert more.compute_s == pytest.approx(found.compute_s * 9 / 8)
-    assert more.fill == pytest.approx(1281 / 1280 * 8 / 9)
+def linear(rows, columns, reduction, **attributes):
+    return Operation("linear", [(rows, reduction)], {"out_features": columns, **attributes}, precision="bf16")
 
 
-def test_bytes_pass_the_memory_or_the_cache():
-    found = of("add", [(1000, 1000), (1000, 1000)])
-    assert found.memory_s == pytest.approx(3 * 4e6 / 0.8e11)
-    cached = of(
-        "add", [(1000, 1000), (1000, 1000)], at=machine(l2_bytes=1e12), given=constants(l2_bytes_per_sm_cycle=50.0)
-    )
-    assert cached.memory_s == pytest.approx(3 * 4e6 / (50 * 10 * 1e9))
+def matmul(*shapes):
+    return Operation("matmul", shapes, precision="bf16")
 
 
-def test_products_read_at_the_bandwidth_of_the_data_sheet():
-    found = of("linear", [(1, 4096)], {"out_features": 4096, "bias": False}, precision="bf16")
-    assert found.memory_s == pytest.approx(2 * (4096 + 4096**2 + 4096) / 1e11)
+def attention(tokens=128, by="pytorch", *, size=64, heads=1, shared=1, queries=None, mode="inference", **attributes):
+    """As many sequences as heads of keys; so many heads of queries share each of them."""
+    shapes = [(heads, heads * shared, queries or tokens, size), *[(heads, heads, tokens, size)] * 2]
+    attributes = {"implementation": by, **attributes}
+    return Operation("attention", shapes, attributes, precision="bf16", mode=mode)
 
 
-@pytest.mark.parametrize("shapes", [[(20, 1, 4096), (20, 4096, 8)], [(20, 8, 4096), (20, 4096, 1)]])
-def test_products_with_a_vector_have_no_tiles_to_fill(shapes):
-    found = of("matmul", shapes, precision="bf16", given=constants(flops_per_loaded_byte=64.0))
-    # Two products for each multiprocessor. Each loads (1 + 8) x 4096 elements of 2 bytes, at 64 FLOPs or a 16th of a
-    # cycle for each byte, and computes in less.
-    assert found.compute_s == pytest.approx(2 * 9 * 4096 * 2 * 64 / 1024 / 1e9)
+ADD = Operation("add", [(1000, 1000), (1000, 1000)])
+LARGE = linear(12800, 1280, 4096)
+FULL = {name: np.full(len(PRECISIONS), 1024.0) for name in ("flops_per_cycle", "full_flops_per_cycle")}
+LOADS = {"flops_per_loaded_byte": 64.0}
+ALONE, HOPPER = {"sms": 1.0}, {"sms": 1.0, "generation": "9.0"}
+PAIRS = 128 * 128
+# FLOPs of the attention of 128 queries to 128 keys, with heads of 64 elements; one multiprocessor takes so many cycles.
+FLOPS, CYCLES = PAIRS * 4 * 64, PAIRS * 4 * 64 / 1024
+
+
+def at_rate(rate):
+    return ALONE | {"flops_per_cycle": np.full(len(PRECISIONS), float(rate))}
+
+
+@pytest.mark.parametrize(
+    ("operation", "given", "figures", "expected"),
+    [
+        # 1280 x 128 outputs are ten tiles of 128 x 128: one wave on ten multiprocessors, at 1024 FLOPs per cycle.
+        (linear(1280, 128, 512), {}, {}, {"compute_s": 2 * PAIRS * 512 / 1024e9, "fill": 1.0}),
+        # One row more starts another wave. With tiles of an eighth of the size, which cost nothing to start here, it is
+        # the ninth of what were eight waves.
+        (
+            linear(1281, 128, 512),
+            *({}, {}, {"compute_s": 2 * PAIRS * 512 / 1024e9 * 9 / 8, "fill": 1281 / 1280 * 8 / 9}),
+        ),
+        # Bytes pass the memory or the cache; products read at the bandwidth of the data sheet.
+        (ADD, {}, {}, {"memory_s": 3 * 4e6 / 0.8e11}),
+        (ADD, {"l2_bytes_per_sm_cycle": 50.0}, {"l2_bytes": 1e12}, {"memory_s": 3 * 4e6 / (50 * 10 * 1e9)}),
+        (linear(1, 4096, 4096, bias=False), {}, {}, {"memory_s": 2 * (4096 + 4096**2 + 4096) / 1e11}),
+        # Products with a vector have no tiles to fill. Each of ten multiprocessors loads two with (1 + 8) x 4096
+        # elements of 2 bytes, at 64 FLOPs or a 16th of a cycle for each byte, and computes in less.
+        (matmul((20, 1, 4096), (20, 4096, 8)), LOADS, {}, {"compute_s": 2 * 9 * 4096 * 2 * 64 / 1024e9}),
+        (matmul((20, 8, 4096), (20, 4096, 1)), LOADS, {}, {"compute_s": 2 * 9 * 4096 * 2 * 64 / 1024e9}),
+        # One tile keeps one of ten multiprocessors busy.
+        (linear(16, 128, 65536), {}, {}, {"splits": 1, "compute_s": 2 * 16 * 128 * 65536 / 1024e9}),
+        # Half of a cycle for each of 4 x 64 FLOPs of 1024, half of an exponential of 16 a cycle, and the start.
+        (
+            attention(by="sglang"),
+            {"share_of_peak": 0.5, "exposed_exponentials": 0.5, "tile_cycles": 5000.0},
+            *(HOPPER, {"compute_s": (PAIRS * (256 / 512 + 0.5 / 16) + 5000) / 1e9}),
+        ),
+        # Kernels pad heads: Triton to powers of two, or in two parts, with rates half way to 1024 FLOPs per cycle.
+        *(
+            (attention(by="sglang", size=size), {}, figures, {"compute_s": CYCLES / 64 * padded / 1e9})
+            for figures, sizes in ((ALONE | {"generation": "8.9"}, {72: 128, 192: 192}), (HOPPER, {72: 96, 128: 128}))
+            for size, padded in sizes.items()
+        ),
+        # Half of the tiles of a long causal attention is skipped: 512 tiles see 1 to 512 blocks, 513 / 2 in the mean.
+        (
+            attention(65536, "sglang", causal=True),
+            *({}, HOPPER, {"compute_s": pytest.approx(CYCLES * 512**2 * 513 / 1024 / 1e9, rel=0.01)}),
+        ),
+        # Decoding reads its cache at the bandwidth of the memory.
+        (
+            attention(65536, "sglang", queries=1, heads=8, size=128),
+            {"share_of_bandwidth": 0.5},
+            *(HOPPER, {"memory_s": pytest.approx(8 * 8 * 65536 * 256 * 2 / (1e11 * 0.5), rel=0.01)}),
+        ),
+        # The backward has five products for two, and a lower rate.
+        (
+            attention(mode="training"),
+            *({}, HOPPER, {"compute_s": [CYCLES / 1e9, CYCLES * 2.5 / 0.88 / 1e9]}),
+        ),
+        # FlashAttention 2 loses as many cycles per FLOP on every GPU: half of one of 2048 FLOPs, and is no quicker.
+        *(
+            (attention(), {"share_of_peak": 1 / 1.5}, at_rate(rate), {"compute_s": FLOPS * cycles / 1e9})
+            for rate, cycles in ((1024, 1 / 1024 + 0.5 / 2048), (2048, 1.5 / 2048), (8192, 1.5 / 2048))
+        ),
+        # Kernels before it, and Triton's, take longer.
+        *(
+            (attention(128, by), {}, ALONE | {"generation": generation}, {"compute_s": CYCLES * slower / 1e9})
+            for by, generation, slower in (
+                *(("pytorch", "9.0", 1.0), ("pytorch", "gfx942", 1.0)),
+                *(("pytorch", "7.5", 1.5), ("triton", "8.0", 1.8)),
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_least_times_by_hand(operation, given, figures, expected):
+    found = of(operation, given, **figures)
+    for name, value in expected.items():
+        values = value if isinstance(value, list) else [value]
+        assert getattr(found, name).tolist() == [
+            each if not isinstance(each, float) else pytest.approx(each, rel=1e-3) for each in values
+        ]
 
 
 def test_the_power_cap_slows_long_products_down():
-    given = constants(picojoules_per_flop=1.0)
-    free = of("linear", [(12800, 4096)], {"out_features": 1280}, precision="bf16", given=given)
     # 1e-12 joules for each of 10 x 1024 x 1e9 FLOPs per second are 10.24 W; half of that is allowed.
-    capped = of(
-        "linear", [(12800, 4096)], {"out_features": 1280}, precision="bf16", given=given, at=machine(logic_power_w=5.12)
-    )
+    free, capped = (of(LARGE, {"picojoules_per_flop": 1.0}, logic_power_w=watts) for watts in (1e9, 5.12))
     assert capped.compute_s == pytest.approx(2 * free.compute_s, rel=0.02)
 
 
 def test_boards_sold_with_slower_tensor_cores_have_the_losses_and_the_energy_of_their_multiprocessors():
     """The same multiprocessors at half of the rate they are built for, with which kernels reach 0.8 of the peak."""
-    sizes, layer = [(12800, 4096)], {"out_features": 1280}
     half = {"flops_per_cycle": np.full(len(PRECISIONS), 512.0)}
-    given = constants(share_of_peak=0.8)
-    full, slow = (of("linear", sizes, layer, at=machine(**more), given=given, precision="bf16") for more in ({}, half))
+    full, slow = (of(LARGE, {"share_of_peak": 0.8}, **more) for more in ({}, half))
     # A FLOP takes 1 / (0.8 x 1024) = 1.25 / 1024 cycles at the full rate, and 2.25 / 1024 at half of it.
     assert slow.compute_s / full.compute_s == pytest.approx(2.25 / 1.25, rel=1e-6)
     # The cap allows what 1e-12 joules for a FLOP draw at 512 FLOPs per cycle, and no more.
-    capped = machine(**half, logic_power_w=5.12)
-    tight = of("linear", sizes, layer, at=capped, given=constants(picojoules_per_flop=1.0), precision="bf16")
+    tight = of(LARGE, {"picojoules_per_flop": 1.0}, **half, logic_power_w=5.12)
     assert tight.compute_s == pytest.approx(tight.burst_s, rel=1e-6)
 
 
-def test_attention_counts_its_exponentials():
-    shapes = [(1, 10, 128, 64)] * 3
-    given = constants(exposed_exponentials=1.0)
-    plain, found = (of("attention", shapes, precision="bf16", given=g) for g in (constants(), given))
-    # Each of ten multiprocessors computes 128 x 128 exponentials, 16 in a cycle.
-    assert found.compute_s - plain.compute_s == pytest.approx(128 * 128 / 16 / 1e9, rel=1e-6)
-
-
 def test_splitting_a_reduction_uses_multiprocessors_that_would_wait():
-    product = "linear", [(16, 65536)], {"out_features": 128}
-    whole = of(*product, precision="bf16")
-    split = of(*product, precision="bf16", given=constants(split_cycles=1000.0))
-    assert whole.splits == 1
-    # One tile keeps one of ten multiprocessors busy. In 32 parts it takes four waves of a 32nd each, and 1000 cycles.
-    assert whole.compute_s == pytest.approx(2 * 16 * 128 * 65536 / 1024 / 1e9)
+    """In 32 parts, the only tile takes four waves of a 32nd each, and 1000 cycles."""
+    whole, split = (of(linear(16, 128, 65536), {"split_cycles": cycles}) for cycles in (1e12, 1000.0))
     assert split.compute_s <= whole.compute_s * 4 / 32 + 1000 / 1e9
 
 
-def test_a_call_of_pytorch_runs_on_tensor_cores_where_there_are_any():
-    linear = Work.of([Operation("linear", [(8, 8)], {"out_features": 8}, precision="fp16")])
-    assert way(linear, Machine.of(find_gpu("A30"))).tolist() == [TENSOR_CORES]
-    assert way(linear, Machine.of(find_gpu("P4"))).tolist() == [LANES]
+def test_blackwell_ultra_has_twice_the_exponentials():
+    b200, b300 = (Machine.of(find_gpu(name)) for name in ("B200", "B300"))
+    assert (b200.exponentials, b300.exponentials) == (16, 32)
 
 
-def test_experts_are_computed_by_triton_unless_flashinfer_was_asked_for():
-    attributes = {"intermediate": 32, "top_k": 2, "experts": 4}
-    work = Work.of([Operation("experts", [(10, 16)], attributes, precision="bf16")])
-    assert set(way(work, Machine.of(find_gpu("H100 SXM"))).tolist()) == {TRITON}
+def causal(implementation, size, **attributes):
+    return attention(512, implementation, size=size, causal=True, **attributes)
+
+
+EXPERTS = Operation("experts", [(10, 16)], {"intermediate": 32, "top_k": 2, "experts": 4}, precision="bf16")
+
+
+@pytest.mark.parametrize(
+    ("operation", "gpu", "library"),
+    [
+        (linear(8, 8, 8), "A30", "tensor cores"),
+        (linear(8, 8, 8).replace(precision="fp16"), "P4", "lanes"),
+        (EXPERTS, "H100 SXM", "triton"),
+        (EXPERTS.with_attributes(implementation="flashinfer"), "H100 SXM", "cutlass"),
+        (causal("pytorch", 64), "H100 SXM", "flash attention 2"),
+        (causal("sglang", 512), "H100 SXM", "triton"),
+        (causal("sglang", 256), "H100 SXM", "tensor cores"),
+        (causal("sglang", 256, window=128), "H100 SXM", "triton"),
+        (causal("vllm", 512), "H100 SXM", "tensor cores"),
+        (causal("sglang", 128), "L40S", "tensor cores"),
+        (causal("sglang", 64), "L40S", "triton"),
+        (attention(512, "sglang", size=128), "L40S", "triton"),
+        (attention(512, "sglang"), "A100 SXM4 80GB", "flash attention 2"),
+        (causal("sglang", 192), "B200", "triton"),
+        (causal("sglang", 256, cache_precision="fp8"), "B300", "triton"),
+        (causal("sglang", 128, cache_precision="fp8"), "B200", "tensor cores"),
+        (causal("tensorrt_llm", 192), "B200", "tensorrt_llm"),
+        (attention(512, "tensorrt_llm", queries=1, shared=32), "H100 SXM", "tensorrt_llm"),
+        (attention(512, "tensorrt_llm", queries=1, shared=33), "H100 SXM", "each head by itself"),
+        (attention(512, "tensorrt_llm", queries=1), "L40S", "each head by itself"),
+        (attention(512, "tensorrt_llm", queries=1), "B200", "tensorrt_llm"),
+        (attention(512, "sglang", queries=1, shared=48), "L40S", "triton"),
+    ],
+    ids=str,
+)
+def test_the_library_that_computes_an_operation(operation, gpu, library):
+    assert {WAYS[place] for place in way(Work.of([operation]), Machine.of(find_gpu(gpu)))} == {library}
 
 
 @pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.name)

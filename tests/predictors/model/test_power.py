@@ -56,35 +56,30 @@ def test_generations_before_hopper_are_left_to_the_energies_of_networks():
     assert not demand.covers(find_gpu("A100 SXM4 80GB"))
 
 
-def test_boards_with_the_same_die_have_the_joules_in_common_and_not_the_watts():
-    narrow = replace(GPU, name="with less bandwidth", memory_bandwidth=GPU.memory_bandwidth / 2)
-    # 500 - 100 W for 10 us are 4 mJ. In 20 us, that is 200 W, beside 100 W static.
-    (found,) = demand_of_same_die_w(narrow, GPU, np.array([500.0]), np.array([0.5]))
-    assert found == pytest.approx(300)
+def drawing(watts):
+    return {"idle_curve": IdleCurve((2000.0,), (watts,))}
 
 
-@pytest.mark.parametrize(("own_w", "other_w", "found_w"), [(80.0, 100.0, 480.0), (100.0, 80.0, 500.0)])
-def test_the_larger_static_power_is_that_of_the_die(own_w, other_w, found_w):
-    """500 W less 100 W are dynamic, whichever of the boards draws 100 W; static power is the board's own."""
-    own, other = (replace(GPU, name=name, idle_curve=IdleCurve((2000.0,), (watts,)))
-                  for name, watts in (("own", own_w), ("other", other_w)))  # fmt: skip
-    assert demand_of_same_die_w(own, other, np.array([500.0]), np.array([1.0])) == pytest.approx([found_w])
-
-
-def test_boards_with_the_same_die_need_less_energy_at_a_lower_default_clock():
-    slow = replace(GPU, name="with a lower clock", boost_clock_mhz=1500)
-    # A voltage of 0.9: 400 W x 0.9^2 in the same time.
-    (found,) = demand_of_same_die_w(slow, GPU, np.array([500.0]), np.array([1.0]))
-    assert found == pytest.approx(100 + 324)
+@pytest.mark.parametrize(
+    ("own", "other", "over_least", "found_w"),
+    [
+        # 500 - 100 W for 10 us are 4 mJ. In 20 us, that is 200 W, beside 100 W static.
+        pytest.param({"memory_bandwidth": GPU.memory_bandwidth / 2}, {}, 0.5, 300, id="with less bandwidth"),
+        # 500 W less 100 W are dynamic, whichever of the boards draws 100 W; static power is the board's own.
+        pytest.param(drawing(80.0), drawing(100.0), 1.0, 480, id="the larger static power is that of the die"),
+        pytest.param(drawing(100.0), drawing(80.0), 1.0, 500, id="also where it is the board's own"),
+        # A voltage of 0.9: 400 W x 0.9^2 in the same time.
+        pytest.param({"boost_clock_mhz": 1500}, {}, 1.0, 100 + 324, id="with a lower default clock"),
+    ],
+)
+def test_boards_with_the_same_die_have_the_joules_in_common_and_not_the_watts(own, other, over_least, found_w):
+    boards = replace(GPU, name="own", **own), replace(GPU, name="other", **other)
+    assert demand_of_same_die_w(*boards, np.array([500.0]), np.array([over_least])) == pytest.approx([found_w])
 
 
 def test_an_unmeasured_board_is_predicted_from_a_measured_one_with_its_die():
     demand = PowerDemand(
         measured={"linear, half": frozenset({"NVIDIA H200"}), "linear, fp8": frozenset({"NVIDIA B200"})}
     )
-    h200, b200 = find_gpu("H200"), find_gpu("B200")
-    assert demand.measured_like(find_gpu("H100 SXM")) == h200
-    assert demand.measured_like(find_gpu("GB200")) == b200
-    assert demand.measured_like(b200) == b200
-    other_die = find_gpu("RTX 5090")
-    assert demand.measured_like(other_die) == other_die
+    pairs = {"H100 SXM": "H200", "GB200": "B200", "B200": "B200", "RTX 5090": "RTX 5090"}
+    assert {name: demand.measured_like(find_gpu(name)) for name in pairs} == {a: find_gpu(b) for a, b in pairs.items()}

@@ -1,4 +1,4 @@
-"""From operations to networks, against arithmetic by hand."""
+"""From operations to networks, and from their time and energy back to operations, against arithmetic by hand."""
 
 from dataclasses import replace
 
@@ -6,20 +6,16 @@ import numpy as np
 import pytest
 from made_predictions import RELU, predictions
 
-from joulecast import Operation
+from joulecast import Network, Operation
 from joulecast.errors import UnknownNameError
 from joulecast.hardware import find_gpu
 from joulecast.hardware.host import Host
 from joulecast.predictors.intervals.conformal import power_range_w, within_range
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
-from joulecast.predictors.networks.composition import (
-    Execution,
-    HostModel,
-    compose,
-    overlap,
-    plain_sum,
-)
-from joulecast.predictors.networks.knowledge import NetworkKnowledge
+from joulecast.predictors.networks.composition import EAGER, Execution, HostModel, compose, overlap, plain_sum
+from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.physics.clock import Work
+from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.zoo import find_predictor
 
 A30 = find_gpu("A30")
@@ -32,7 +28,7 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(half_s, erro
         for name in ("all", "half")
     }
     operations = find_predictor("T4", "inference").operations
-    knowledge = NetworkKnowledge("test", operations, HostModel(0.0), known["all"], known["half"])
+    knowledge = NetworkPredictor("test", operations, HostModel(0.0), known["all"], known["half"])
     both = RELU.replace(precision="fp16"), RELU
     found = predictions([half_s / 2, 1 - half_s], [0.0] * 2, [1.0] * 2, operations=both)
     assert knowledge.errors_on(np.array([2.0, 1.0]), found) is known[errors]
@@ -166,3 +162,69 @@ def test_intervals_of_power_stay_within_what_a_board_draws():
     assert high.tolist() == [70.0, 165.0]
     # A value beyond them stays within its own interval.
     assert within_range(170.0, 180.0, 190.0, (20.0, 165.0)) == (170.0, 180.0)
+
+
+# Time and energy of a network are shared among its operations.
+
+OPERATIONS = [Operation("relu", [(8, 8)]), Operation("gelu", [(8, 8)])]
+
+
+class FixedPredictor:
+    """A predictor that returns given values for two operations, which only memory decides: the same at any clock."""
+
+    gpu, mode, coverage = A30, "inference", ("all",)
+
+    def __init__(self, device_s, dynamic_j, static_w=40.0):
+        self.fixed = device_s, dynamic_j, static_w
+
+    def predict(self, operations, clock_mhz=None, power_limit_w=None):
+        device_s, dynamic_j, static_w = self.fixed
+        device, nothing = np.array(device_s), np.zeros(2)
+        work = Work(A30, np.full(2, 1440.0), LeastTimes(nothing, device, nothing), *(nothing,) * 2, np.array(dynamic_j))
+        return predictions(device_s, [0.0, 0.0], dynamic_j, static_w, operations=operations, work=work)
+
+    def predict_for_network(self, operations, power_limit_w):
+        return self.predict(operations)
+
+    def in_network(self, predictions):
+        return predictions
+
+    def not_of_chip(self, operations):
+        return ()
+
+    def remarks(self, operations):
+        return ()
+
+
+GAPS = Execution("graph", gap_s=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("dynamic_j", "counts", "execution", "whole", "device_s", "energy_j"),
+    [
+        # 1 and 3 ms; the host takes 5 us for each, which is nothing beside. 40 W x 4 ms are 160 mJ.
+        ([0.05, 0.09], (1, 1), EAGER, (4e-3, 0.30), [1e-3, 3e-3], [0.05 + 0.04, 0.09 + 0.12]),
+        ([0.05, 0.09], (2, 1), EAGER, (5e-3, 0.39), [2e-3, 3e-3], [0.10 + 0.08, 0.09 + 0.12]),
+        # Nothing draws more than the cap: at 165 W 4 ms are 0.66 J. Dynamic energies of 0.8 J in all shrink to that, so
+        # that no static energy is left to share.
+        ([0.3, 0.5], (1, 1), EAGER, (4e-3, 0.66), [1e-3, 3e-3], [0.3 * 0.66 / 0.8, 0.5 * 0.66 / 0.8]),
+        # Between the kernels of an engine the device waits, and draws static power: two gaps of 1 ms.
+        ([0.05, 0.09], (1, 1), GAPS, (6e-3, 0.38), [1e-3, 3e-3], [0.05 + 0.06, 0.09 + 0.18]),
+    ],
+    ids=["alone", "calls are counted", "at the cap", "gaps"],
+)
+def test_static_energy_is_shared_by_device_time(dynamic_j, counts, execution, whole, device_s, energy_j):
+    predictor = FixedPredictor([1e-3, 3e-3], dynamic_j)
+    network = Network.of(list(zip(OPERATIONS, counts, strict=True)))
+    found = NetworkPredictor("fixed", predictor, HostModel(0.0, learned=True, execution=execution)).predict(network)
+    assert (found.time_s, found.energy_j) == pytest.approx(whole)
+    assert found.device_time_s == pytest.approx(sum(device_s) + (2e-3 if execution is GAPS else 0.0))
+    assert [cost.device_time_s for cost in found.operations] == pytest.approx(device_s)
+    assert [cost.energy_j for cost in found.operations] == pytest.approx(energy_j)
+    watts = [40 + joules / seconds for joules, seconds in zip(dynamic_j, (1e-3, 3e-3), strict=True)]
+    assert [cost.power_w for cost in found.operations] == pytest.approx(np.minimum(watts, 165.0).tolist())
+
+
+def test_without_kernels_the_clock_is_the_usual_one():
+    predictor = NetworkPredictor("fixed", FixedPredictor([0.0, 0.0], [0.0, 0.0]), HostModel(0.0))
+    assert predictor.predict(Network.of([(operation, 1) for operation in OPERATIONS])).held_clock_mhz == 1440.0

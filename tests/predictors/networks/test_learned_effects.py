@@ -10,8 +10,6 @@ from simulated_measurements import simulated_operations
 from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import (
-    MOST_NETWORK_STATIC_W,
-    TF32_FACTORS,
     HostModel,
     fit_network_static_w,
     fit_tf32_factor,
@@ -35,30 +33,27 @@ def of(dynamic_w, device_s=1e-3):
     return predictions([device_s], [1e-3 * device_s], [dynamic_w * device_s], static_w=35.0)
 
 
-def static_w(*pairs):
-    return fit_network_static_w([(TEN, of(dynamic_w), watts) for dynamic_w, watts in pairs], HOST, CAP_W)
-
-
-def test_what_is_missing_in_the_median_network_is_learned():
-    """35 + 50 W are predicted where 98 W were measured: 13 W more."""
-    assert static_w((50, 98)) == 13
-    assert static_w((50, 98), (20, 68)) == 13
-    # Two of three networks decide, as a median does.
-    assert static_w((50, 98), (20, 68), (30, 65)) == 13
-
-
-def test_networks_at_the_cap_say_nothing():
-    assert static_w((130, 165)) == 0
-    assert static_w((130, 165), (50, 98)) == 13
-    # 150 W are predicted, and the cap lets 15 W more appear: 15 W are enough, and more would be as good.
-    assert static_w((115, 165)) == 15
-
-
-def test_without_networks_or_without_a_gap_nothing_is_added():
-    assert static_w() == 0
-    assert static_w((50, 85)) == 0
-    assert static_w((50, 60)) == 0  # Loops that explain too much are no reason to take anything away.
-    assert static_w((10, 160)) == MOST_NETWORK_STATIC_W
+@pytest.mark.parametrize(
+    ("pairs", "more_w"),
+    [
+        # 35 + 50 W are predicted where 98 W were measured: 13 W more. Two of three networks decide, as a median does.
+        ([(50, 98)], 13),
+        ([(50, 98), (20, 68)], 13),
+        ([(50, 98), (20, 68), (30, 65)], 13),
+        # Networks at the cap say nothing, or no more than it lets appear: 150 W are predicted, and 15 W are enough.
+        ([(130, 165)], 0),
+        ([(130, 165), (50, 98)], 13),
+        ([(115, 165)], 15),
+        # Without networks or a gap nothing is added; loops that explain too much are no reason to take anything away.
+        ([], 0),
+        ([(50, 85)], 0),
+        ([(50, 60)], 0),
+        ([(10, 160)], 40),  # no more than that is added
+    ],
+)
+def test_the_power_that_is_missing_in_the_median_network_is_learned(pairs, more_w):
+    networks = [(TEN, of(dynamic_w), watts) for dynamic_w, watts in pairs]
+    assert fit_network_static_w(networks, HOST, CAP_W) == more_w
 
 
 def test_errors_of_time_have_no_part_in_it():
@@ -91,37 +86,33 @@ def network(precision="tf32", host_s=1e-6):
     return predictions(device_s, [host_s] * 2, 100.0 * device_s, static_w=35.0, operations=both)
 
 
-def fitted(*measured_s, found=None):
-    return fit_tf32_factor([(COUNTS, found or network(), s) for s in measured_s], HOST)
+BOUND = network(host_s=10e-3)  # by the host: 3 calls of 10 ms
 
 
-def test_what_is_missing_is_laid_on_operations_in_tf32():
-    """9.4 ms were measured: 6 ms in TF32 must become 5.4 ms, a factor of 0.9, of which one network shows the root."""
-    assert fitted(9.4e-3) == pytest.approx(0.9**0.5, rel=1e-5)
-    # Four networks that show the same, and the fourth fifths of its logarithm.
-    assert fitted(*[9.4e-3] * 4) == pytest.approx(0.9**0.8, rel=1e-5)
-    assert fitted(10.6e-3) == pytest.approx(1.1**0.5, rel=1e-5)
-
-
-def test_the_median_network_decides():
-    assert fitted(9.4e-3, 9.4e-3, 7e-3) == pytest.approx(0.9**0.75, rel=1e-5)
-    # Two networks that contradict each other: all factors in between are as good, and 1 is one of them.
-    assert fitted(9.4e-3, 10.6e-3) == 1.0
-
-
-def test_networks_that_cannot_show_it_change_nothing():
-    assert fitted() == 1.0
-    assert fitted(9.4e-3, found=network("fp32")) == 1.0
-    # 3 calls of 10 ms: the host decides, and the time of the device does not show.
-    assert fitted(29e-3, found=network(host_s=10e-3)) == 1.0
-    slow = (COUNTS, network(host_s=10e-3), 29e-3)
-    assert fit_tf32_factor([(COUNTS, network(), 9.4e-3), slow], HOST) == fitted(9.4e-3)
-
-
-def test_a_factor_stays_in_its_range():
-    least, most = TF32_FACTORS
-    assert fitted(1e-3) == pytest.approx(least**0.5)
-    assert fitted(1.0) == pytest.approx(most**0.5)
+@pytest.mark.parametrize(
+    ("measured", "factor"),
+    [
+        # 9.4 ms were measured: 6 ms in TF32 must become 5.4 ms, a factor of 0.9, of which one network shows the root.
+        ([(network(), 9.4e-3)], 0.9**0.5),
+        ([(network(), 10.6e-3)], 1.1**0.5),
+        # Four networks that show the same, and four fifths of its logarithm. The median network decides.
+        ([(network(), 9.4e-3)] * 4, 0.9**0.8),
+        ([(network(), 9.4e-3)] * 2 + [(network(), 7e-3)], 0.9**0.75),
+        # Two networks that contradict each other: all factors in between are as good, and 1 is one of them.
+        ([(network(), 9.4e-3), (network(), 10.6e-3)], 1.0),
+        # Networks that cannot show it change nothing.
+        ([], 1.0),
+        ([(network("fp32"), 9.4e-3)], 1.0),
+        ([(BOUND, 29e-3)], 1.0),
+        ([(network(), 9.4e-3), (BOUND, 29e-3)], 0.9**0.5),
+        # A factor stays within a fifth.
+        ([(network(), 1e-3)], 0.8**0.5),
+        ([(network(), 1.0)], 1.2**0.5),
+    ],
+)
+def test_what_is_missing_is_laid_on_operations_in_tf32(measured, factor):
+    found = fit_tf32_factor([(COUNTS, found, seconds) for found, seconds in measured], HOST)
+    assert found == pytest.approx(factor, rel=1e-5)
 
 
 def test_only_operations_in_tf32_are_quicker_in_networks(chip):

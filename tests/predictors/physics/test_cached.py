@@ -13,7 +13,6 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics import operation_rows
 from joulecast.predictors.physics.cached import _MOST_OF_ONE, cached
 from joulecast.predictors.physics.operation_rows import OperationRows
-from joulecast.predictors.physics.relative import relative_features
 
 A30, T4 = find_gpu("A30"), find_gpu("T4")
 
@@ -46,12 +45,6 @@ def test_results_that_were_computed_together_are_found():
     assert never.knows(relus(1, 2), A30)
     assert not never.knows(relus(1, 2), T4)
     assert never(relus(1, 2), A30) == "of both"
-
-
-def test_features_are_those_of_the_gpu():
-    found = [relative_features(relus(1, 2), gpu) for gpu in (A30, T4, A30)]
-    assert np.array_equal(found[0], found[2])
-    assert not np.allclose(found[0], found[1])
 
 
 def test_results_do_not_keep_the_predictor_alive_that_made_them():

@@ -28,10 +28,6 @@ def work(compute_s=0.0, memory_s=0.0, cache_s=0.0, switching_j=0.0, awake_j=0.0,
     return Work(ROUND, np.full(parts.shape[1], 2000.0), LeastTimes(*parts[:3]), *parts[3:], **more)
 
 
-def joules(found):
-    return found.switching_j + found.awake_j + found.memory_j
-
-
 def by_hand(mhz):
     """Static watts and volts of the round GPU between 500 and 2000 MHz."""
     return 20 + 30 * (mhz - 500) / 1500, 0.8 + 0.2 * max(mhz - 1000, 0) / 1000
@@ -164,15 +160,6 @@ def test_work_is_slower_than_physics_by_its_ratio(clock, slower, volts):
     assert found.awake_j == pytest.approx([volts**2 * 0.5 * 10 * clock / 1e3 * 3 * least_s])
 
 
-@pytest.mark.parametrize(("memory_type", "byte_j"), [("HBM2", 5e-11), ("GDDR6", 1e-10)])
-def test_work_on_tensor_cores_and_in_both_types_of_memory(memory_type, byte_j):
-    """2^31 FLOPs in bf16 on tensor cores, and three matrices of 1024 x 1024 elements of two bytes."""
-    gpu, product = replace(ROUND, memory_type=memory_type), LINEAR.replace(precision="bf16")
-    found = Work.of([product], gpu, 2000.0, np.array([1.0]), CONSTANTS)
-    assert found.switching_j == pytest.approx([2**31 * 2e-12])
-    assert found.memory_j == pytest.approx([3 * 2**21 * byte_j])
-
-
 def test_work_of_nothing_takes_a_nanosecond_and_no_energy():
     nothing = Operation("dropout", [(1000, 1000)])
     assert Work.of([nothing], ROUND, 2000.0, np.array([3.0]), CONSTANTS).device_s == pytest.approx([3e-9])
@@ -180,44 +167,44 @@ def test_work_of_nothing_takes_a_nanosecond_and_no_energy():
     assert [missing.switching_j[0], missing.awake_j[0], missing.memory_j[0]] == [0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("cap_w", [200.0, 60.5, 50.0])
-def test_a_loop_at_its_cap_held_the_clock_at_which_physics_draws_that_much(cap_w):
-    """The measured time stays, and the power tells the clock. 8 MB and 1 MFLOP in 1 ms draw 60.4 W at most.
+COUNTED = replace(CONSTANTS, fp32_j_per_flop=1e-10)
 
-    SMs that are awake: 0.5 W x 10 x 2 GHz = 10 W; memory 0.4 W; computing 0.01 W; 50 W static.
-    """
-    held = throttled_mhz([RELU], ROUND, np.array([1e-3]), CONSTANTS, cap_w)[0]
+
+@pytest.mark.parametrize(
+    ("operation", "seconds", "constants", "computing_w", "memory_w", "cap_w"),
+    [
+        # 1 MFLOP and 8 MB in 1 ms draw 60.4 W at most.
+        *((RELU, 1e-3, CONSTANTS, 0.01, 0.4, cap_w) for cap_w in (200.0, 60.5, 50.0)),
+        # 2^31 FLOPs at 100 pJ and 3 x 4 MiB at 50 pJ in 2 ms: 107.4 W and 0.3 W.
+        (LINEAR, 2e-3, COUNTED, 2**31 * 1e-10 / 2e-3, 3 * 2**22 * 5e-11 / 2e-3, 100.0),
+    ],
+)
+def test_a_loop_at_its_cap_held_the_clock_at_which_physics_draws_that_much(
+    operation, seconds, constants, computing_w, memory_w, cap_w
+):
+    """The measured time stays, and the power tells the clock. SMs that are awake: 0.5 W x 10 x 2 GHz = 10 W."""
+    held = throttled_mhz([operation], ROUND, np.array([seconds]), constants, cap_w)[0]
     static_w, volts = by_hand(held)
-    assert (held == 2000.0) == (cap_w > 60.41)
-    drawn_w = static_w + 0.4 + volts**2 * (0.01 + 10 * held / 2000)
-    assert drawn_w == pytest.approx(min(cap_w, 60.41), abs=0.05)
+    most_w = 50 + memory_w + computing_w + 10
+    assert (held == 2000.0) == (cap_w > most_w)
+    drawn_w = static_w + memory_w + volts**2 * (computing_w + 10 * held / 2000)
+    assert drawn_w == pytest.approx(min(cap_w, most_w), abs=0.05)
 
 
-def test_the_measured_time_of_a_product_stays_while_its_clock_is_searched_for():
-    """2^31 FLOPs at 100 pJ and 3 x 4 MiB at 50 pJ in 2 ms: 107.4 W of computing and 0.3 W of memory; SMs as above."""
-    constants = replace(CONSTANTS, fp32_j_per_flop=1e-10)
-    held = throttled_mhz([LINEAR], ROUND, np.array([2e-3]), constants, 100.0)[0]
-    static_w, volts = by_hand(held)
-    computing_w, memory_w = 2**31 * 1e-10 / 2e-3, 3 * 2**22 * 5e-11 / 2e-3
-    assert static_w + memory_w + volts**2 * (computing_w + 10 * held / 2000) == pytest.approx(100.0, abs=0.05)
-
-
-def test_measured_work_keeps_what_was_measured():
-    device_s, dynamic_j = np.array([1e-3, 1e-3]), np.array([0.05, 0.16])
-    found = measured_work([RELU, RELU], ROUND, device_s, dynamic_j, np.array([100.0, 199.0]), CONSTANTS)
-    assert found.device_s == pytest.approx([1e-3, 1e-3])
-    assert found.at(2000.0)[1] == pytest.approx([0.05, 0.16])
-    assert (found.most_mhz[0], found.cap_w) == (2000.0, 200.0)
-
-
-def test_a_power_near_the_cap_counts_as_throttled():
+def test_measured_work_keeps_what_was_measured_and_counts_as_throttled_near_the_cap():
     """From 0.97 of the cap on, the clock is the one at which physics draws the cap; below, it is the default clock."""
     hungry = replace(CONSTANTS, awake_w_per_sm_ghz=20.0)  # SMs draw 20 x 10 x 2 = 400 W at 2000 MHz.
-    device_s, dynamic_j, power_w = np.array([1e-3, 1e-3]), np.array([0.15, 0.15]), np.array([193.0, 195.0])
-    below, held = measured_work([RELU, RELU], ROUND, device_s, dynamic_j, power_w, hungry).clock_mhz
+    device_s, dynamic_j, power_w = np.full(2, 1e-3), np.array([0.05, 0.15]), np.array([193.0, 195.0])
+    found = measured_work([RELU, RELU], ROUND, device_s, dynamic_j, power_w, hungry)
+    below, held = found.clock_mhz
     static_w, volts = by_hand(held)
     assert below == 2000.0
     assert static_w + 0.4 + volts**2 * (0.01 + 400 * held / 2000) == pytest.approx(200.0, abs=0.1)
+    for clock in (held, 2000.0):  # It holds no higher clock than the one that was measured.
+        at_s, at_j = found.at(clock)
+        assert (at_s[1], at_j[1]) == pytest.approx((1e-3, 0.15))
+    assert (at_s[0], at_j[0]) == pytest.approx((1e-3, 0.05))
+    assert (found.most_mhz.tolist(), found.cap_w) == ([2000.0, held], 200.0)
 
 
 # Work that is scaled, moved and limited.
@@ -258,31 +245,22 @@ def three(**more):
     return work(seconds, switching_j=switching_j, awake_j=awake_j, memory_j=memory_j, **more)
 
 
-def test_an_operation_is_raised_to_the_time_and_energy_of_its_limit():
-    """The last operation limits the second: 4 ms and 4 J instead of 2 ms and 2 J; the first has no limit."""
-    found = three(most_mhz=MOST_MHZ).limited(np.array([1]))
-    assert found.device_s == pytest.approx([1e-3, 4e-3])
-    assert found.clock_mhz.tolist() == [2000.0, 2000.0]
-    assert found.most_mhz.tolist() == [1900.0, 1800.0]
-    assert found.switching_j == pytest.approx([0.5, 2.0])
-    assert found.awake_j == pytest.approx([0.3, 1.2])
-    assert found.memory_j == pytest.approx([0.2, 0.8])
-
-
 @pytest.mark.parametrize(
-    ("order", "place", "at_most", "milliseconds"),
+    ("order", "place", "at_most", "factors"),
     [
-        pytest.param([2, 1, 0], 0, False, [4, 2], id="a limit below an operation changes nothing"),
-        pytest.param([2, 1, 0], 0, True, [1, 2], id="an operation is lowered to its limit"),
-        pytest.param([0, 1, 2], 1, True, [1, 2], id="a limit above an operation changes nothing"),
+        pytest.param([0, 1, 2], 1, False, [1, 2], id="an operation is raised to its limit"),
+        pytest.param([2, 1, 0], 0, False, [1, 1], id="a limit below an operation changes nothing"),
+        pytest.param([2, 1, 0], 0, True, [0.25, 1], id="an operation is lowered to its limit"),
+        pytest.param([0, 1, 2], 1, True, [1, 1], id="a limit above an operation changes nothing"),
     ],
 )
-def test_limits_on_one_side(order, place, at_most, milliseconds):
-    """The last operation in an order limits another; seconds and joules have the same numbers."""
-    found = three().take(np.array(order)).limited(np.array([place]), at_most=at_most)
-    assert found.device_s == pytest.approx(1e-3 * np.array(milliseconds))
-    assert joules(found) == pytest.approx(milliseconds)
-    assert found.most_mhz.tolist() == [np.inf, np.inf]
+def test_the_last_operation_limits_the_time_and_energy_of_another(order, place, at_most, factors):
+    given = three(most_mhz=MOST_MHZ).take(np.array(order))
+    found = given.limited(np.array([place]), at_most=at_most)
+    for name in ("device_s", "switching_j", "awake_j", "memory_j"):
+        assert getattr(found, name) == pytest.approx(getattr(given, name)[:2] * factors)
+    assert found.most_mhz.tolist() == given.most_mhz[:2].tolist()
+    assert found.clock_mhz.tolist() == [2000.0, 2000.0]
 
 
 def test_least_times_rise_with_the_operation_they_bound():

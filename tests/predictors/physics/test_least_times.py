@@ -77,27 +77,6 @@ def test_products_on_tensor_cores_load_for_warps_and_lose_what_they_would_at_the
     )
 
 
-def test_a_convolution_takes_the_blocks_that_take_least():
-    """Blocks of 128 x 32: 40 steps at 0.525 of the peak, and the time of two waves. Blocks of 128 x 64 take longer."""
-    conv = Operation("conv2d", [(1, 32, 16, 16)], {"out_channels": 64, "kernel_size": 1, "bias": False})
-    flops, moved = 2 * 10 * 2 * 128 * 32 * (32 + 8) / 0.525, 4 * (32 * 256 + 64 * 256 + 32 * 64)
-    once = np.array([flops / 1e12, moved / REACHED, (moved + flops * 4 / 128) / WAY])
-    assert least(conv) == pytest.approx(once)
-    # Both gradients are convolutions of the same size.
-    assert least(conv.replace(mode="training")) == pytest.approx(3 * once)
-
-
-def test_kernels_of_a_convolution_that_run_in_turn_do_not_overlap():
-    """Winograd's algorithm in separate kernels: 36 products of 48 x 16 squares and 256 channels, in 44 waves."""
-    attributes = {"out_channels": 256, "kernel_size": 3, "padding": 1, "bias": False}
-    compute_s, memory_s, cache_s = least(Operation("conv2d", [(46, 256, 16, 16)], attributes))
-    flops = 44 * 10 * 2 * 128 * 128 * (256 + 8) / 0.85
-    moved = 4 * (2 * 46 * 256 * 256 + 9 * 256 * 256) + 2 * 4 * 36 * (48 * 16 * 512 + 256 * 256)
-    assert np.cbrt(compute_s**3 + memory_s**3) == pytest.approx(flops / 1e12 + moved / REACHED)
-    assert compute_s / memory_s == pytest.approx(flops / 1e12 / (moved / REACHED))
-    assert cache_s / memory_s == pytest.approx((moved + flops * 4 / 128) / WAY / (moved / REACHED))
-
-
 def test_times_overlap_as_a_norm_of_cubes():
     found = LeastTimes(np.array([3e-3]), np.array([4e-3]), np.array([5e-3]))
     assert found.time_s == found.overlapped_s == pytest.approx([6e-3])

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_measurements import simulated_operations
+from simulated_measurements import simulated_gpu, simulated_operations
 
 from joulecast.errors import DatasetError
+from joulecast.predictors.fitting.fit import fit_on_all
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.transformer.encoder import shapes, sinusoids
 
@@ -26,7 +27,7 @@ from small_transformers import (  # noqa: E402
     rows_of,
 )
 
-from joulecast.predictors.transformer.fit import fit_transformer  # noqa: E402
+from joulecast.predictors.transformer.fit import Muon, fit_transformer, orthogonalized  # noqa: E402
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
@@ -122,3 +123,47 @@ def test_too_little_to_learn_from(dataset):
     rows = rows_of(simulated_operations())
     with pytest.raises(DatasetError, match="too few"):
         fit_transformer([dataset], rows[:50], QUICK)
+
+
+def test_a_transformer_has_its_losses_by_epoch():
+    tiny = replace(QUICK, width=8, epochs=6, together=0.3)
+    curves = fit_on_all([simulated_gpu("A30")], (), tiny).curves
+    assert set(curves) == {f"transformer/loss_{how}" for how in ("alone", "together")}
+    alone = np.array(curves["transformer/loss_alone"])
+    assert len(alone) == 6
+    assert np.nanmean(alone[-2:]) < np.nanmean(alone[:2])
+
+
+# Muon: what a step does to matrices.
+
+
+def test_orthogonalized():
+    torch.manual_seed(0)
+    for shape in ((3, 8, 8), (2, 24, 8), (2, 8, 24)):
+        singular = torch.linalg.svdvals(orthogonalized(1e-3 * torch.randn(shape)))
+        # Its iterations do not converge, but reach this band from any value that is no smaller than a hundredth.
+        assert singular.median() > 0.65
+        assert singular.max() < 1.25
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (12, 4), (3, 12, 4)], ids=str)
+def test_a_step_of_muon_moves_all_directions_of_the_gradient_alike(shape):
+    torch.manual_seed(0)
+    matrices = torch.zeros(shape, requires_grad=True)
+    matrices.grad = torch.randn(shape)
+    Muon([matrices], 0.1).step()
+    left, _, right = torch.linalg.svd(matrices.grad, full_matrices=False)
+    moved = (left.mT @ -matrices.detach() @ right.mT) / (0.1 * (shape[-2] / shape[-1]) ** 0.5)
+    along = moved.diagonal(dim1=-2, dim2=-1)
+    assert (along - 1).abs().max() < 0.4
+    assert (moved - torch.diag_embed(along)).abs().max() < 1e-4
+
+
+def test_muon_goes_on_in_the_direction_of_the_last_steps():
+    matrix = torch.zeros(4, 4, requires_grad=True)
+    optimizer = Muon([matrix], 0.1)
+    for gradient in (torch.eye(4), torch.zeros(4, 4)):
+        before = matrix.detach().clone()
+        matrix.grad = gradient
+        optimizer.step()
+        assert (before - matrix.detach()).diagonal().min() > 0.05

@@ -5,15 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_measurements import simulated_operations
 
-from joulecast import Operation
 from joulecast.errors import InputError, UnknownNameError, ZooError
 from joulecast.hardware import find_gpu
-from joulecast.operations.network import Network
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.formats.numbers import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import over_clocks
 from joulecast.predictors.transformer.attentive import Attentive
 
@@ -104,18 +100,3 @@ def test_many_gpus_are_read_at_once(quick):
     read = [quick.log_ratios(listed, [gpu])[0] for gpu in gpus]
     assert np.allclose(learned.log_ratios(listed, gpus), read, rtol=1e-5)
     assert not np.allclose(read[0], read[1], rtol=1e-3)
-
-
-def test_laws_of_predictions(served):
-    predictor = SharedByAll(served).on(A30, "inference")
-    operations = [*simulated_operations(), Operation("softmax", [(64, 1000)]), Operation("dropout", [(8, 8)])]
-    found = predictor.predict(operations, 900)
-    assert np.allclose(found.energy_j, found.time_s * found.power_w)
-    assert (found.power_w <= 1.001 * A30.power_limit_w).all()
-    assert (found.time_s >= found.device_time_s).all()
-    assert found.device_time_s[-1] == found.dynamic_energy_j[-1] == 0
-    network = made_networks()[0][2]
-    prediction = on(A30, served).predict(network, 900)
-    assert prediction.energy_j <= A30.power_limit_w * prediction.time_s
-    nothing = Network.of([(Operation("dropout", [(8, 8)]), 2), (operations[0], 1)])
-    assert on(A30, served).predict(nothing).time_s > 0

@@ -1,4 +1,4 @@
-"""Predictions of operations with given costs, for arithmetic by hand in the tests beside this file."""
+"""Predictions of operations with given costs, for arithmetic by hand in tests of networks and intervals."""
 
 import numpy as np
 
