@@ -56,8 +56,14 @@ def decoders(names: list[str]) -> dict[str, Any]:
     """Name -> decoder in JSON, made again for the names, or for all models if there are none."""
     kept = models.decoders_file() if names else {}
     made = {name: row for name, row in LANGUAGE_MODELS.items() if name not in kept or name in names}
-    found = {**kept, **{name: models.decoder_to_json(decoder(name, row)) for name, row in made.items()}}
+    found = {**kept, **{name: decoder_to_json(decoder(name, row)) for name, row in made.items()}}
     return {name: found[name] for name in sorted(LANGUAGE_MODELS)}
+
+
+def decoder_to_json(found: Decoder) -> dict[str, Any]:
+    """A decoder as plain lists and dictionaries, without its name."""
+    parts = [[type(part).__name__, vars(part), list(modules)] for part, modules in found.parts]
+    return {"tied": found.tied, "context": found.context, "parts": parts}
 
 
 def table(path: Path) -> dict[str, Any]:

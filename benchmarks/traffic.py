@@ -10,6 +10,7 @@ Writes benchmarks/TRAFFIC.md; takes a quarter of an hour of CPU.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import time
 from collections import defaultdict
@@ -27,7 +28,7 @@ from mlenergy import HYBRID, PROMPTS, REQUESTS, SEEN, Run, runs, unsteady
 from joulecast import simulate_serving
 from joulecast.errors import InputError, JoulecastError
 from joulecast.traffic.requests import Drawn
-from joulecast.traffic.scheduler import Cache, Limits, Replica, Requests
+from joulecast.traffic.scheduler import Cache, Limits, Replica, Request
 
 REPORT = Path(__file__).with_name("TRAFFIC.md")
 GOALS = {"P50": 15, "P90": 20, "P99": 25, "throughput": 10, "energy": 12}
@@ -59,13 +60,13 @@ class EqualSteps:
 
 def waits(arrivals: np.ndarray, outputs: np.ndarray, step_s: float, servers: int) -> np.ndarray:
     """Seconds that each request waits in the simulated scheduler; an output of n tokens takes n steps."""
-    requests = Requests()
-    replica = Replica(EqualSteps(step_s), Cache(1e12), Limits(servers, 10_000), requests)
-    for arrival_s, output in zip(arrivals.tolist(), outputs.tolist(), strict=True):
-        replica.advance(arrival_s)
-        replica.add(requests.add(arrival_s, 1, output))
+    replica = Replica(EqualSteps(step_s), Cache(1e12), Limits(servers, 10_000))
+    requests = [Request(*each) for each in zip(arrivals.tolist(), itertools.repeat(1), outputs.tolist())]
+    for request in requests:
+        replica.advance(request.arrival_s)
+        replica.add(request)
     replica.advance(math.inf)
-    return np.array(requests.first_s) - arrivals - step_s
+    return np.array([each.first_token_s for each in requests]) - arrivals - step_s
 
 
 def equal_services(load: float) -> Callable[[float], float]:

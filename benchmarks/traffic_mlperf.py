@@ -17,7 +17,7 @@ import numpy as np
 import joulecast
 from joulecast.errors import JoulecastError
 from joulecast.hardware import find_gpu
-from joulecast.traffic.scheduler import Cache, Limits, Replica, Requests
+from joulecast.traffic.scheduler import Cache, Limits, Replica, Request
 
 _LIMIT_S = 0.13  # MLPerf Inference rules, bert: 130 ms at the 99th percentile.
 _MEAN, _DEVIATION, _MOST = 177, 85, 384  # Tokens of SQuAD's questions with their texts; longer ones are cut.
@@ -86,13 +86,13 @@ def _server(steps: EncoderSteps, tokens: np.ndarray, gaps: np.ndarray) -> float:
     """The highest rate at which 99 % of the questions are answered within the limit."""
 
     def p99_s(rate: float) -> float:
-        requests = Requests()
-        replica = Replica(steps, Cache(1e12), Limits(_AT_ONCE, 10**7), requests)
-        for arrival_s, count in zip((gaps / rate).tolist(), tokens.tolist(), strict=True):
-            replica.advance(arrival_s)
-            replica.add(requests.add(arrival_s, count, 1))
+        replica = Replica(steps, Cache(1e12), Limits(_AT_ONCE, 10**7))
+        requests = [Request(*each, 1) for each in zip((gaps / rate).tolist(), tokens.tolist(), strict=True)]
+        for request in requests:
+            replica.advance(request.arrival_s)
+            replica.add(request)
         replica.advance(math.inf)
-        return float(np.quantile(np.array(requests.first_s) - np.array(requests.arrival_s), 0.99))
+        return float(np.quantile([each.first_token_s - each.arrival_s for each in requests], 0.99))
 
     low, high = 0.0, _offline(steps, tokens)
     for _ in range(_TRIES):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from joulecast.generation.generate import server_of
-from joulecast.generation.serving import Lengths, Steps
+from joulecast.generation.serving import Lengths
 from joulecast.generation.steps import StepTokens
 from joulecast.traffic.step_costs import PredictedSteps
 
@@ -78,7 +78,7 @@ def errors(model: str, gpu: str, precision: str, sequences: int, options: dict[s
     server.prepare(step for step, _ in steps)
     off = []
     for step, (time_s, energy_j) in steps:
-        whole_s, whole_j = server.cost([Steps(step, 1)], [clock_mhz])[:, 0]
+        whole_s, whole_j = server.cost(step, [clock_mhz])[:, 0]
         off.append((time_s / whole_s - 1, energy_j / (tables.boards * whole_j) - 1))
     return tuple(np.split(100 * np.array(off), 2))
 

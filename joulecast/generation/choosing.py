@@ -21,7 +21,7 @@ from .engines import ENGINES
 from .generate import server_of
 from .models import find_decoder
 from .parallel import Parallel, boards_of, compared, layouts
-from .server import Figures, Server, figures_of
+from .server import Figures, Server, figures_of, together
 from .serving import Lengths, Load
 from .towers import find_images
 
@@ -132,9 +132,9 @@ def _figures(
             for served in (fitting if len(alike) == 1 else fitting[:-1] or fitting)
             for tokens in served.steps
         )
-        steps = one.networks(tokens)
+        steps = {each: one.network(each) for each in tokens}
         if one.deployment.engine.fused:
-            prefetch([server.predictor for server, _ in alike], steps.together)
+            prefetch([server.predictor for server, _ in alike], together(steps.values()))
         for server, fitting in alike:
             with search.trying(boards_of(server.deployment.parallel.gpus, server.gpu)):
                 server.take(steps)

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -117,21 +117,24 @@ def with_collectives(predictions: OperationPredictions, gpu: GPU) -> OperationPr
     parts = LeastTimes(still, np.nan_to_num(seconds), still)
     work = Work(gpu, np.full(len(places), clock), parts, still, still, np.nan_to_num(joules))
 
-    def known(theirs: FloatArray, mine: FloatArray | float) -> FloatArray:
-        return np.where(places, mine, theirs)
-
     power_w = predictions.static_power_w + joules / seconds
+    known: Mapping[str, FloatArray | float] = {
+        "time_s": seconds,
+        "device_time_s": seconds,
+        "host_time_s": 0.0,
+        "held_clock_mhz": clock,
+        "power_w": power_w,
+        "energy_j": power_w * seconds,
+        "dynamic_energy_j": joules,
+    }
+    merged: dict[str, Any] = {
+        name: np.where(places, values, getattr(predictions, name)) for name, values in known.items()
+    }
     return replace(
         predictions,
-        time_s=known(predictions.time_s, seconds),
-        power_w=known(predictions.power_w, power_w),
-        energy_j=known(predictions.energy_j, power_w * seconds),
-        device_time_s=known(predictions.device_time_s, seconds),
-        dynamic_energy_j=known(predictions.dynamic_energy_j, joules),
-        host_time_s=known(predictions.host_time_s, 0.0),
-        held_clock_mhz=known(predictions.held_clock_mhz, clock),
         source=tuple("modelled" if here else each for here, each in zip(places, predictions.source, strict=True)),
         work=predictions.work.with_others(work, places),
+        **merged,
     )
 
 

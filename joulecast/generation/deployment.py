@@ -150,8 +150,7 @@ class Deployment:
     @property
     def steps(self) -> tuple[StepTokens, ...]:
         """All kinds of steps from which the figures of the deployment are computed."""
-        cycle = self.cycle
-        return tuple(each.tokens for each in (*cycle.steps, *cycle.first_token, *cycle.next_tokens))
+        return tuple(each.tokens for each in self.cycle)
 
     @property
     def decoding(self) -> StepTokens:
@@ -161,7 +160,7 @@ class Deployment:
     @property
     def reading(self) -> StepTokens:
         """A step that reads as many prompts as the largest step of a cycle, and decodes nothing."""
-        read = next(each.tokens for each in reversed(self.cycle.steps) if each.tokens.prompts)
+        read = next(each.tokens for each in reversed(self.cycle) if each.tokens.prompts)
         return StepTokens(0, 0, read.prompts, read.prompt_tokens, read.prompt_cached, read.prompts)
 
     @cached_property
@@ -215,7 +214,8 @@ class Deployment:
     def _memory(self, batch: int) -> GenerationMemory:
         load = replace(self.load, batch=batch)
         sequence_bytes = cached_bytes(self.decoder, load.cached_tokens(self.batching), self.precisions)
-        largest = cycle_of(load, self.engine, self.batching).largest.tokens
+        steps = (each.tokens for each in cycle_of(load, self.engine, self.batching))
+        largest = max(steps, key=lambda each: each.tokens)
         return GenerationMemory(
             weights_bytes=weights_bytes(self.decoder, self.precisions) + self.tower_bytes,
             cache_bytes=round(batch * sequence_bytes),

@@ -21,53 +21,39 @@ from .decoder import Decoder
 
 @dataclass(frozen=True)
 class Engine:
-    """How an engine serves a model.
+    """How an engine serves a model."""
 
-    Args:
-        name: The name that users write.
-        implementation: The library whose kernels the engine calls for attention and experts, as `IMPLEMENTATIONS` of
-            the operation kinds names it.
-        collectives: The implementation of collectives that it calls, as collectives.json.gz names it.
-        step_s: Seconds of each step in which the GPU waits for the engine, which chooses the sequences of the next
-            step, prepares their inputs, and fetches the sampled tokens.
-        sequence_s: Additional seconds of waiting for each sequence in the step.
-        scan_s: Least seconds of a step that reads prompts, for each layer with a recurrent state: its kernels are
-            launched one by one, while the GPU runs those before.
-        step_tokens: The largest number of tokens in a step, tokens of prompts included.
-        small_step_tokens: The same limit on boards with less than 70 GiB and on A100s; None where it does not differ.
-        memory_share: The share of the board's memory that the engine uses for weights, activations and cache.
-        grouped_experts: Whether one kernel computes all experts of a layer. It is False on AMD's GPUs, on which no such
-            kernels were measured: there, experts are a batch of products.
-        pads_ranks: Whether GPUs with sequences of their own that share experts compute as many tokens as the busiest.
-        fused: True if the engine runs fused kernels in CUDA graphs, False if it runs the model as `transformers` does.
-        sampling: How it samples tokens, a name of `SAMPLINGS`.
-        samples_in_torch: Whether it samples by PyTorch's operations, and takes top-p and top-k from the model's
-            generation_config unless told otherwise.
-        triton_experts: Whether kernels of Triton compute experts in 16 bits.
-        pads_experts: Whether DeepGEMM computes experts in fp8, in whole tiles of padded rows. It is False on all GPUs
-            but data centers' Blackwells, on which vLLM has no other kernels for their scales.
-        capabilities: Prefixes of the compute capabilities that the engine supports; empty if it supports all GPUs.
-        wait_sigma: Standard deviation of the logarithm of the seconds for which GPUs wait: a factor of two, unless the
-            user has said how long.
-    """
-
-    name: str
-    implementation: str
-    collectives: str
+    name: str  # The name that users write
+    implementation: str  # Library of its attention and experts, as `IMPLEMENTATIONS` of the operation kinds names it
+    collectives: str  # The implementation of collectives that it calls, as collectives.json.gz names it
+    # Seconds of each step in which the GPU waits for the engine, which chooses the sequences of the next step, prepares
+    # their inputs, and fetches the sampled tokens; and additional seconds for each sequence in the step.
     step_s: float
     sequence_s: float
+    # Least seconds of a step that reads prompts, for each layer with a recurrent state: its kernels are launched one by
+    # one, while the GPU runs those before.
     scan_s: float = 0.0
-    step_tokens: int = 8192
+    step_tokens: int = 8192  # The largest number of tokens in a step, tokens of prompts included
+    # The same limit on boards with less than 70 GiB and on A100s; None where it does not differ.
     small_step_tokens: int | None = None
-    memory_share: float = 0.9
+    memory_share: float = 0.9  # Share of the board's memory that it uses for weights, activations and cache
+    # Whether one kernel computes all experts of a layer. It is False on AMD's GPUs, on which no such kernels were
+    # measured: there, experts are a batch of products.
     grouped_experts: bool = True
+    # Whether GPUs with sequences of their own that share experts compute as many tokens as the busiest.
     pads_ranks: bool = False
-    fused: bool = True
-    sampling: str = "temperature"
+    fused: bool = True  # Fused kernels in CUDA graphs; False if it runs the model as `transformers` does
+    sampling: str = "temperature"  # How it samples tokens, a name of `SAMPLINGS`
+    # Whether it samples by PyTorch's operations, and takes top-p and top-k from the model's generation_config unless
+    # told otherwise.
     samples_in_torch: bool = False
-    triton_experts: bool = False
+    triton_experts: bool = False  # Whether kernels of Triton compute experts in 16 bits
+    # Whether DeepGEMM computes experts in fp8, in whole tiles of padded rows. It is False on all GPUs but data centers'
+    # Blackwells, on which vLLM has no other kernels for their scales.
     pads_experts: bool = False
-    capabilities: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()  # Beginnings of the compute capabilities that it supports; empty for all GPUs
+    # Standard deviation of the logarithm of the seconds for which GPUs wait: a factor of two, unless the user has said
+    # how long.
     wait_sigma: float = math.log(2.0)
 
     def on_host(self, factor: float, wait_s: float | None) -> Engine:
@@ -145,11 +131,7 @@ _ALONG_WORDS = frozenset({"softmax", "argmax", "sort", "cumsum"})
 
 
 def sampling_factors(predictions: OperationPredictions, gpu: GPU) -> FloatArray:
-    """Factors on time and dynamic energy of the operations of a step; one for all but sorting and drawing.
-
-    Returns:
-        Factors of shape (operations,).
-    """
+    """Factors on time and dynamic energy of the operations of a step, shape (operations,); one for most of them."""
     seconds = {
         "sort": SORT_BYTES / gpu.memory_bandwidth,
         "random": RANDOM_CYCLES / (gpu.sms * gpu.boost_clock_mhz * 1e6),
@@ -161,10 +143,8 @@ def sampling_factors(predictions: OperationPredictions, gpu: GPU) -> FloatArray:
 def checked_sampling(name: str | None, engine: Engine, decoder: Decoder) -> str:
     """The name of a way to sample.
 
-    `name`: A name of `SAMPLINGS`; None for what the engine does with the model by default.
-
-    Raises:
-        UnknownNameError: It is unknown.
+    `name`: A name of `SAMPLINGS`; None for what the engine does with the model by default. Raises UnknownNameError: it
+    is unknown.
     """
     if name is None:
         return "top_p" if engine.samples_in_torch and decoder.top_p else "temperature"

@@ -13,20 +13,8 @@ from ..errors import InputError
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..operations.rules import size
-from .decoder import (
-    Activation,
-    Attention,
-    Decoder,
-    Division,
-    Embedding,
-    Experts,
-    LatentAttention,
-    Logits,
-    Norm,
-    Part,
-    Projection,
-    Recurrence,
-)
+from . import decoder as parts
+from .decoder import Decoder
 
 FUSED: Mapping[str, tuple[str, ...]] = {
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),
@@ -35,7 +23,7 @@ FUSED: Mapping[str, tuple[str, ...]] = {
 }
 """Layer of an engine -> layers of a module that it puts together, because they read the same input."""
 
-DIVISIONS: Mapping[str, Division] = {
+DIVISIONS: Mapping[str, parts.Division] = {
     # The last layer of a block reads the outputs of the other layers, which are divided.
     **dict.fromkeys(
         ("o_proj", "out_proj", "dense", "c_proj", "wo", "down_proj", "fc2", "w2", "dense_4h_to_h", "linear_2"), "rows"
@@ -64,8 +52,8 @@ def decoder_of(network: Network, cached: int) -> Decoder:
         for path, count in entry.by_module.items():
             listed.setdefault(path, []).extend([entry.operation] * count)
     found = dict(_parts({path: tuple(operations) for path, operations in listed.items()}, cached))
-    logits = [part for part in found.values() if isinstance(part, Logits)]
-    attentions = [part for part in found.values() if isinstance(part, Attention | LatentAttention)]
+    logits = [part for part in found.values() if isinstance(part, parts.Logits)]
+    attentions = [part for part in found.values() if isinstance(part, parts.Attention | parts.LatentAttention)]
     if not logits or not attentions:
         raise InputError(
             f"{network.name} does not generate text",
@@ -73,13 +61,13 @@ def decoder_of(network: Network, cached: int) -> Decoder:
             allowed="a decoder with a language-model head, such as llama3_8b",
             hint="use joulecast.predict for encoders and for models without a head",
         )
-    by_part: dict[Part, list[str]] = {}
+    by_part: dict[parts.Part, list[str]] = {}
     for path, part in found.items():
         by_part.setdefault(part, []).append(path)
     return Decoder(network.name, tuple((part, tuple(paths)) for part, paths in by_part.items()))
 
 
-def _parts(modules: Modules, cached: int) -> Iterator[tuple[str, Part]]:
+def _parts(modules: Modules, cached: int) -> Iterator[tuple[str, parts.Part]]:
     """The path and the part of each module; modules without a part of their own are fused into others."""
     kinds = {operation.kind for operations in modules.values() for operation in operations}
     rotary = bool(_ROTATION & kinds)
@@ -89,9 +77,8 @@ def _parts(modules: Modules, cached: int) -> Iterator[tuple[str, Part]]:
     )
     attentions = set()
     for path, operations in modules.items():
-        for operation in operations:
-            if operation.kind == "embedding":
-                yield path, Embedding(operation.attributes["num_embeddings"], operation.attributes["embedding_dim"])
+        for table in (each.attributes for each in operations if each.kind == "embedding"):
+            yield path, parts.Embedding(table["num_embeddings"], table["embedding_dim"])
         if norm := _norm(operations):
             yield path, norm
         if experts := _experts(path, modules):
@@ -110,7 +97,7 @@ def _parts(modules: Modules, cached: int) -> Iterator[tuple[str, Part]]:
         yield from _block(parent, block, words, attends=parent in attentions)
 
 
-def _block(parent: str, block: dict[str, Operation], words: int, attends: bool) -> Iterator[tuple[str, Part]]:
+def _block(parent: str, block: dict[str, Operation], words: int, attends: bool) -> Iterator[tuple[str, parts.Part]]:
     """The linear layers of a module, put together where they read the same input, and the activation between them."""
     together = {name: members for name, members in FUSED.items() if all(member in block for member in members)}
     taken = {member for members in together.values() for member in members}
@@ -123,55 +110,55 @@ def _block(parent: str, block: dict[str, Operation], words: int, attends: bool) 
         if _rows(members[0]) > 1:
             continue  # The layer that expands the cache of MLA, which engines do not run while decoding.
         if outputs == words:
-            yield path, Logits(inputs, outputs, bias)
+            yield path, parts.Logits(inputs, outputs, bias)
             continue
         division = DIVISIONS.get(name, "columns")
-        yield path, Projection(inputs, outputs, bias, division, name not in UNQUANTIZED)
+        yield path, parts.Projection(inputs, outputs, bias, division, name not in UNQUANTIZED)
         if division == "rows" and not attends:
             before = sum(op.attributes["out_features"] for other, op in block.items() if other != name)
-            yield f"{path}.activation", Activation(inputs, gated=before == 2 * inputs)
+            yield f"{path}.activation", parts.Activation(inputs, gated=before == 2 * inputs)
 
 
 def _rows(operation: Operation) -> int:
     return operation.input_size // operation.input_shapes[0][-1]
 
 
-def _norm(operations: Iterable[Operation]) -> Norm | None:
+def _norm(operations: Iterable[Operation]) -> parts.Norm | None:
     for operation in operations:
         kind = NORM_KINDS.get(operation.kind)
         if kind is not None:
             shape = max((each for op in operations for each in op.input_shapes), key=size)
-            return Norm(kind, shape[-1], size(shape) // shape[-1], divided=size(shape) > shape[-1])
+            return parts.Norm(kind, shape[-1], size(shape) // shape[-1], divided=size(shape) > shape[-1])
     return None
 
 
-def _experts(path: str, modules: Modules) -> Experts | None:
+def _experts(path: str, modules: Modules) -> parts.Experts | None:
     """The experts of a module, as grouped layers, or as products of all experts with what a router chose (Llama 4)."""
     operations = modules[path]
     grouped = [operation for operation in operations if operation.kind == "grouped_linear"]
     if len(grouped) >= 2:
         first, last = grouped[0], grouped[-1]
         inner = last.input_shapes[0][-1]
-        return Experts(first.input_shapes[0][-1], inner, first.attributes["num_experts"], top_k=_rows(first))
+        return parts.Experts(first.input_shapes[0][-1], inner, first.attributes["num_experts"], top_k=_rows(first))
     products = [operation.input_shapes for operation in operations if operation.kind == "matmul"]
     routed = [op for at in (f"{path.rpartition('.')[0]}.router",) for op in modules.get(at, ()) if op.kind == "topk"]
     if len(products) != 2 or not routed:
         return None
     (_, up), (_, down) = products
-    return Experts(down[-1], down[-2], up[0], top_k=routed[0].attributes["k"])
+    return parts.Experts(down[-1], down[-2], up[0], top_k=routed[0].attributes["k"])
 
 
-def _recurrence(operations: Iterable[Operation]) -> Recurrence | None:
+def _recurrence(operations: Iterable[Operation]) -> parts.Recurrence | None:
     """The scan of a module that begins with a convolution over tokens; its state is the largest of four dimensions."""
     shapes = [shape for operation in operations for shape in operation.input_shapes if len(shape) == 4]
     if not shapes or not any(operation.kind == "conv1d" for operation in operations):
         return None
-    return Recurrence(*max(shapes, key=size)[1:])
+    return parts.Recurrence(*max(shapes, key=size)[1:])
 
 
 def _attention(
     path: str, operations: Iterable[Operation], linear: Mapping[str, Operation], cached: int, rotary: bool
-) -> Attention | LatentAttention | None:
+) -> parts.Attention | parts.LatentAttention | None:
     """The attention of a module, which is either one operation, or a product, a softmax and another product."""
     sizes = None
     for operation in operations:
@@ -193,5 +180,5 @@ def _attention(
     if latent is not None:
         made = linear[f"{path}.kv_a_proj_with_mqa"].attributes["out_features"]
         rank = latent.input_shapes[0][-1]
-        return LatentAttention(sizes[0], sizes[2], sizes[3], rank, made - rank)
-    return Attention(*sizes, window=None if seen > cached else seen, rotary=rotary)
+        return parts.LatentAttention(sizes[0], sizes[2], sizes[3], rank, made - rank)
+    return parts.Attention(*sizes, window=None if seen > cached else seen, rotary=rotary)

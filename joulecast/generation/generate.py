@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, named
+from ..checked import in_range
+from ..errors import named
 from ..hardware import GPU, gpu_name_notes
 from ..hardware.host import USUAL, Host, find_host
 from ..predictors.board.profile import Calibrated, find_profile
@@ -112,10 +113,14 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
     deployment = server.deployment
     board, engine = deployment.gpu, deployment.engine
     clock_mhz = board.checked_clock_mhz(asked["clock"])
-    images, steps = deployment.images, [each for each in deployment.cycle.steps if not each.tokens.images]
+    images, steps = deployment.images, [each for each in deployment.cycle if not each.tokens.images]
     server.prepare((*deployment.steps, deployment.decoding, deployment.reading))
     figures = figures_of(deployment, server, [clock_mhz])
     decode = server.predict(deployment.decoding, clock_mhz)
+
+    def waiting_s(step: StepTokens) -> float:
+        return float(server.waiting_s(step, server.predict(step, clock_mhz).time_s))
+
     energy_per_token_j = float(figures.energy_per_token_j[0])
     layout = (
         f"the {deployment.parallel.gpus} GPUs are used as {deployment.parallel}; give tensor_parallel for another "
@@ -145,7 +150,7 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
         energy_per_token_j=energy_per_token_j,
         energy_per_request_j=energy_per_token_j * output.mean,
         host=server.predictor.host.execution.host.name if engine.wait_sigma else asked["host"],
-        overhead_s=server.waiting_s(steps, clock_mhz) / sum(each.count for each in steps),
+        overhead_s=sum(each.count * waiting_s(each.tokens) for each in steps) / sum(each.count for each in steps),
         memory=deployment.memory,
         largest_batch=deployment.largest_batch,
         prefill=server.predict(deployment.reading, clock_mhz),
@@ -222,14 +227,7 @@ def _wait_s(host: object) -> float | None:
         wait_ms = float("".join(words[:-1]))
     except ValueError:
         wait_ms = math.nan
-    if not 0 <= wait_ms < math.inf:
-        raise InputError(
-            "a step cannot wait so long for its host",
-            given=repr(host)[:60],
-            allowed='0 ms or more, such as "25 ms"',
-            hint="give milliseconds, or the name of a host",
-        )
-    return wait_ms / 1e3
+    return in_range("the milliseconds of the host", wait_ms) / 1e3
 
 
 _TOP_P_NOTE = (

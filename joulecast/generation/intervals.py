@@ -48,8 +48,7 @@ _LEAST_S = 1e-15
 def normal_quantile(level: float) -> float:
     """The number of standard deviations around the mean that contain a share `level` of a normal distribution.
 
-    Raises:
-        InputError: The level is not between 0 and 1.
+    Raises InputError: the level is not between 0 and 1.
     """
     require_level(level)
     return NormalDist().inv_cdf((1 + level) / 2)
@@ -103,9 +102,6 @@ def factors(
         step_s: Seconds of a step.
         idle_share: Power of boards without work, relative to their mean power.
         host_s: Seconds that a slow host adds to a step, as one standard deviation; 0 for a host that is known.
-
-    Raises:
-        InputError: The level is not between 0 and 1.
     """
     z = normal_quantile(level)
     time = (1 + host_s / step_s) ** z

@@ -154,7 +154,7 @@ top_k. Those of GPT-2, GPT-J, Falcon, OPT, BLOOM, Pythia, Mistral, Mixtral, Phi 
 
 @cache
 def decoders_file() -> Mapping[str, Any]:
-    """Name -> decoder in the form that `decoder_to_json` writes."""
+    """Name -> decoder in the form that benchmarks/generation_tables.py writes."""
     content: Mapping[str, Any] = json.loads(gzip.decompress(files(__package__).joinpath(FILE).read_bytes()))
     return content
 
@@ -169,12 +169,3 @@ def known_decoder(name: str) -> Decoder | None:
     parts = tuple((PARTS[kind](**sizes), tuple(modules)) for kind, sizes, modules in value["parts"])
     notes = (NO_IMAGES,) if "_vl_" in name else ()
     return Decoder(name, parts, value["tied"], value["context"], name.startswith(TOP_P), notes)
-
-
-def decoder_to_json(decoder: Decoder) -> dict[str, Any]:
-    """A decoder as plain lists and dictionaries, without its name."""
-    return {
-        "tied": decoder.tied,
-        "context": decoder.context,
-        "parts": [[type(part).__name__, vars(part), list(modules)] for part, modules in decoder.parts],
-    }

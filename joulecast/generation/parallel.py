@@ -14,25 +14,26 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..checked import in_range
 from ..errors import InputError
 from ..hardware import GPU, find_gpu, gpus
 from ..hardware.catalogue import COUNTED, find_machine
-from .decoder import (
-    Activation,
-    Attention,
-    Decoder,
-    Encoding,
-    Experts,
-    LatentAttention,
-    Logits,
-    Norm,
-    Part,
-    Projection,
-    Recurrence,
-)
+from . import decoder as parts
+from .decoder import Decoder
 
 GROUPS = (1, 2, 4, 8)
 """Numbers of GPUs that can share a model: those for which collectives were measured, within a node."""
+
+
+def require_group(name: str, gpus: object) -> None:
+    """Refuse a number of GPUs that no collective was measured for."""
+    if gpus not in GROUPS or isinstance(gpus, bool):
+        raise InputError(
+            "GPUs share a model in groups whose collectives were measured",
+            given=f"{name}={gpus!r:.60}",
+            allowed=", ".join(map(str, GROUPS)),
+            hint="give one of these numbers",
+        )
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,7 @@ ALONE = Parallel()
 
 
 def find_gpus(name: str | Path | GPU | None) -> tuple[int, GPU]:
-    """Find GPUs by a name with a number: "2x H100 SXM" are two.
-
-    Returns:
-        The number of GPUs, and the GPU model.
-    """
+    """Find GPUs by a name with a number, and return the number and the GPU model: "2x H100 SXM" are two."""
     if not isinstance(name, str):
         return 1, find_gpu(name)
     count, single = split_count(name)
@@ -97,14 +94,7 @@ def split_count(name: str) -> tuple[int, str]:
     counted = COUNTED.fullmatch(name)
     if counted is None:
         return 1, name
-    if not int(counted[1]):
-        raise InputError(
-            "the number of GPUs is zero",
-            given=repr(name),
-            allowed='such as "2x H100 SXM"',
-            hint=f"give 1x {counted[2]}",
-        )
-    return int(counted[1]), counted[2]
+    return int(in_range("the number of GPUs", int(counted[1]), 1)), counted[2]
 
 
 def compared(names: str | GPU | Iterable[str | GPU] | None, counts: Iterable[int]) -> list[tuple[int, GPU]]:
@@ -144,13 +134,7 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
     `count`: Number of GPUs; 1 stands for as many as one replica needs.
     `tensor`: Number of GPUs that share each layer.
     """
-    if tensor not in GROUPS or isinstance(tensor, bool):
-        raise InputError(
-            "tensor parallelism is predicted for numbers of GPUs whose collectives were measured",
-            given=f"tensor_parallel={tensor!r}",
-            allowed=", ".join(map(str, GROUPS)),
-            hint='use replicas for more GPUs: gpu="16x H100 SXM", tensor_parallel=8',
-        )
+    require_group("tensor_parallel", tensor)
     if expert not in (GROUPS if tensor == 1 else (1, tensor)) or isinstance(expert, bool):
         raise InputError(
             "experts are distributed over the GPUs that share the other layers, or each GPU has all other layers",
@@ -173,8 +157,7 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
 def share(decoder: Decoder, parallel: Parallel) -> Decoder:
     """The parts of a decoder on one GPU of a replica.
 
-    Raises:
-        InputError: The heads, features or experts are no multiple of the number of GPUs.
+    Raises InputError: the heads, features or experts are no multiple of the number of GPUs.
     """
     if parallel.tensor == parallel.expert == 1:
         return decoder
@@ -187,22 +170,22 @@ def share(decoder: Decoder, parallel: Parallel) -> Decoder:
         )
     shared = {part: _shared(part, parallel, decoder.name) for part, _ in decoder.parts}
     # If there are fewer key heads than GPUs, several GPUs hold the same head.
-    repeated = {_qkv(part): _qkv(own) for part, own in shared.items() if isinstance(part, Attention)}
+    repeated = {_qkv(part): _qkv(own) for part, own in shared.items() if isinstance(part, parts.Attention)}
 
-    def of(part: Part) -> Part:
-        if isinstance(part, Projection) and part.outputs in repeated and part.division == "columns":
+    def of(part: parts.Part) -> parts.Part:
+        if isinstance(part, parts.Projection) and part.outputs in repeated and part.division == "columns":
             return replace(part, outputs=repeated[part.outputs])
         return shared[part]
 
     return replace(decoder, parts=tuple((of(part), modules) for part, modules in decoder.parts))
 
 
-def _qkv(part: Part) -> int:
+def _qkv(part: parts.Part) -> int:
     """Output features of the projection to queries, keys and values together."""
-    return part.heads * part.key_size + part.cached_elements if isinstance(part, Attention) else 0
+    return part.heads * part.key_size + part.cached_elements if isinstance(part, parts.Attention) else 0
 
 
-def _shared(part: Part, parallel: Parallel, name: str) -> Part:
+def _shared(part: parts.Part, parallel: Parallel, name: str) -> parts.Part:
     count, expert = parallel.tensor, parallel.expert
 
     def divided(what: str, whole: int, over: int = count) -> int:
@@ -217,28 +200,28 @@ def _shared(part: Part, parallel: Parallel, name: str) -> Part:
         return whole // over
 
     match part:
-        case Projection(division="columns"):
+        case parts.Projection(division="columns"):
             return replace(part, outputs=part.outputs // count)
-        case Projection(division="rows"):
+        case parts.Projection(division="rows"):
             return replace(part, inputs=part.inputs // count)
-        case Logits():
+        case parts.Logits():
             return replace(part, vocabulary=math.ceil(part.vocabulary / count))
-        case Norm(divided=True):
+        case parts.Norm(divided=True):
             return replace(part, rows=math.ceil(part.rows / count))
-        case Attention():
+        case parts.Attention():
             heads, held = divided("query heads", part.heads), part.cached_heads
             cached = 1 if count % held == 0 else divided("key heads", held)
             return replace(part, heads=heads, cached_heads=max(cached, held // count))
-        case LatentAttention() | Encoding():
+        case parts.LatentAttention() | parts.Encoding():
             return replace(part, heads=divided("query heads", part.heads))
-        case Recurrence():
+        case parts.Recurrence():
             return replace(part, heads=divided("heads of a recurrent state", part.heads))
-        case Activation():
+        case parts.Activation():
             return replace(part, size=divided("features of a feed-forward block", part.size))
-        case Experts() if expert > 1:
+        case parts.Experts() if expert > 1:
             divided("experts", part.experts, expert)
             return replace(part, expert_parallel=expert)
-        case Experts():
+        case parts.Experts():
             divided("features of an expert", part.intermediate)
             return replace(part, tensor_parallel=count)
     return part

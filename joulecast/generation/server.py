@@ -26,7 +26,6 @@ from .deployment import Deployment
 from .engines import sampling_factors
 from .intervals import KERNEL_LEVEL, step_sigmas
 from .run_energy import SIGMA, four_bit_factors, power_was_learned, served_j, with_joules
-from .serving import Steps
 from .steps import StepTokens, step_network
 
 KERNEL_GAP_S = 1e-6
@@ -50,26 +49,9 @@ class ServedStep(PreparedNetwork):
         return replace(self.together, spread=None).take(self.places, self.network.operations)
 
 
-@dataclass(frozen=True)
-class StepNetworks:
-    """The operations of several steps, which are the same on every GPU."""
-
-    networks: Mapping[StepTokens, Network]  # Tokens of a step -> its operations
-
-    @cached_property
-    def together(self) -> Network:
-        """All operations, each once."""
-        each = dict.fromkeys(operation for network in self.networks.values() for operation in network.operations)
-        return Network(tuple(map(Entry, each)))
-
-    @cached_property
-    def places(self) -> Mapping[StepTokens, Places]:
-        """Tokens of a step -> index of each of its operations in `together`."""
-        place_of = {operation: place for place, operation in enumerate(self.together.operations)}
-        return {
-            tokens: np.array([place_of[operation] for operation in network.operations])
-            for tokens, network in self.networks.items()
-        }
+def together(networks: Iterable[Network]) -> Network:
+    """All operations of several steps, each once."""
+    return Network(tuple(map(Entry, dict.fromkeys(each for network in networks for each in network.operations))))
 
 
 @dataclass(frozen=True)
@@ -81,9 +63,6 @@ class Server:
     predictor: NetworkPredictor  # Predicts networks on the GPU
     power_limit_w: float | None = None  # Power cap of a board in watts; None for its default
     _known: dict[StepTokens, PreparedNetwork] = field(default_factory=dict, repr=False, compare=False)
-    _costs: dict[tuple[StepTokens, tuple[float, ...]], FloatArray] = field(
-        default_factory=dict, repr=False, compare=False
-    )
 
     @property
     def gpu(self) -> GPU:
@@ -91,33 +70,24 @@ class Server:
         return self.predictor.operations.gpu
 
     def prepare(self, steps: Iterable[StepTokens]) -> None:
-        """Predict steps at the default clock, all of them together.
-
-        Raises:
-            InputError: The GPU lacks a precision or cannot be capped so.
-        """
+        """Predict steps at the default clock, all of them together. Raises as `take` does."""
         asked = [tokens for tokens in dict.fromkeys(steps) if tokens not in self._known]
         if asked:
-            self.take(self.networks(asked))
+            self.take({tokens: self.network(tokens) for tokens in asked})
 
-    def networks(self, steps: Iterable[StepTokens]) -> StepNetworks:
-        """The operations of steps."""
-        return StepNetworks({tokens: self.network(tokens) for tokens in steps})
-
-    def take(self, steps: StepNetworks) -> None:
+    def take(self, steps: Mapping[StepTokens, Network]) -> None:
         """Predict steps whose operations are known, which takes less time together than one after the other.
 
-        Raises:
-            InputError: The GPU lacks a precision or cannot be capped so.
+        Raises InputError: the GPU lacks a precision or cannot be capped so.
         """
-        refuse_precisions(self.gpu, steps.together.operations)
+        every = together(steps.values()).operations
+        refuse_precisions(self.gpu, every)
         cap_w, engine = self.gpu.checked_power_limit_w(self.power_limit_w), self.deployment.engine
         if not engine.fused:
-            alone = {tokens: self.predictor.prepared(network, cap_w) for tokens, network in steps.networks.items()}
-            self._known.update(alone)
+            self._known.update({tokens: self.predictor.prepared(network, cap_w) for tokens, network in steps.items()})
             return
-        found = self.predictor.operations.predict_for_network(steps.together.operations, cap_w)
-        narrow = self._narrow(steps.networks.values())
+        found = self.predictor.operations.predict_for_network(every, cap_w)
+        narrow = self._narrow(steps.values())
         if narrow:
             lighter = four_bit_factors(found, narrow)
             found = found.times(lighter, lighter)
@@ -127,8 +97,9 @@ class Server:
         found = with_collectives(found, self.gpu)
         joules = served_j(found.operations, found.device_time_s, self.gpu, narrow, triton=engine.triton_experts)
         found = with_joules(found, self.gpu, joules)
-        for tokens, network in steps.networks.items():
-            places = steps.places[tokens]
+        place_of = {operation: place for place, operation in enumerate(every)}
+        for tokens, network in steps.items():
+            places = np.array([place_of[operation] for operation in network.operations])
             self._known[tokens] = ServedStep(self.predictor, network, cap_w, together=found, places=places)
 
     def _narrow(self, networks: Iterable[Network]) -> Mapping[Operation, float]:
@@ -150,9 +121,8 @@ class Server:
     def predict(self, tokens: StepTokens, clock: float | None) -> Prediction:
         """Predict one step, without the time in which the GPU waits for the engine.
 
-        Raises:
-            InputError: The GPU lacks a precision, or cannot hold the clock or the power cap.
-            UncoveredError: Too large a part of the step cannot be predicted.
+        Raises InputError: the GPU cannot hold the clock, see `take`. Raises UncoveredError: too large a part of the
+        step cannot be predicted.
         """
         return self._step(tokens).at(clock, composition="overlap")
 
@@ -163,52 +133,46 @@ class Server:
         if found.spread is None:
             return None
         halves = {name: half[places] for name, half in found.spread.log_errors(found, KERNEL_LEVEL).items()}
-        whole_s = prediction.time_s + float(self._waiting_s(tokens, prediction.time_s))
+        whole_s = prediction.time_s + float(self.waiting_s(tokens, prediction.time_s))
         seconds = np.array([cost.device_time_s or 0.0 for cost in prediction.operations])
         kinds = [cost.operation.kind for cost in prediction.operations]
         waiting_share = 1 - prediction.device_time_s / whole_s
         sigmas = step_sigmas(halves, seconds, kinds, waiting_share, self.deployment.engine.wait_sigma)
         return {**sigmas, "power": SIGMA, "energy": SIGMA} if power_was_learned(self.gpu) else sigmas
 
-    def cost(self, steps: Sequence[Steps], clocks: Sequence[float]) -> FloatArray:
-        """Seconds and joules of steps, shape (2, clocks). While the GPU waits for the engine, it draws static power.
+    def cost(self, tokens: StepTokens, clocks: Sequence[float]) -> FloatArray:
+        """Seconds and joules of a step, shape (2, clocks). While the GPU waits for the engine, it draws static power.
 
-        Raises:
-            InputError: The GPU lacks a precision, or cannot hold a clock or the power cap.
-            UncoveredError: Too large a part of a step cannot be predicted.
+        Raises as `predict` does.
         """
-        return sum((each.count * self._cost(each.tokens, clocks) for each in steps), np.zeros((2, len(clocks))))
+        step = self._step(tokens)
+        totals = over_clocks(step, clocks)
+        if totals.missing:
+            totals.coverage.refuse_too_much(step.network.name)
+        waiting_s = self.waiting_s(tokens, totals.time_s)
+        idle_w = np.asarray(static_power_w(self.gpu, totals.held_clocks_mhz))
+        return np.array([totals.time_s + waiting_s, totals.energy_j + idle_w * waiting_s])
 
     def kernels(
         self, steps: Mapping[StepTokens, Network], clocks: Sequence[float]
     ) -> tuple[FloatArray, FloatArray, float]:
         """Steps, or parts of steps, on one GPU without a power cap, which does not wait for the engine.
 
-        `steps`: Tokens of each step -> its operations.
-        `clocks`: Graphics clocks in MHz.
-
-        Returns:
-            Seconds in which kernels run and their dynamic joules, shape (steps, clocks) each, and the most seconds of a
-            step between kernels.
+        `steps`: Tokens of each step -> its operations. `clocks`: Graphics clocks in MHz. Returns seconds in which
+        kernels run and their dynamic joules, shape (steps, clocks) each, and the most seconds between kernels.
         """
-        alone = replace(self, _known={}, _costs={})
-        alone.take(StepNetworks(steps))
+        alone = replace(self, _known={})
+        alone.take(steps)
         every, static_w = np.array(clocks, dtype=float), static_power_w(self.gpu, np.array(clocks, dtype=float))
         uncapped = [replace(alone._known[tokens], power_limit_w=np.inf) for tokens in steps]
         found = over_gpus([(step, every) for step in uncapped], composition="overlap")
-        gaps_s = np.array([step.predictor.host.execution.gap_s * step.counts.sum() for step in uncapped])
+        gaps_s = np.array([step.knowledge.host.execution.gap_s * step.counts.sum() for step in uncapped])
         for each in found:
             if each.missing:
-                each.coverage.refuse_too_much(each.prepared.network.name)
+                each.coverage.refuse_too_much(each.network.name)
         busy_s = np.array([each.device_time_s for each in found]) - gaps_s[:, None]
         dynamic_j = np.array([each.energy_j - static_w * each.time_s for each in found])
         return busy_s, dynamic_j, float(gaps_s.max(initial=0.0))
-
-    def waiting_s(self, steps: Sequence[Steps], clock: float) -> float:
-        """Seconds in which the GPU waits for the engine during these steps."""
-        return sum(
-            each.count * float(self._waiting_s(each.tokens, self.predict(each.tokens, clock).time_s)) for each in steps
-        )
 
     def network(self, tokens: StepTokens) -> Network:
         """The operations of a step on one GPU."""
@@ -223,19 +187,7 @@ class Server:
             return network_of(self.model, (tokens.decoding, 1), precision=precision, cache_length=past)
         return network_of(self.model, (tokens.prompts, tokens.prompt_tokens), precision=precision)
 
-    def _cost(self, tokens: StepTokens, clocks: Sequence[float]) -> FloatArray:
-        key = tokens, tuple(clocks)
-        if key not in self._costs:
-            step = self._step(tokens)
-            totals = over_clocks(step, clocks)
-            if totals.missing:
-                totals.coverage.refuse_too_much(step.network.name)
-            waiting_s = self._waiting_s(tokens, totals.time_s)
-            idle_w = np.asarray(static_power_w(self.gpu, totals.held_clocks_mhz))
-            self._costs[key] = np.array([totals.time_s + waiting_s, totals.energy_j + idle_w * waiting_s])
-        return self._costs[key]
-
-    def _waiting_s(self, tokens: StepTokens, busy_s: FloatArray | float) -> FloatArray:
+    def waiting_s(self, tokens: StepTokens, busy_s: FloatArray | float) -> FloatArray:
         """Seconds in which the GPU waits for the engine in a step whose kernels take `busy_s`."""
         served = self.deployment
         if tokens.images:
@@ -265,22 +217,24 @@ class Figures:
 
 
 def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) -> Figures:
-    """Add up the steps of a deployment to the figures of its requests.
-
-    Raises:
-        InputError: The GPU lacks a precision, or cannot hold a clock or the cap.
-    """
+    """Add up the steps of a deployment to the figures of its requests. Raises as `Server.cost` does."""
     cycle, load = deployment.cycle, deployment.load
     server.prepare(deployment.steps)
-    time_s, energy_j = server.cost(cycle.steps, clocks)
+    costs = [server.cost(each.tokens, clocks) for each in cycle]
+
+    def total(count: str) -> FloatArray:
+        found: FloatArray = sum(getattr(each, count) * cost for each, cost in zip(cycle, costs, strict=True))
+        return found
+
+    time_s, energy_j = total("count")
     # GPUs without requests draw static power as long as the others work.
     idle_w = float(static_power_w(deployment.gpu, float(deployment.gpu.boost_clock_mhz)))
     idle = deployment.parallel.groups - deployment.busy
     boards_j = deployment.parallel.tensor * (deployment.busy * energy_j + idle * idle_w * time_s)
     tokens = deployment.total_load.batch * load.output_tokens
     return Figures(
-        time_to_first_token_s=server.cost(cycle.first_token, clocks)[0],
-        time_per_output_token_s=server.cost(cycle.next_tokens, clocks)[0],
+        time_to_first_token_s=total("first")[0],
+        time_per_output_token_s=total("further")[0],
         latency_s=time_s,
         tokens_per_s=tokens / time_s,
         energy_per_token_j=boards_j / tokens,

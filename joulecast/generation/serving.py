@@ -25,13 +25,14 @@ Static batching reads all prompts first, and then decodes all sequences to their
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
+from ..arrays import FloatArray
 from ..errors import InputError
 from ..operations.inputs import require_positive_integer
 from .engines import Engine
@@ -122,25 +123,16 @@ class Load:
 
 @dataclass(frozen=True)
 class Steps:
-    """Equal steps of a cycle."""
+    """Equal steps of a cycle; their numbers are not always whole."""
 
     tokens: StepTokens  # Tokens of each of these steps
-    count: float  # Number of these steps in a cycle; not always a whole number
+    count: float  # Number of these steps in a cycle
+    first: float = 0.0  # How many of them lie between the moment at which a request joins the batch and its first token
+    further: float = 0.0  # How many lie between one token of a request and its next one, as a mean
 
 
-@dataclass(frozen=True)
-class Cycle:
-    """The steps in which a batch of requests is served."""
-
-    steps: tuple[Steps, ...]
-    first_token: tuple[Steps, ...]  # Steps from the moment at which a request joins the batch to its first token
-    # Mean steps from one token of a request to the next; none if the output is a single token.
-    next_tokens: tuple[Steps, ...]
-
-    @property
-    def largest(self) -> Steps:
-        """The kind of steps with the most tokens."""
-        return max(self.steps, key=lambda each: each.tokens.tokens)
+Cycle = tuple[Steps, ...]
+"""The steps in which a batch of requests is served."""
 
 
 @dataclass(frozen=True)
@@ -199,15 +191,15 @@ def _continuous(load: Load, engine: Engine) -> Cycle:
         return _full(load, max(full, steps), cached)
     fewer = min(math.floor(mean), pieces.most - 1)
     kinds = {fewer: steps * (fewer + 1 - mean), fewer + 1: steps * (mean - fewer)}
-    counted = [
-        (Steps(pieces.tokens(reading, batch - reading, cached), count), reading / batch)
+    return tuple(
+        Steps(
+            pieces.tokens(reading, batch - reading, cached),
+            count,
+            reading / batch * count,
+            (1 - reading / batch) * count / further if further else 0.0,
+        )
         for reading, count in kinds.items()
         if count > _NONE
-    ]
-    return Cycle(
-        steps=tuple(each for each, _ in counted),
-        first_token=_shares((each, own * each.count) for each, own in counted),
-        next_tokens=_shares((each, (1 - own) * each.count / further) for each, own in counted) if further else (),
     )
 
 
@@ -215,13 +207,8 @@ def _full(load: Load, steps: float, cached: int) -> Cycle:
     """A cycle of full steps. Prompts are cut wherever a step ends, so their pieces fill the room in the steps."""
     further = load.output_tokens - 1
     pieces = _Pieces.filling(load, load.batch * load.prompt_tokens / steps)
-    each = Steps(pieces.tokens(pieces.most, math.ceil(load.batch * further / steps), cached), steps)
-    return Cycle((each,), _shares([(each, steps - further)]), _shares([(each, 1.0)]) if further else ())
-
-
-def _shares(counted: Iterable[tuple[Steps, float]]) -> tuple[Steps, ...]:
-    """Steps of these kinds in other numbers, without those that do not occur."""
-    return tuple(Steps(each.tokens, count) for each, count in counted if count > _NONE)
+    tokens = pieces.tokens(pieces.most, math.ceil(load.batch * further / steps), cached)
+    return (Steps(tokens, steps, steps - further, 1.0 if further else 0.0),)
 
 
 def in_lockstep(cycle: Cycle, load: Load, ranks: int, most: int) -> Cycle:
@@ -235,10 +222,10 @@ def in_lockstep(cycle: Cycle, load: Load, ranks: int, most: int) -> Cycle:
     `ranks`: Number of these GPUs; whether one of them reads does not depend on the others.
     `most`: Largest number of tokens in a step.
     """
-    reading = [each for each in cycle.steps if each.tokens.prompts]
+    reading = [each for each in cycle if each.tokens.prompts]
     if not reading:
         return cycle
-    share = sum(each.count for each in reading) / sum(each.count for each in cycle.steps)
+    share = sum(each.count for each in reading) / sum(each.count for each in cycle)
     others = 1 - (1 - share) ** (ranks - 1)
     # Further prompts in a step that reads one: the probability of each number, and the deviations that it adds.
     beside = [
@@ -252,16 +239,14 @@ def in_lockstep(cycle: Cycle, load: Load, ranks: int, most: int) -> Cycle:
         size = max(tokens.prompt_tokens, min(room, round(tokens.prompt_tokens + longer)))
         return replace(tokens, prompt_tokens=size) if tokens.prompts else tokens
 
-    def padded(some: tuple[Steps, ...]) -> tuple[Steps, ...]:
-        kinds: dict[StepTokens, float] = {}
-        for each in some:
-            waiting = 0.0 if each.tokens.prompts else others * each.count
-            for found, count in ((each.tokens, each.count - waiting), (reading[0].tokens, waiting)):
-                tokens = lengthened(found)
-                kinds[tokens] = kinds.get(tokens, 0.0) + count
-        return tuple(Steps(tokens, count) for tokens, count in kinds.items() if count > _NONE)
-
-    return Cycle(*map(padded, (cycle.steps, cycle.first_token, cycle.next_tokens)))
+    kinds: dict[StepTokens, FloatArray] = {}
+    for each in cycle:
+        counts = np.array([each.count, each.first, each.further])
+        waiting = 0 * counts if each.tokens.prompts else others * counts
+        for found, some in ((each.tokens, counts - waiting), (reading[0].tokens, waiting)):
+            tokens = lengthened(found)
+            kinds[tokens] = kinds.get(tokens, 0) + some
+    return tuple(Steps(tokens, *counts.tolist()) for tokens, counts in kinds.items() if counts[0] > _NONE)
 
 
 def with_images(cycle: Cycle, load: Load, batching: Batching) -> Cycle:
@@ -270,28 +255,20 @@ def with_images(cycle: Cycle, load: Load, batching: Batching) -> Cycle:
     A request waits for its own images and for those of prompts that begin before its first token, as many as its share
     of the steps says; between its further tokens, it waits for those of all others.
     """
-    further, steps = load.output_tokens - 1, sum(each.count for each in cycle.steps)
-    before = load.batch * sum(each.count for each in cycle.first_token) / steps
+    further = load.output_tokens - 1
+    before = load.batch * sum(each.first for each in cycle) / sum(each.count for each in cycle)
     first = max(1.0, before) if further and batching == "continuous" else float(load.batch)
-    reading = StepTokens(images=True)
-
-    def among(some: tuple[Steps, ...], count: float) -> tuple[Steps, ...]:
-        return (*some, Steps(reading, count)) if count > _NONE else some
-
-    return Cycle(
-        among(cycle.steps, load.batch),
-        among(cycle.first_token, first),
-        among(cycle.next_tokens, (load.batch - first) / further) if further else (),
-    )
+    between = (load.batch - first) / further if further else 0.0
+    return (*cycle, Steps(StepTokens(images=True), load.batch, first, between))
 
 
 def _static(load: Load, engine: Engine) -> Cycle:
     pieces = _Pieces.of(load, engine.step_tokens)
     at_once = min(load.batch, pieces.most)
-    reading = Steps(pieces.tokens(at_once, 0, 0), load.batch * pieces.each / at_once)
-    further = load.output_tokens - 1
+    count, further = load.batch * pieces.each / at_once, load.output_tokens - 1
+    reading = Steps(pieces.tokens(at_once, 0, 0), count, count)
     if not further:
-        return Cycle((reading,), (reading,), ())
+        return (reading,)
     # The time of a step is nearly linear in the length of the cache, so all are as the one in the middle of the output.
     middle = StepTokens(load.batch, load.prompt_tokens + 1 + round((further - 1) / 2), sampled=load.batch)
-    return Cycle((reading, Steps(middle, further)), (reading,), (Steps(middle, 1.0),))
+    return reading, Steps(middle, further, 0.0, 1.0)

@@ -16,21 +16,9 @@ from ..operations.attributes import ELEMENT_BYTES
 from ..operations.entry import Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
+from . import decoder as parts
 from .collectives import NCCL
-from .decoder import (
-    Activation,
-    Attention,
-    Decoder,
-    Embedding,
-    Encoding,
-    Experts,
-    LatentAttention,
-    Logits,
-    Norm,
-    Part,
-    Projection,
-    Recurrence,
-)
+from .decoder import Decoder
 from .engines import Engine, sampling_operations
 from .parallel import ALONE, Parallel
 from .run_energy import FOUR_BIT_BYTES
@@ -57,13 +45,12 @@ class Precisions:
         """Precision in which products with quantized weights are computed; bf16 with weights of four bits."""
         return "bf16" if self.weights in FOUR_BIT_BYTES else self.weights
 
-    def has_four_bits(self, part: Part) -> bool:
+    def has_four_bits(self, part: parts.Part) -> bool:
         """Whether weights of a part have four bits, while its products are computed in 16."""
-        return (
-            self.weights in FOUR_BIT_BYTES and part.quantized and (self.weights != "mxfp4" or isinstance(part, Experts))
-        )
+        narrow = part.quantized if self.weights != "mxfp4" else isinstance(part, parts.Experts)
+        return narrow and self.weights in FOUR_BIT_BYTES
 
-    def element_bytes(self, part: Part) -> float:
+    def element_bytes(self, part: parts.Part) -> float:
         """Bytes of a weight of a part, scales included."""
         if self.has_four_bits(part):
             return FOUR_BIT_BYTES[self.weights]
@@ -120,39 +107,39 @@ class _Step:
     precisions: Precisions
     parallel: Parallel
 
-    def operations(self, part: Part) -> Iterator[Operation]:
+    def operations(self, part: parts.Part) -> Iterator[Operation]:
         count, sampled = self.tokens.tokens, self.tokens.sampled
         match part:
-            case Embedding():
+            case parts.Embedding():
                 yield self._plain("embedding", (count,), num_embeddings=part.rows, embedding_dim=part.size)
                 yield from self._collective("all_reduce", count, part.size)
-            case Projection():
+            case parts.Projection():
                 precision = self.precisions.products if part.quantized else self.precisions.activations
                 yield self._linear(count, part.inputs, part.outputs, part.bias, precision)
                 if part.division == "rows":
                     yield from self._collective("all_reduce", count, part.outputs)
-            case Logits() if sampled:
+            case parts.Logits() if sampled:
                 yield self._linear(sampled, part.inputs, part.vocabulary, part.bias, self.precisions.activations)
                 yield from self._collective("all_gather", sampled, part.vocabulary)
                 yield from sampling_operations(self.engine.sampling, sampled, part.vocabulary * self.parallel.tensor)
-            case Norm():
+            case parts.Norm():
                 yield self._plain(part.kind, (count * part.rows, part.size))
-            case Activation():
+            case parts.Activation():
                 shape = (count, part.size)
                 yield self._plain("mul", shape, shape) if part.gated else self._plain("gelu", shape)
-            case Experts():
+            case parts.Experts():
                 yield self._plain("softmax", (count, part.experts))
                 yield from self._exchange(part)
                 yield from self._experts(part)
                 yield from self._exchange(part)
                 yield from self._collective("all_reduce", count, part.hidden)
-            case Attention():
+            case parts.Attention():
                 yield from self._attention(part)
-            case LatentAttention():
+            case parts.LatentAttention():
                 yield from self._latent(part)
-            case Encoding():
+            case parts.Encoding():
                 yield from self._encoding(part)
-            case Recurrence():
+            case parts.Recurrence():
                 yield from self._scan(part)
 
     def _plain(self, kind: str, *shapes: tuple[int, ...], **attributes: object) -> Operation:
@@ -167,7 +154,7 @@ class _Step:
             }
             yield self._plain(kind, shape, **attributes)
 
-    def _exchange(self, part: Experts) -> Iterator[Operation]:
+    def _exchange(self, part: parts.Experts) -> Iterator[Operation]:
         """Sending tokens to the GPUs that have their experts, or back, where each GPU has sequences of its own."""
         gpus = self.parallel.senders
         if gpus > 1:
@@ -185,7 +172,7 @@ class _Step:
         }
         return Operation("linear", [(rows, inputs)], attributes, precision=precision)
 
-    def _experts(self, part: Experts) -> Iterator[Operation]:
+    def _experts(self, part: parts.Experts) -> Iterator[Operation]:
         if not self.engine.grouped_experts:
             yield from self._products_of_experts(part)
             return
@@ -206,7 +193,7 @@ class _Step:
         shape = (self.tokens.tokens * self.parallel.senders, part.hidden)
         yield Operation("experts", [shape], attributes, precision=self.precisions.products)
 
-    def _products_of_experts(self, part: Experts) -> Iterator[Operation]:
+    def _products_of_experts(self, part: parts.Experts) -> Iterator[Operation]:
         """Experts as batches of products in 16 bits, over those that are expected to get a token at all."""
         experts, inner = part.experts // part.expert_parallel, part.intermediate // part.tensor_parallel
         chosen = self.tokens.tokens * self.parallel.senders * part.top_k / part.expert_parallel
@@ -216,7 +203,7 @@ class _Step:
         yield self._plain("mul", *[(active, rows, inner)] * 2)
         yield self._plain("matmul", (active, rows, inner), (active, inner, part.hidden))
 
-    def _padded_experts(self, part: Experts) -> Iterator[Operation]:
+    def _padded_experts(self, part: parts.Experts) -> Iterator[Operation]:
         """Experts as products of whole tiles, as vLLM computes them by DeepGEMM on Blackwell.
 
         Each GPU makes room for all chosen experts of all tokens, those of other GPUs among them, and for the last tile
@@ -230,7 +217,7 @@ class _Step:
         yield self._plain("mul", *[(experts * rows, inner)] * 2)
         yield self._linear(rows, inner, experts * part.hidden, False, "fp8")
 
-    def _attention(self, part: Attention) -> Iterator[Operation]:
+    def _attention(self, part: parts.Attention) -> Iterator[Operation]:
         count = self.tokens.tokens
         if part.rotary:
             turned = (part.heads + part.cached_heads) * part.key_size
@@ -242,7 +229,7 @@ class _Step:
         if self.tokens.prompts:
             yield self._reading(*sizes)
 
-    def _latent(self, part: LatentAttention) -> Iterator[Operation]:
+    def _latent(self, part: parts.LatentAttention) -> Iterator[Operation]:
         tokens, plain = self.tokens, part.key_size - part.turned
         yield self._plain("mul", *[(self.tokens.tokens, (part.heads + 1) * part.turned)] * 2)
         yield self._plain("copy", (self.tokens.tokens, part.cached_elements))
@@ -258,14 +245,14 @@ class _Step:
             yield self._linear(read, part.latent, expanded, False, self.precisions.activations)
             yield self._reading(part.heads, part.heads, part.key_size, part.value_size, None)
 
-    def _encoding(self, part: Encoding) -> Iterator[Operation]:
+    def _encoding(self, part: parts.Encoding) -> Iterator[Operation]:
         patches = self.tokens.prompt_tokens
         if part.rotary:
             yield self._plain("mul", *[(patches, 2 * part.heads * part.size)] * 2)
         seen = min(patches, part.window or patches)
         yield self._attend(math.ceil(patches / seen), (part.heads, seen), (part.heads, seen), part.size, part.size)
 
-    def _scan(self, part: Recurrence) -> Iterator[Operation]:
+    def _scan(self, part: parts.Recurrence) -> Iterator[Operation]:
         """Reading and writing the state of each sequence; prompts are products of chunks with each other and states."""
         if self.tokens.decoding:
             yield Operation("add", [(self.tokens.decoding, part.elements)])

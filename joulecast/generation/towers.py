@@ -27,52 +27,29 @@ _MOST_SIDE = 100_000
 
 @dataclass(frozen=True)
 class Tower:
-    """The part of a model that reads images.
-
-    Args:
-        layers: Number of layers.
-        hidden: Features of a patch between layers.
-        inner: Features inside the feed-forward block of a layer.
-        patch: Pixels along a side of a patch.
-        heads: Heads of attention, in which each patch sees all of its image, or of its window.
-        frames: Frames of a patch; an image is computed as this many equal ones.
-        merge: Patches along a side of the square that becomes a token.
-        pooled: Whether a token is the mean of its patches, with one layer after it, instead of all of them in two.
-        mergers: Blocks that make tokens of patches: one, and those that feed the model's first layers (DeepStack).
-        norm: Kind of its norms.
-        gated: Whether one half of the inputs of a feed-forward block is multiplied with the activation of the other.
-        rotary: Whether queries and keys have rotary position embeddings.
-        window: Patches of a window of attention; 0 without windows.
-        whole: Layers without windows.
-        side: Pixels along a side to which each image, or each of its tiles, is resized; 0 if it keeps its shape.
-        tiles: Most tiles into which an image is cut, which are read one by one beside the whole image; 0 if it is not.
-        adapted: Features of the two layers that come before the one that makes tokens of patches; 0 without these.
-        least_pixels, most_pixels: Pixels to which smaller and larger images are resized.
-        around: Tokens that mark begin and end of an image.
-        out: Features of the model's tokens.
-    """
+    """The part of a model that reads images."""
 
     layers: int
-    hidden: int
-    inner: int
-    patch: int
-    heads: int = 16
-    frames: int = 2
-    merge: int = 2
-    pooled: bool = False
-    mergers: int = 1
-    norm: str = "layer_norm"
-    gated: bool = False
-    rotary: bool = True
-    window: int = 0
-    whole: int = 0
-    side: int = 0
-    tiles: int = 0
-    adapted: int = 0
-    least_pixels: int = 0
-    most_pixels: int = 0
-    around: int = 2
-    out: int = 0
+    hidden: int  # Features of a patch between layers
+    inner: int  # Features inside the feed-forward block of a layer
+    patch: int  # Pixels along a side of a patch
+    heads: int = 16  # Heads of attention, in which each patch sees all of its image, or of its window
+    frames: int = 2  # Frames of a patch; an image is computed as this many equal ones
+    merge: int = 2  # Patches along a side of the square that becomes a token
+    pooled: bool = False  # Whether a token is the mean of its patches, with one layer after it, not all of them in two
+    mergers: int = 1  # Blocks that make tokens of patches: one, and those that feed first layers (DeepStack)
+    norm: str = "layer_norm"  # Kind of its norms
+    gated: bool = False  # Whether a feed-forward block multiplies half of its inputs with the activated other half
+    rotary: bool = True  # Whether queries and keys have rotary position embeddings
+    window: int = 0  # Patches of a window of attention; 0 without windows
+    whole: int = 0  # Layers without windows
+    side: int = 0  # Pixels of a side to which each image, or each of its tiles, is resized; 0 if it keeps its shape
+    tiles: int = 0  # Most tiles into which an image is cut, read one by one beside the whole image; 0 if it is not cut
+    adapted: int = 0  # Features of the two layers before the one that makes tokens of patches; 0 without these
+    least_pixels: int = 0  # To which smaller images are resized
+    most_pixels: int = 0  # To which larger images are resized
+    around: int = 2  # Tokens that mark begin and end of an image
+    out: int = 0  # Features of the model's tokens
 
     def squares(self, height: int, width: int) -> int:
         """Tokens that the tower makes of an image, whose sides are rounded to whole tokens."""
@@ -211,13 +188,9 @@ IMAGES_NOTE = (
 def find_images(model: Any, decoder: Decoder, sizes: Sequence[Sequence[int]] | None) -> Images | None:
     """The images of prompts for a model; None without any.
 
-    Args:
-        model: Name of the model; only names lead to a tower.
-        decoder: What reads the tokens of the tower.
-        sizes: Height and width of each image in pixels.
-
-    Raises:
-        InputError: The model has no tower that is known, or no image has this size.
+    `model`: Name of the model; only names lead to a tower. `decoder`: What reads the tokens of the tower. `sizes`:
+    Height and width of each image in pixels. Raises InputError: the model has no tower that is known, or no image has
+    this size.
     """
     if not sizes:
         return None

@@ -14,9 +14,10 @@ from ..errors import InputError
 from ..hardware import GPU, same_boards
 from ..predictors.intervals.network_calibration import Interval
 from ..predictors.networks.costs import Coverage
+from ..predictors.networks.knowledge import OverClocks
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
-from ..predictors.networks.prepared import NetworkPredictor, OverClocks, over_gpus
+from ..predictors.networks.prepared import NetworkPredictor, over_gpus
 from ..progress import paced
 from ..units import si
 from ..zoo import find_predictor
@@ -215,9 +216,9 @@ class _Compared:
                 clock_mhz=float(over.clocks_mhz[place]),
                 default_clock_mhz=float(gpu.boost_clock_mhz),
                 held_clock_mhz=float(over.held_clocks_mhz[place]),
-                power_limit_w=over.prepared.power_limit_w,
+                power_limit_w=over.power_limit_w,
                 precision=curve.variant.precision,
-                mode=over.prepared.network.mode,
+                mode=over.network.mode,
                 batch_size=curve.variant.batch_size,
                 time_s=time_s,
                 energy_j=energy_j,
@@ -227,7 +228,7 @@ class _Compared:
                 # Two clocks of one GPU are never tied: their errors are the same, and cancel when they are compared.
                 tied=tied and curve is not best,
                 memory_bytes=curve.memory.total_bytes,
-                predictor=over.prepared.predictor.name,
+                predictor=over.knowledge.name,
                 measured=any(each.name in measured for each in same_boards(gpu)),
                 cost=self.tariff.cost(time_s, energy_j, gpu.name),
                 carbon_g=self.tariff.carbon_g(energy_j),

@@ -27,7 +27,7 @@ from ..units import duration
 from .layout import RECOMPUTES, SHARDINGS, Layout
 from .predict import Training
 from .run import Run
-from .state import memory_of
+from .state import State
 
 if TYPE_CHECKING:
     from ..extraction.sources import InputShape, Model
@@ -161,7 +161,7 @@ def best_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> RunC
 
     @cache
     def need(layout: Layout) -> MemoryNeed:
-        return memory_of(training.micro_batch(layout), layout, compiled=training.job.execution == "compiled")
+        return State.of(training.micro_batch(layout), layout).memory(compiled=training.job.execution == "compiled")
 
     def keeps(run: Run) -> bool:
         found = ((getattr(run, name), most) for name, most in needed.items())

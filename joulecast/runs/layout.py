@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import InputError, unknown_name
-from ..generation.parallel import GROUPS
+from ..generation.parallel import require_group
 from ..operations.inputs import require_positive_integer
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3")
@@ -60,13 +60,7 @@ class Layout:
             raise unknown_name("sharding", self.sharding, SHARDINGS, hint="zero3 is FSDP's FULL_SHARD")
         if self.recompute not in RECOMPUTES:
             raise unknown_name("way to recompute", self.recompute, RECOMPUTES)
-        if self.tensor_parallel not in GROUPS:
-            raise InputError(
-                "layers are shared by groups of GPUs whose collectives were measured",
-                given=f"tensor_parallel={self.tensor_parallel}",
-                allowed=", ".join(map(str, GROUPS)),
-                hint="give one of these, or divide by pipeline_parallel",
-            )
+        require_group("tensor_parallel", self.tensor_parallel)
         of_replica = self.tensor_parallel * self.context_parallel * self.pipeline_parallel
         of_experts = self.expert_parallel * self.pipeline_parallel
         if self.gpus % of_replica or self.gpus % of_experts:

@@ -22,18 +22,20 @@ _ATTENTION = ("attention", "matmul", "softmax")  # What selective recomputing re
 
 @dataclass(frozen=True)
 class State:
-    """What a stage's part of a model holds, before replicas and experts divide it."""
+    """One GPU's part of a model in training: what it computes, and what its stage holds before replicas divide it."""
 
     layout: Layout  # How a step is divided
+    whole: Network  # A micro-batch through all layers, in training, with the optimizer's step
+    network: Network  # The GPU's part of it
     held: ParameterBytes  # Bytes of the parameters of a stage
     experts: float  # The share of experts in them
 
     @classmethod
     def of(cls, whole: Network, layout: Layout) -> State:
-        """The state of one GPU's part of a network."""
+        """The part of a GPU. Raises InputError: the model has no layers that GPUs can share so."""
         part = divided(whole, layout.tensor_parallel)
         held = ParameterBytes(*(round(each / layout.pipeline_parallel) for each in parameters_held(part)))
-        return cls(layout, held, expert_share(part))
+        return cls(layout, whole, computed_part(whole, layout), held, expert_share(part))
 
     def divisor(self, what: str) -> float:
         """By how much moments, gradients or parameters are divided among GPUs, experts as others among as many."""
@@ -47,42 +49,36 @@ class State:
         """Share of the state that a GPU holds where replicas divide nothing."""
         return 1 - self.experts + self.experts / self.layout.expert_gpus
 
+    def memory(self, *, compiled: bool = False) -> MemoryNeed:
+        """The memory of a GPU: parameters, gradients and moments that are not divided, and what a forward saves.
 
-def memory_of(whole: Network, layout: Layout, *, compiled: bool = False) -> MemoryNeed:
-    """The memory of a GPU: parameters, gradients and moments as far as they are not divided, and what a forward saves.
+        The first stage of a pipeline starts as many micro-batches as there are stages before it continues with a
+        backward (1F1B). DistributedDataParallel holds gradients a second time, in the buckets that they are sent in.
 
-    The first stage of a pipeline starts as many micro-batches as there are stages before it continues with a backward
-    (1F1B). DistributedDataParallel holds gradients a second time, in the buckets that they are sent in.
-
-    `whole`: A micro-batch through all layers, in training, with the optimizer's step. `compiled`: Whether point-wise
-    operations and norms are fused, whose results the backward computes again. Raises InputError: the model has no
-    layers that GPUs can share so.
-    """
-    network, state = computed_part(whole, layout), State.of(whole, layout)
-    held, buckets = state.held, layout.sharers > 1 and layout.sharding != "zero3"
-    weights = (
-        held.stored / state.divisor("parameters")
-        + (1 + buckets) * held.learned / state.divisor("gradients")
-        + moments(network) * held.learned / state.divisor("moments")
-    )
-    need = memory_need(network)
-    kept = _not_fused(network) if compiled else network
-    saved = float(saved_bytes(kept) - _unsaved_logits(kept))
-    largest = (
-        need.activations_bytes
-        - saved_bytes(network)
-        - (network.parameter_bytes.casts if network.parameter_bytes else 0)
-    )
-    outside = tuple(entry for entry in kept if not is_recomputed(entry, layout.recompute))
-    if layout.recompute != "none" and outside:
-        layers, blocks = max(1, layers_of(network)), [*results_of_blocks(network)]
-        # A layer is computed again from its input, attention from queries, keys and values, which others save.
-        inputs = 2 * sum(map(size, blocks[::2])) / layout.tensor_parallel if layout.recompute == "full" else 0
-        inner = saved_bytes(kept) - saved_bytes(replace(kept, entries=outside))
-        saved = max(0, saved - inner) + inner / layers + inputs
-    started = min(layout.pipeline_parallel, layout.accumulation)
-    casts = held.casts / state.divisor("parameters")
-    return MemoryNeed(round(weights), round(saved * started / layout.pipeline_parallel + largest + casts))
+        `compiled`: Whether point-wise operations and norms are fused, whose results the backward computes again.
+        """
+        layout, network, held = self.layout, self.network, self.held
+        buckets = layout.sharers > 1 and layout.sharding != "zero3"
+        weights = (
+            held.stored / self.divisor("parameters")
+            + (1 + buckets) * held.learned / self.divisor("gradients")
+            + moments(network) * held.learned / self.divisor("moments")
+        )
+        kept = _not_fused(network) if compiled else network
+        saved = float(saved_bytes(kept) - _unsaved_logits(kept))
+        casts = network.parameter_bytes.casts if network.parameter_bytes else 0
+        largest = memory_need(network).activations_bytes - saved_bytes(network) - casts
+        outside = tuple(entry for entry in kept if not is_recomputed(entry, layout.recompute))
+        if layout.recompute != "none" and outside:
+            layers, blocks = max(1, layers_of(network)), [*results_of_blocks(network)]
+            # A layer is computed again from its input, attention from queries, keys and values, which others save.
+            inputs = 2 * sum(map(size, blocks[::2])) / layout.tensor_parallel if layout.recompute == "full" else 0
+            inner = saved_bytes(kept) - saved_bytes(replace(kept, entries=outside))
+            saved = max(0, saved - inner) + inner / layers + inputs
+        started = min(layout.pipeline_parallel, layout.accumulation)
+        divided_casts = held.casts / self.divisor("parameters")
+        activations = saved * started / layout.pipeline_parallel + largest + divided_casts
+        return MemoryNeed(round(weights), round(activations))
 
 
 def _not_fused(network: Network) -> Network:
@@ -115,11 +111,6 @@ def _unsaved_logits(network: Network) -> int:
     return round(sum(words * ELEMENT_BYTES[operation.precision] for operation in alike))
 
 
-# What a GPU sends in a step of training, and how long it waits for that.
-#
-# What GPUs send each other goes on beside the backward as far as it is long enough (Li et al., PyTorch Distributed,
-# arXiv 2006.15704; Zhao et al., PyTorch FSDP, arXiv 2304.11277).
-
 _COUNTING_S = 1.1e-3
 """Seconds that a GPU waits in each layer of experts and pass, while the host learns how many tokens each expert got
 and launches what follows. Three ways to run Qwen3 30B-A3B lack 2.2, 2.1 and 2.3 ms for each layer, forward and
@@ -132,9 +123,9 @@ _BUCKET_BYTES = 25 * 2**20  # Default size of a bucket of gradients in Distribut
 class Sending:
     """What a GPU sends in a step."""
 
-    def __init__(self, layout: Layout, traffic: Traffic, state: State, whole: Network, micro: Prediction) -> None:
+    def __init__(self, traffic: Traffic, state: State, micro: Prediction) -> None:
         """Find what is sent in a step, of which a micro-batch was predicted."""
-        self.layout, self.traffic, self.state = layout, traffic, state
+        self.traffic, self.state, whole, layout = traffic, state, state.whole, state.layout
         precision = micro.operations[0].operation.precision
         self._element_bytes = ELEMENT_BYTES[precision if precision in HALF_PRECISIONS else "fp32"]
         self._blocks = [*results_of_blocks(whole)]  # The shape of the result of each block, in a micro-batch
@@ -162,7 +153,7 @@ class Sending:
         Results of blocks are summed over the GPUs that share layers, and tokens are sent to their experts and back.
         Keys and values go around the GPUs that share sequences while these compute attention with the ones before.
         """
-        layout, traffic = self.layout, self.traffic
+        layout, traffic = self.state.layout, self.traffic
         passes = 3 if layout.recompute == "full" else 2
         sums = total(
             traffic.all_reduce(size(shape) * self._element_bytes, layout.tensor_parallel) for shape in self._blocks
@@ -180,7 +171,8 @@ class Sending:
 
     def exposed(self, backward_s: float, turn_s: float) -> tuple[float, Cost]:
         """Seconds that a GPU waits for what is sent, and all that is sent."""
-        layout, stages, stride = self.layout, self.layout.pipeline_parallel, self.layout.tensor_parallel
+        layout = self.state.layout
+        stages, stride = layout.pipeline_parallel, layout.tensor_parallel
         # Micro-batches in flight pass to the next stage forward and back.
         result = size(self._blocks[0]) * self._element_bytes / layout.tensor_parallel if self._blocks else 0.0
         crossings = 2 * (layout.accumulation * layout.virtual_stages + stages - 2) if stages > 1 else 0

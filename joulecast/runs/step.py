@@ -26,9 +26,9 @@ from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
-from .computed import WORDS, computed_part, results_of_blocks, step_over
+from .computed import WORDS, results_of_blocks, step_over
 from .layout import Layout
-from .state import Sending, State, is_recomputed, memory_of
+from .state import Sending, State, is_recomputed
 from .traffic import Cost, Traffic, total
 
 FORWARD = ("forward", "waiting for the host")
@@ -99,8 +99,8 @@ def step_of(
     host, static_w = find_host(job.host), float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
     executed = Execution.of(job.execution, host, find_profile(job.calibration))
     predictor = find_predictor(gpu, "training", job.predictor).under(executed)
-    network = computed_part(whole, layout)
     state = State.of(whole, layout)
+    network = state.network
     steps = [entry for entry in network if entry.operation.row.is_optimizer_step]
     computed = replace(network, entries=tuple(entry for entry in network if entry not in steps))
     micro = predictor.predict(computed, clock, job.power_limit_w)
@@ -126,7 +126,7 @@ def step_of(
         # The device steps while the host launches the next forward already: what the step adds to a micro-batch counts.
         both = predictor.predict(replace(network, entries=(*computed.entries, *run)), clock, job.power_limit_w)
         parts["optimizer"] = total([Cost(both.time_s, both.known_energy_j), of_micro.times(-1)]).times(1 / stages)
-    sending = Sending(layout, Traffic(gpu, layout.gpus_per_node, network_bandwidth), state, whole, micro)
+    sending = Sending(Traffic(gpu, layout.gpus_per_node, network_bandwidth), state, micro)
     turn_s = (micro.time_s + again_s + waited_s) / stages
     exposed_s, sent = sending.exposed((1 - forward) * micro.time_s / stages, turn_s)
     # A stage waits for the first micro-batch to arrive and the last one to leave (Huang et al., GPipe).
@@ -137,7 +137,7 @@ def step_of(
     return Step(
         {name: cost for name, cost in parts.items() if cost.time_s > 0},
         micro,
-        memory_of(whole, layout, compiled=job.execution == "compiled"),
+        state.memory(compiled=job.execution == "compiled"),
         sent.time_s,
         stored,
     )

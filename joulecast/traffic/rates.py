@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checked import in_range
 from ..errors import InputError
 from ..generation.choices import OBJECTIVES, GenerationChoice, GenerationChoices, priced
 from ..generation.choosing import told_of
@@ -185,8 +186,8 @@ class _Question:
                 search.leave(boards, "prompts apart: more GPUs than max_gpus", 0.0)
                 return
             trace = self.requests(rate)
-            replicas = decoder.served.divided(trace, reader.served, reading, "round_robin", decoding)
-            found = decoder.served.simulated(replicas)
+            replayed = decoder.served.divided(trace, reader.served, reading, "round_robin", decoding)
+            found = decoder.served.simulated(replayed)
             if self.keeps(found, self.asked["p99_ttft_s"], None):
                 if self.keeps(found, None, self.asked["p99_tpot_s"]):
                     break
@@ -243,13 +244,8 @@ def ways_at_a_rate(asked: Mapping[str, Any]) -> GenerationChoices:
     listed = compared(asked["gpus"], sorted(set(asked["counts"])))
     profile = profile_among(asked["calibration"], (gpu.name for _, gpu in listed))
     question = _Question.of(asked, decoder.context or math.inf, tariff, profile)
-    if not question.batches or not all(isinstance(each, int) and 1 <= each <= 8192 for each in question.batches):
-        raise InputError(
-            "batches are numbers of sequences to choose from",
-            given=f"{asked['batches']!r:.60}",
-            allowed="1 to 8192 each",
-            hint="give batches=(64, 256)",
-        )
+    for batch in question.batches or [0]:
+        in_range("batches", batch, 1, 8192, whole=True)
     search: Search[GenerationChoice] = Search()
     ways = [
         (*way, gpu, parallel)

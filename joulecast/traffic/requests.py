@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import FloatArray
+from ..checked import in_range
 from ..errors import InputError
 from ..generation.serving import Lengths
 from ..system.regular_files import is_file
@@ -122,14 +123,7 @@ def at_rate(
     process, 0 for equal times.
     `context`: Largest number of tokens of both; longer outputs, and then prompts, are cut.
     """
-    expected = rate_per_s * duration_s
-    if not expected <= _MOST:
-        raise InputError(
-            "there are too many requests",
-            given=f"about {expected:.3g}",
-            allowed=f"up to {_MOST:,}",
-            hint="give a shorter duration_s",
-        )
+    expected = in_range("the number of requests", rate_per_s * duration_s, high=_MOST)
     random, variance = np.random.default_rng(seed), burstiness**2
     times = np.zeros(0)
     while not len(times) or times[-1] < duration_s:
@@ -161,6 +155,10 @@ def read_trace(source: str | Path | Any) -> Trace:
     """
     named = f"the trace {source}" if isinstance(source, str | Path) else "the trace"
     table = _columns(source, named)
+
+    def wrong(what: str, given: str, allowed: str, hint: str) -> InputError:
+        return InputError(f"{named} {what}", given=given, allowed=allowed, hint=hint)
+
     lower = {str(name).lower().replace(" ", "_"): name for name in table}
     found = {}
     for name, spellings in _COLUMNS.items():
@@ -168,45 +166,28 @@ def read_trace(source: str | Path | Any) -> Trace:
         if column is None and name in _OPTIONAL:
             continue
         if column is None:
-            raise InputError(
-                f"{named} has no column for {name}",
-                given=", ".join(map(str, table)) or "no columns",
-                allowed=", ".join(spellings),
-                hint="rename the column",
-            )
+            columns = ", ".join(map(str, table)) or "no columns"
+            raise wrong(f"has no column for {name}", columns, ", ".join(spellings), "rename the column")
         try:
             words = np.unique(np.asarray(table[column]), return_inverse=True)[1] if name == "prefix" else table[column]
             found[name] = np.asarray(words, dtype=float)
         except ValueError as error:
-            raise InputError(
-                f"{named} has values in {column} that are no numbers",
-                given=str(error)[-60:],
-                allowed="seconds since the start, and tokens",
-                hint="correct the column",
-            ) from None
+            what, allowed = f"has values in {column} that are no numbers", "seconds since the start, and tokens"
+            raise wrong(what, str(error)[-60:], allowed, "correct the column") from None
     arrival_s, prompt, output = (found[name] for name in ("arrival_s", "prompt_tokens", "output_tokens"))
     if "prefix" in found:  # As much of the prompt as was in the cache with the session before it.
         found.setdefault("prefix_tokens", prompt)
-    if len({len(values) for values in found.values()}) > 1:
-        raise InputError(
-            f"the columns of {named} differ in length",
-            given=", ".join(f"{len(values)} of {name}" for name, values in found.items()),
-            allowed="a value of each for every request",
-            hint="give columns of one length",
-        )
+    if not len(arrival_s) or len({len(values) for values in found.values()}) > 1:
+        given = ", ".join(f"{len(values)} of {name}" for name, values in found.items())
+        raise wrong("has columns that are empty or differ in length", given, "a value for each request", "add the rest")
     for name, values in found.items():
         least = int(name in ("prompt_tokens", "output_tokens"))
-        wrong = ~(np.isfinite(values) & (values >= least))
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise InputError(
-                f"{named} has a value of {name} that cannot be",
-                given=f"{values[row]:g} in row {row + 1}",
-                allowed=f"{least} or more",
-                hint="count seconds from the first request" if name == "arrival_s" else "leave such requests out",
-            )
-    if not len(arrival_s):
-        raise InputError(f"{named} has no requests", given="0 rows", allowed="at least one", hint="give another trace")
+        impossible = ~(np.isfinite(values) & (values >= least))
+        if impossible.any():
+            row = int(impossible.argmax())
+            hint = "count seconds from the first request" if name == "arrival_s" else "leave such requests out"
+            given = f"{values[row]:g} in row {row + 1}"
+            raise wrong(f"has a value of {name} that cannot be", given, f"{least} or more", hint)
     order = np.argsort(arrival_s, kind="stable")
     moved = int((np.diff(arrival_s) < 0).sum())
     notes = (f"{named} was not in the order of arrival, and was sorted",) if moved else ()

@@ -13,9 +13,8 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 import numpy as np
 
@@ -57,86 +56,37 @@ class Limits:
     prompts_first: bool = False
 
 
-class Log:
-    """What a replica did: an entry for each jump of equal steps, and one for each time without work.
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request and what becomes of it."""
 
-    It has a column for the start in seconds, seconds, steps (0 while it waits for requests), sequences that decoded,
-    tokens of prompts, prompts that were completed, joules, tokens in the cache, requests that waited, joules of the
-    sequences that decoded, and sequences that waited for the prompts of others.
-    """
-
-    NAMES = (
-        *("start_s", "time_s", "steps", "decoding", "prompt_tokens", "completed", "energy_j", "cached", "waiting"),
-        *("decoding_j", "stalled"),
-    )
-
-    def __init__(self) -> None:
-        """An empty log."""
-        self._columns = tuple(array("d") for _ in self.NAMES)
-
-    def add(self, *values: float) -> None:
-        """Add an entry with a value for each column."""
-        for column, value in zip(self._columns, values, strict=True):
-            column.append(value)
-
-    @property
-    def arrays(self) -> dict[str, FloatArray]:
-        """Name of a column -> its values, shape (entries,)."""
-        return {name: np.array(column) for name, column in zip(self.NAMES, self._columns, strict=True)}
+    arrival_s: float
+    prompt_tokens: int
+    output_tokens: int
+    prefix: int = -1  # Group of requests whose prompts begin alike; -1 for none
+    shared: int = 0  # Tokens that do
+    first_token_s: float = math.nan  # Seconds at the first and at the last token
+    end_s: float = math.nan
+    energy_j: float = 0.0  # Its share of the steps that it took part in
+    preemptions: int = 0  # How often it was put back
+    written: int = 0  # Tokens that it had generated when it was put back
+    whole: int = 0  # Tokens that are read before it decodes: its prompt, and what it had written
+    read: int = 0  # Those of them that are in the cache
+    begin: int = 0  # Steps of its first and of its last token; the latter is -1 while it does not decode
+    end: int = -1
+    before_j: float = 0.0  # Joules of a sequence that has decoded since the beginning, at its first token
+    number: int = 0  # Its place in the order in which its replica got them
 
 
-@dataclass
-class Requests:
-    """All requests and what became of them; a request is an index into these lists.
+LOG = (
+    *("start_s", "time_s", "steps", "decoding", "prompt_tokens", "completed", "energy_j", "cached", "waiting"),
+    *("decoding_j", "stalled"),
+)
+"""Columns of the log of a replica, which has an entry for each jump of equal steps, and one for each time without work.
 
-    Attributes:
-        arrival_s, prompt, output: Seconds of arrival, tokens of the prompt, tokens to generate.
-        first_s, end_s: Seconds at the first and the last token; NaN until then.
-        energy_j: Joules of its share of the steps that it took part in.
-        preempted: How often it was put back.
-        prefix, shared: The group of requests whose prompts begin alike, -1 for none, and how many tokens do.
-    """
-
-    arrival_s: array[float] = field(default_factory=lambda: array("d"))
-    prompt: array[int] = field(default_factory=lambda: array("q"))
-    output: array[int] = field(default_factory=lambda: array("q"))
-    first_s: array[float] = field(default_factory=lambda: array("d"))
-    end_s: array[float] = field(default_factory=lambda: array("d"))
-    energy_j: array[float] = field(default_factory=lambda: array("d"))
-    preempted: array[int] = field(default_factory=lambda: array("q"))
-    prefix: array[int] = field(default_factory=lambda: array("q"))
-    shared: array[int] = field(default_factory=lambda: array("q"))
-
-    def add(self, arrival_s: float, prompt: int, output: int, prefix: int = -1, shared: int = 0) -> int:
-        """Add a request, and return its index."""
-        self.arrival_s.append(arrival_s)
-        for column, value in (
-            *((self.prompt, prompt), (self.output, output), (self.preempted, 0)),
-            *((self.prefix, prefix), (self.shared, shared)),
-        ):
-            column.append(value)
-        for seconds in (self.first_s, self.end_s):
-            seconds.append(math.nan)
-        self.energy_j.append(0.0)
-        return len(self.arrival_s) - 1
-
-
-@dataclass(slots=True)
-class _Reading:
-    """A prompt that is being read: its request, all of its tokens, and those that are in the cache."""
-
-    request: int
-    whole: int
-    done: int
-
-
-class _Decoding(NamedTuple):
-    """A sequence that decodes: steps of its last token and at its begin, tokens and joules of a sequence then."""
-
-    end: int
-    begin: int
-    whole: int
-    each_j: float
+They are the start in seconds, seconds, steps (0 while it waits for requests), sequences that decoded, tokens of
+prompts, prompts that were completed, joules, tokens in the cache, requests that waited, joules of the sequences that
+decoded, and sequences that waited for the prompts of others."""
 
 
 class Replica:
@@ -147,23 +97,22 @@ class Replica:
         costs: PredictedSteps,
         cache: Cache,
         limits: Limits,
-        requests: Requests,
         ended: Callable[[Replica, float], None] = lambda replica, now: None,
     ) -> None:
         """A replica without requests.
 
         `ended`: Called at the end of each request with the time; it may add a request.
         """
-        self.costs, self.cache, self.limits, self.requests, self.ended = costs, cache, limits, requests, ended
-        self.log = Log()
+        self.costs, self.cache, self.limits, self.ended = costs, cache, limits, ended
         self.now = 0.0
-        self.waiting: deque[int] = deque()
-        self._reading: deque[_Reading] = deque()
+        self._log = array("d")  # One entry after the other.
+        self._added = 0  # Number of requests so far.
+        self._waiting: deque[Request] = deque()
+        self._reading: deque[Request] = deque()
         self._read = 0  # Tokens of prompts in the cache that are not read to their end.
-        self._decoding: dict[int, _Decoding] = {}
-        self._ends: list[tuple[int, int]] = []  # Heap: step of the last token, request; some were put back since.
-        self._began: list[int] = []  # Requests in the order in which they began to decode; some have ended.
-        self._written: dict[int, int] = {}  # Request that was put back -> tokens that it has generated.
+        self._decoding = 0  # Number of sequences that decode.
+        self._ends: list[tuple[int, int, Request]] = []  # Heap: step of the last token; some were put back since.
+        self._began: list[Request] = []  # Requests in the order in which they began to decode; some have ended.
         self._step = 0
         self._context = 0.0  # Tokens in the cache of the sequences that decode.
         self._each_j = 0.0  # Joules of a sequence that has decoded since the beginning.
@@ -171,31 +120,37 @@ class Replica:
         self._kept = 0  # Tokens of all of them.
 
     @property
+    def log(self) -> dict[str, FloatArray]:
+        """What it did: name of a column of `LOG` -> its values, shape (entries,)."""
+        return dict(zip(LOG, np.array(self._log).reshape(-1, len(LOG)).T.copy(), strict=True))
+
+    @property
     def outstanding(self) -> int:
         """Requests that wait or run."""
-        return len(self.waiting) + len(self._reading) + len(self._decoding)
+        return len(self._waiting) + len(self._reading) + self._decoding
 
-    def add(self, request: int) -> None:
+    def add(self, request: Request) -> None:
         """Put a request at the end of the queue."""
-        arrival_s = self.requests.arrival_s[request]
         if not self.outstanding:
-            self.idle(arrival_s)
-        self.waiting.append(request)
+            self.idle(request.arrival_s)
+        self._added += 1
+        request.number = self._added
+        self._waiting.append(request)
 
     def idle(self, until_s: float) -> None:
         """Wait without work until a time."""
         waited_s = until_s - self.now
         if waited_s > 0:
-            self.log.add(self.now, waited_s, 0, 0, 0, 0, waited_s * self.costs.idle_w, 0, 0, 0, 0)
+            self._log.extend((self.now, waited_s, 0, 0, 0, 0, waited_s * self.costs.idle_w, 0, 0, 0, 0))
             self.now = until_s
 
     def advance(self, until_s: float) -> None:
         """Run all steps that begin before a time."""
         while self.now < until_s and self.outstanding:
-            grown = self._context + len(self._decoding) * self.limits.tokens_per_step + self._read
-            while len(self._decoding) + len(self._reading) > 1 and not self._fits(grown):
+            grown = self._context + self._decoding * self.limits.tokens_per_step + self._read
+            while self._decoding + len(self._reading) > 1 and not self._fits(grown):
                 grown -= self._put_back()
-            chunks = self._admitted() if self._reading or self.waiting else []
+            chunks = self._admitted() if self._reading or self._waiting else []
             if chunks:
                 self._mixed(chunks)
             elif self._decoding:
@@ -203,103 +158,102 @@ class Replica:
             else:  # Prompts that are read have taken the memory from each other.
                 self._put_back()
 
+    def _used(self, tokens: float, more: int = 0) -> float:
+        return self.cache.used(self._decoding + len(self._reading) + more, tokens)
+
     def _fits(self, tokens: float, more: int = 0) -> bool:
-        sequences = len(self._decoding) + len(self._reading) + more
-        return self.cache.used(sequences, tokens) <= self.cache.tokens
+        return self._used(tokens, more) <= self.cache.tokens
 
     def _put_back(self) -> float:
         """Put the youngest sequence back to the queue, and return the number of its tokens in the cache."""
         if self._reading:
-            reading = self._reading.pop()
-            request, freed = reading.request, float(reading.done)
-            self._read -= reading.done
+            request = self._reading.pop()
+            freed = float(request.read)
+            self._read -= request.read
         else:
             request = self._began.pop()
-            while request not in self._decoding:
+            while request.end < 0:
                 request = self._began.pop()
             freed = self._leave(request)
-            self._written[request] = min(
-                int(freed) - self.requests.prompt[request] + 1, self.requests.output[request] - 1
-            )
-        self.requests.preempted[request] += 1
-        self.waiting.appendleft(request)
+            request.written = min(int(freed) - request.prompt_tokens + 1, request.output_tokens - 1)
+        request.preemptions += 1
+        self._waiting.appendleft(request)
         return freed
 
-    def _leave(self, request: int) -> float:
+    def _leave(self, request: Request) -> float:
         """Take a sequence out of those that decode, and return the number of its tokens in the cache."""
-        found = self._decoding.pop(request)
-        freed = found.whole + (self._step - found.begin) * self.limits.tokens_per_step
+        request.end, self._decoding = -1, self._decoding - 1
+        freed = request.whole + (self._step - request.begin) * self.limits.tokens_per_step
         self._context = self._context - freed if self._decoding else 0.0
-        self.requests.energy_j[request] += self._each_j - found.each_j
+        request.energy_j += self._each_j - request.before_j
         return freed
 
-    def _admitted(self) -> list[tuple[_Reading, int]]:
+    def _admitted(self) -> list[tuple[Request, int]]:
         """The prompts of the next step, each with the number of its tokens that are read."""
-        chunks: list[tuple[_Reading, int]] = []
-        decoding, limits = len(self._decoding), self.limits
+        chunks: list[tuple[Request, int]] = []
+        decoding, limits = self._decoding, self.limits
         room = limits.tokens - (0 if limits.prompts_first else decoding * limits.step_tokens)
         tokens = self._context + decoding * limits.tokens_per_step + self._read
-        for reading in self._reading:
-            count = min(room, reading.whole - reading.done)
+        for request in self._reading:
+            count = min(room, request.whole - request.read)
             if count <= 0 or not self._fits(tokens + count):
                 return chunks
-            chunks.append((reading, count))
+            chunks.append((request, count))
             room, tokens = room - count, tokens + count
-        while self.waiting and room > 0 and decoding + len(self._reading) < limits.sequences:
-            request = self.waiting[0]
-            whole = self.requests.prompt[request] + self._written.get(request, 0)
+        while self._waiting and room > 0 and decoding + len(self._reading) < limits.sequences:
+            request = self._waiting[0]
+            whole = request.prompt_tokens + request.written
             begun = min(max(int(whole * limits.cached_share), self._found(request)), whole - 1)
             count = min(room, whole - begun)
             if not self._fits(tokens + begun + count, 1):
                 break
-            self.waiting.popleft()
-            reading = _Reading(request, whole, begun)
-            self._reading.append(reading)
+            request.whole, request.read = whole, begun
+            self._reading.append(self._waiting.popleft())
             self._read += begun
-            chunks.append((reading, count))
+            chunks.append((request, count))
             room, tokens = room - count, tokens + begun + count
         return chunks
 
-    def _mixed(self, chunks: Sequence[tuple[_Reading, int]]) -> None:
+    def _mixed(self, chunks: Sequence[tuple[Request, int]]) -> None:
         """One step that reads chunks of prompts, beside the sequences that decode unless prompts come first."""
-        requests = self.requests
-        decoding = 0 if self.limits.prompts_first else len(self._decoding)
+        decoding = 0 if self.limits.prompts_first else self._decoding
         context = self._context / decoding + 1 if decoding else 0.0
         tokens = sum(count for _, count in chunks)
-        pairs = sum(count * (reading.done + count / 2) for reading, count in chunks)
-        ready = sum(reading.done + count == reading.whole for reading, count in chunks)
+        pairs = sum(count * (request.read + count / 2) for request, count in chunks)
+        ready = sum(request.read + count == request.whole for request, count in chunks)
         time_s, energy_j = self.costs.mixed(decoding, context, len(chunks), tokens, pairs, decoding + ready)
         alone_j = min(self.costs.decode(decoding, context)[1], energy_j) if decoding else 0.0
         self._count(1, decoding, time_s, energy_j, alone_j, tokens, ready)
-        for reading, count in chunks:
-            requests.energy_j[reading.request] += (energy_j - alone_j) * count / tokens
-            reading.done += count
+        for request, count in chunks:
+            request.energy_j += (energy_j - alone_j) * count / tokens
+            request.read += count
             self._read += count
-        while self._reading and self._reading[0].done == self._reading[0].whole:
-            reading = self._reading.popleft()
-            request, self._read = reading.request, self._read - reading.whole
-            self._keep(request, reading.whole)
-            if math.isnan(requests.first_s[request]):
-                requests.first_s[request] = self.now
-            left = requests.output[request] - self._written.pop(request, 0) - 1
+        while self._reading and self._reading[0].read == self._reading[0].whole:
+            request = self._reading.popleft()
+            self._read -= request.whole
+            self._keep(request, request.whole)
+            if math.isnan(request.first_token_s):
+                request.first_token_s = self.now
+            left = request.output_tokens - request.written - 1
+            request.written = 0
             if not left:
                 self._end(request)
                 continue
-            end = self._step + math.ceil(left / self.limits.tokens_per_step)
-            self._decoding[request] = _Decoding(end, self._step, reading.whole, self._each_j)
-            self._context += reading.whole
+            request.begin, request.before_j = self._step, self._each_j
+            request.end = self._step + math.ceil(left / self.limits.tokens_per_step)
+            self._decoding += 1
+            self._context += request.whole
             self._began.append(request)
-            heappush(self._ends, (end, request))
+            heappush(self._ends, (request.end, request.number, request))
         self._end_due()
 
     def _jump(self, until_s: float) -> None:
         """Steps in which the same sequences decode, until one ends, memory gets short, or a request may arrive."""
-        decoding, each = len(self._decoding), self.limits.tokens_per_step
+        decoding, each = self._decoding, self.limits.tokens_per_step
         context = self._context / decoding + 1
-        free = self.cache.tokens - self.cache.used(decoding + len(self._reading), self._context + self._read)
+        free = self.cache.tokens - self._used(self._context + self._read)
         count = max(1, min(self._ends[0][0] - self._step, _JUMP, int(free / (decoding * each))))
-        middle = context + (count - 1) / 2 * each
-        time_s, energy_j = self.costs.decode(decoding, middle)
+        time_s, energy_j = self.costs.decode(decoding, context + (count - 1) / 2 * each)
         if count * time_s > until_s - self.now:
             count = max(1, min(count, math.ceil((until_s - self.now) / time_s)))
             time_s, energy_j = self.costs.decode(decoding, context + (count - 1) / 2 * each)
@@ -310,50 +264,43 @@ class Replica:
         self, steps: int, decoding: int, time_s: float, energy_j: float, alone_j: float, tokens: int, ready: int
     ) -> None:
         """Account for steps; `alone_j` are the joules of the sequences that decode."""
-        running = len(self._decoding)
         if decoding:
             self._context += decoding * steps * self.limits.tokens_per_step
             self._each_j += alone_j / decoding
             self._step += steps
-        used = self.cache.used(running + len(self._reading), self._context + self._read + tokens)
-        waiting, stalled = len(self.waiting), running - decoding
-        self.log.add(self.now, time_s, steps, decoding, tokens, ready, energy_j, used, waiting, alone_j, stalled)
+        used, stalled = self._used(self._context + self._read + tokens), self._decoding - decoding
+        did = self.now, time_s, steps, decoding, tokens, ready, energy_j, used, len(self._waiting), alone_j, stalled
+        self._log.extend(did)
         self.now += time_s
 
-    def _found(self, request: int) -> int:
+    def _found(self, request: Request) -> int:
         """Tokens at the beginning of a prompt that are in the cache, because a request with its prefix was here."""
-        shared = self.requests.shared[request]
-        if not shared:
-            return 0
-        kept = min(self._prefixes.get(self.requests.prefix[request], 0), shared)
+        kept = min(self._prefixes.get(request.prefix, 0), request.shared)
         return kept - kept % (self.cache.block or 1)
 
-    def _keep(self, request: int, tokens: int) -> None:
+    def _keep(self, request: Request, tokens: int) -> None:
         """Keep a sequence in memory that is free, for requests with its prefix; those used longest ago are dropped."""
-        prefix, kept = self.requests.prefix[request], self._prefixes
-        if prefix < 0:
+        if request.prefix < 0:
             return
-        before = kept.pop(prefix, 0)
-        kept[prefix] = max(before, tokens)
-        self._kept += kept[prefix] - before
-        running = len(self._decoding) + len(self._reading)
-        free = self.cache.tokens - self.cache.used(running, self._context + self._read)
+        kept = self._prefixes
+        before = kept.pop(request.prefix, 0)
+        kept[request.prefix] = max(before, tokens)
+        self._kept += kept[request.prefix] - before
+        free = self.cache.tokens - self._used(self._context + self._read)
         while self._kept > free and kept:
             self._kept -= kept.pop(next(iter(kept)))
 
     def _end_due(self) -> None:
         while self._ends:
-            end, request = self._ends[0]
-            found = self._decoding.get(request)
-            current = found is not None and found.end == end  # Otherwise it was put back since.
-            if current and end > self._step:
+            end, _, request = self._ends[0]
+            if request.end == end > self._step:
                 break
             heappop(self._ends)
-            if current:
+            if request.end == end:  # Otherwise it was put back since.
                 self._leave(request)
                 self._end(request)
 
-    def _end(self, request: int) -> None:
-        self.requests.end_s[request] = self.now
-        self._keep(request, self.requests.prompt[request] + self.requests.output[request])
+    def _end(self, request: Request) -> None:
+        request.end_s = self.now
+        self._keep(request, request.prompt_tokens + request.output_tokens)
         self.ended(self, self.now)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from ..predictors.networks.memory import usable_bytes
 from ..progress import PACE
 from ..units import si
 from .requests import Trace
-from .scheduler import Cache, Limits, Replica, Requests
+from .scheduler import Cache, Limits, Replica, Request
 from .simulation import ServingSimulation
 from .step_costs import PredictedSteps
 
@@ -33,17 +34,12 @@ ROUTERS = ("round_robin", "least_loaded", "prefix")
 _REQUESTS_BETWEEN_STOPS = 1000  # A service may stop a simulation after so many requests.
 
 
-def refuse_beyond_memory(tokens: Any, cache: Cache, model: str, gpu: str) -> None:
-    """Refuse requests of which one alone is larger than the memory for keys and values."""
-    longest = float(tokens.max())
-    if cache.used(1, longest) > cache.tokens:
-        raise InputError(
-            f"a request of {model} does not fit into the memory of {gpu}",
-            given=f"{longest:g} tokens of prompt and output",
-            allowed=f"up to {cache.tokens:.0f} tokens of keys and values",
-            hint="use more GPUs, GPUs with more memory, or cache_precision='fp8'",
-        )
+Replayed = tuple[list[Replica], list[Request]]
+"""Replicas, and all requests that they have served."""
 
+_REQUEST_COLUMNS = (
+    *("arrival_s", "prompt_tokens", "output_tokens", "first_token_s", "end_s", "energy_j", "preemptions"),
+)
 
 _APART = (
     "GPUs that share experts are simulated one by one; in vLLM each of their steps is as long as that of the busiest, "
@@ -105,8 +101,7 @@ class Served:
     ) -> Mapping[str, tuple[float, float]] | None:
         """Factors on "time", "energy" and "power" between which a share of runs lies; None if no errors are known.
 
-        Raises:
-            InputError: The level is not between 0 and 1.
+        Raises InputError: the level is not between 0 and 1.
         """
         batch = max(1, round(sequences))
         step = StepTokens(batch, max(1, round(context)), sampled=batch)
@@ -131,43 +126,44 @@ class Served:
         duration_s: float | None = None,
         count: int | None = None,
         sequences: int | None = None,
-    ) -> Sequence[Replica]:
+    ) -> Replayed:
         """Replay requests to their end.
 
         `requests`: The requests as they arrive; or their lengths, one begins when another one ends.
         `duration_s`: Seconds in which requests arrive; None for all of a trace.
         `count`: Number of replicas; None for those of the GPUs.
         `sequences`: Largest number of sequences in a step; None for that of the limits.
-
-        Raises:
-            InputError: A request does not fit into the memory.
+        Raises InputError: a request does not fit into the memory.
         """
-        served, every, until_s = self.server.deployment, Requests(), math.inf if duration_s is None else duration_s
+        served, every, until_s = self.server.deployment, list[Request](), math.inf if duration_s is None else duration_s
         limits = self.limits if sequences is None else replace(self.limits, sequences=sequences)
         number = served.parallel.groups if count is None else count
-        replicas = [Replica(self.costs, self.cache, limits, every) for _ in range(number)]
+        replicas = [Replica(self.costs, self.cache, limits) for _ in range(number)]
         if isinstance(requests, Trace):
-            refuse_beyond_memory(requests.prompt + requests.output, self.cache, served.decoder.name, served.gpu.name)
+            self._refuse_beyond_memory(float((requests.prompt + requests.output).max()))
             integers = (requests.prompt, requests.output, requests.prefix, requests.shared)
             columns = (requests.arrival_s.tolist(), *(each.astype(int).tolist() for each in integers))
-            for place, (arrival_s, prompt, output, prefix, shared) in enumerate(zip(*columns, strict=True)):
+            for place, request in enumerate(itertools.starmap(Request, zip(*columns, strict=True))):
                 if place % _REQUESTS_BETWEEN_STOPS == 0:
                     PACE.get()()
+                every.append(request)
                 if router == "least_loaded":
                     for replica in replicas:
-                        replica.advance(arrival_s)
+                        replica.advance(request.arrival_s)
                     chosen = min(replicas, key=lambda each: each.outstanding)
                 else:
-                    chosen = replicas[(prefix if router == "prefix" and prefix >= 0 else place) % number]
-                    chosen.advance(arrival_s)
-                chosen.add(every.add(arrival_s, prompt, output, prefix, shared))
+                    turn = request.prefix if router == "prefix" and request.prefix >= 0 else place
+                    chosen = replicas[turn % number]
+                    chosen.advance(request.arrival_s)
+                chosen.add(request)
         else:
 
             def begin(replica: Replica, now: float) -> None:
                 lengths = next(requests, None) if now < until_s else None
                 if lengths is not None:
-                    refuse_beyond_memory(np.array([sum(lengths)]), self.cache, "a request", "the GPU")
-                    replica.add(every.add(now, *lengths))
+                    self._refuse_beyond_memory(sum(lengths))
+                    every.append(Request(now, *lengths))
+                    replica.add(every[-1])
 
             for replica in replicas:
                 replica.ended = begin
@@ -180,23 +176,25 @@ class Served:
         end_s = max(replica.now for replica in replicas)
         for replica in replicas:
             replica.idle(end_s if math.isinf(until_s) else max(end_s, until_s))
-        return replicas
+        return replicas, every
 
-    def simulated(self, replicas: Sequence[Replica], **told: Any) -> ServingSimulation:
+    def _refuse_beyond_memory(self, tokens: float) -> None:
+        """Refuse requests if the longest of them alone is larger than the memory for keys and values."""
+        if self.cache.used(1, tokens) > self.cache.tokens:
+            served = self.server.deployment
+            raise InputError(
+                f"a request of {served.decoder.name} does not fit into the memory of {served.gpu.name}",
+                given=f"{tokens:g} tokens of prompt and output",
+                allowed=f"up to {self.cache.tokens:.0f} tokens of keys and values",
+                hint="use more GPUs, GPUs with more memory, or cache_precision='fp8'",
+            )
+
+    def simulated(self, replayed: Replayed, **told: Any) -> ServingSimulation:
         """The result of replicas that have served all of their requests.
 
         `told`: Fields of `ServingSimulation` that do not follow from the model and its GPUs.
         """
-        served, found = self.server.deployment, replicas[0].requests
-        columns = {
-            "arrival_s": found.arrival_s,
-            "prompt_tokens": found.prompt,
-            "output_tokens": found.output,
-            "first_token_s": found.first_s,
-            "end_s": found.end_s,
-            "energy_j": found.energy_j,
-            "preemptions": found.preempted,
-        }
+        served, (replicas, requests) = self.server.deployment, replayed
         told = {**told, "duration_s": told.get("duration_s") or max(replica.now for replica in replicas)}
         made = ServingSimulation(
             model=served.decoder.name,
@@ -207,8 +205,8 @@ class Served:
             clock_mhz=self.clock_mhz,
             power_limit_w=served.gpu.checked_power_limit_w(self.server.power_limit_w),
             cache_tokens=served.parallel.groups * self.cache.tokens,
-            requests={name: np.array(column) for name, column in columns.items()},
-            logs=tuple(replica.log.arrays for replica in replicas),
+            requests={name: np.array([getattr(each, name) for each in requests]) for name in _REQUEST_COLUMNS},
+            logs=tuple(replica.log for replica in replicas),
             **{"layout": "", "seed": 0, "rate_per_s": None, "concurrency": None, "warmup_s": 0.0, **told},
         )
         apart = (_APART,) if served.engine.pads_ranks and served.parallel.senders > 1 else ()
@@ -219,44 +217,35 @@ class Served:
         """The same for prompts whose keys and values come from others: it computes their last token again."""
         return replace(self, limits=replace(self.limits, cached_share=1.0))
 
-    def divided(
-        self, trace: Trace, reader: Served, readers: int, router: str, decoders: int | None = None
-    ) -> Sequence[Replica]:
+    def divided(self, trace: Trace, reader: Served, readers: int, router: str, decoders: int | None = None) -> Replayed:
         """Replay requests whose prompts are read by replicas of their own, which send keys and values to the others.
 
         A replica that decodes computes the last token of each prompt again, as vLLM does, which gives the first token
-        of the output.
+        of the output. Requests are returned in the order of the trace.
 
-        `decoders`: Number of replicas that decode; None for all other GPUs.
-
-        Returns:
-            All replicas, with the requests in the order of the trace.
-
-        Raises:
-            InputError: A request does not fit into the memory.
+        `decoders`: Number of replicas that decode; None for all other GPUs. Raises InputError: a request does not fit
+        into the memory.
         """
-        served, count = self.server.deployment, len(trace.prompt)
-        reading = reader.replicas(replace(trace, output=np.ones(count)), router=router, count=readers)
+        served = self.server.deployment
+        prompts = replace(trace, output=np.ones(len(trace.prompt)))
+        reading, read = reader.replicas(prompts, router=router, count=readers)
         lengths, place = np.unique(trace.prompt, return_inverse=True)
         sent = np.array([cached_bytes(served.decoder, int(each), served.precisions) for each in lengths])
         # Each GPU sends its part to another node, over an adapter that is as fast as its PCI Express slot.
-        there_s = np.array(reading[0].requests.end_s) + sent[place] / (served.gpu.pcie_bandwidth or _PCIE)
+        there_s = np.array([each.end_s for each in read]) + sent[place] / (served.gpu.pcie_bandwidth or _PCIE)
         order = np.argsort(there_s, kind="stable")
         arrived = replace(trace, arrival_s=there_s).of(order)
         others = served.parallel.groups - readers if decoders is None else decoders
-        decoding = self.after_reading.replicas(arrived, router=router, count=others)
-        first, second, every = reading[0].requests, decoding[0].requests, Requests()
-        back = np.argsort(order).tolist()
-        for request, here in enumerate(back):
-            every.add(trace.arrival_s[request], int(trace.prompt[request]), int(trace.output[request]))
-            every.first_s[request], every.end_s[request] = second.first_s[here], second.end_s[here]
-            every.energy_j[request] = first.energy_j[request] + second.energy_j[here]
-            every.preempted[request] = first.preempted[request] + second.preempted[here]
-        together = (*reading, *decoding)
+        decoding, decoded = self.after_reading.replicas(arrived, router=router, count=others)
+        requests = [decoded[here] for here in np.argsort(order).tolist()]
+        for first, second in zip(read, requests, strict=True):
+            second.arrival_s = first.arrival_s
+            second.energy_j += first.energy_j
+            second.preemptions += first.preemptions
+        together = [*reading, *decoding]
         for replica in together:
-            replica.requests = every
             replica.idle(max(each.now for each in together))
-        return together
+        return together, requests
 
 
 _PCIE = 32e9  # Bytes per second of a slot with 16 lanes of PCI Express 4.0, for boards whose own is not known.

@@ -182,7 +182,7 @@ def simulate_serving(
 
     def replayed(made: Served, reader: Served) -> ServingSimulation:
         if prefill_replicas and trace is not None:
-            replicas = made.divided(trace, reader, prefill_replicas, router)
+            done = made.divided(trace, reader, prefill_replicas, router)
         else:
             source: Trace | Iterator[tuple[int, int]] | None = trace
             if source is None:
@@ -190,9 +190,9 @@ def simulate_serving(
                 source = endless(again, Drawn("output_tokens", output_tokens, for_outputs), context)
             # Steps that read prompts as those of the reader, as if boards changed their clock in between.
             both = made if made is reader else replace(made, costs=replace(made.costs, prompts=reader.costs))
-            replicas = both.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
+            done = both.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
         return made.simulated(
-            replicas,
+            done,
             layout=str(served.parallel) + (f", {prefill_replicas} of which read prompts" if prefill_replicas else ""),
             seed=seed,
             rate_per_s=float(requests) if isinstance(requests, Real) else None,
@@ -237,24 +237,17 @@ _RANGES: Mapping[str, dict[str, Any]] = {
 def _check(asked: dict[str, Any]) -> None:
     """Refuse what is no question: see `simulate_serving`."""
     requests, concurrency = asked["requests"], asked["concurrency"]
-    given = ", ".join(f"{name}={asked[name]!r:.60}" for name in ("requests", "concurrency", "duration_s"))
-    if (requests is None) == (concurrency is None):
-        raise InputError(
-            "a simulation needs its requests",
-            given=given,
-            allowed="one of requests (per second, or a trace) and concurrency",
-            hint="give requests=10, or concurrency=64",
-        )
     is_trace = requests is not None and not isinstance(requests, Real)
-    for name in ("prompt_tokens", "output_tokens", "duration_s"):
-        missing = asked[name] is None
-        if missing != is_trace and (missing or name != "duration_s"):
-            raise InputError(
-                f"{name} is needed for requests at a rate, and a trace has its own lengths",
-                given=f"{name}={asked[name]!r:.60}",
-                allowed="a trace; or lengths, and the time in which requests arrive",
-                hint="give prompt_tokens=500, output_tokens=(300, 200), duration_s=600",
-            )
+    lengths = [asked[name] is None for name in ("prompt_tokens", "output_tokens")]
+    endless_time = asked["duration_s"] is None and not is_trace
+    if (requests is None) == (concurrency is None) or lengths != [is_trace, is_trace] or endless_time:
+        names = ("requests", "concurrency", "prompt_tokens", "output_tokens", "duration_s")
+        raise InputError(
+            "a simulation needs its requests, with their lengths and the time in which they arrive",
+            given=", ".join(f"{name}={asked[name]!r:.60}" for name in names),
+            allowed="requests per second or concurrency, with both lengths and duration_s; or a trace, with its own",
+            hint="give requests=10, prompt_tokens=500, output_tokens=(300, 200), duration_s=600",
+        )
     for name, limits in _RANGES.items():
         left_out = asked[name] is DEFAULTS[name] is None
         if not left_out and not (is_trace and name == "requests"):
@@ -274,16 +267,12 @@ def _check(asked: dict[str, Any]) -> None:
     prefixes = asked["prefixes"]
     if prefixes is None:
         return
-    pair = isinstance(prefixes, Sequence) and len(prefixes) == 2
-    if (
-        is_trace
-        or requests is None
-        or not pair
-        or not all(isinstance(each, int) and 1 <= each <= 10**7 for each in prefixes)
-    ):
+    if is_trace or requests is None or not isinstance(prefixes, Sequence) or len(prefixes) != 2:
         raise InputError(
             "prefixes are how many beginnings the prompts of requests at a rate have, and the tokens of each",
             given=f"prefixes={prefixes!r:.60}",
             allowed="two numbers from 1 to 10,000,000",
             hint="give prefixes=(20, 1000), or a trace with the columns prefix and prefix_tokens",
         )
+    for each in prefixes:
+        in_range("prefixes", each, 1, 1e7, whole=True)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import FloatArray
+from ..checked import in_range
 from ..errors import InputError
 from ..rendering.answers import Answer, Table, finite
 from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
@@ -147,34 +148,30 @@ class ServingSimulation(Answer):
     def ttft_s(self, quantile: float) -> float:
         """Seconds from the arrival of a request to its first token: the quantile of all requests, such as 0.99.
 
-        Raises:
-            InputError: The quantile is not between 0 and 1, or no request was counted.
+        Raises InputError: the quantile is not between 0 and 1, or no request was counted.
         """
-        return self._quantile(self._ttft_s, quantile)
+        return self._quantile("ttft_s", quantile)
 
     def tpot_s(self, quantile: float) -> float:
         """Mean seconds of a request from one token to the next, as a quantile of all requests of at least two tokens.
 
-        Raises:
-            InputError: The quantile is not between 0 and 1, or no request has two tokens.
+        Raises InputError: the quantile is not between 0 and 1, or no request has two tokens.
         """
-        return self._quantile(self._tpot_s, quantile)
+        return self._quantile("tpot_s", quantile)
 
     def latency_s(self, quantile: float) -> float:
         """Seconds from the arrival of a request to its last token, as a quantile of all requests.
 
-        Raises:
-            InputError: The quantile is not between 0 and 1, or no request was counted.
+        Raises InputError: the quantile is not between 0 and 1, or no request was counted.
         """
-        return self._quantile(self._latency_s, quantile)
+        return self._quantile("latency_s", quantile)
 
     def itl_s(self, quantile: float) -> float:
         """Seconds from one token of a request to the next, as a quantile of all tokens ("inter-token latency").
 
         Tokens that were drafted and accepted come together: then it is the time from one step to the next.
 
-        Raises:
-            InputError: The quantile is not between 0 and 1, or no sequence decoded.
+        Raises InputError: the quantile is not between 0 and 1, or no sequence decoded.
         """
         found = [gaps(log, self._share(log)) for log in self.logs]
         seconds, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -190,7 +187,7 @@ class ServingSimulation(Answer):
 
     def mean(self, name: str) -> float:
         """The mean of "ttft_s", "tpot_s" or "latency_s" over the requests that are counted; 0 where none has such."""
-        values = getattr(self, f"_{name}")[self._counted]
+        values = self._each_s(name)[self._counted]
         return float(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else 0.0
 
     def goodput_per_s(
@@ -203,7 +200,8 @@ class ServingSimulation(Answer):
             tpot_s: Most mean seconds of a request from one token to the next.
             latency_s: Most seconds to the last token.
         """
-        kept = self._counted & (self._ttft_s <= ttft_s) & (self._latency_s <= latency_s) & ~(self._tpot_s > tpot_s)
+        limits = {"ttft_s": ttft_s, "tpot_s": tpot_s, "latency_s": latency_s}
+        kept = self._counted & ~np.any([self._each_s(name) > most for name, most in limits.items()], axis=0)
         return float(kept.sum()) / self._window_s
 
     def timeline(self, step_s: float = 1.0, replica: int | None = None) -> Timeline:
@@ -213,20 +211,12 @@ class ServingSimulation(Answer):
             step_s: Seconds between two values, such as 0.1.
             replica: Number of a replica, from 0; None for all together. All GPUs of a replica do the same.
 
-        Raises:
-            InputError: The step is not above 0, or too small for the time that was simulated, or there is no such
-                replica.
+        Raises InputError: the step is too small for the time that was simulated, or there is no such replica.
         """
-        requests = self.requests["arrival_s"], self._ttft_s
+        requests = self.requests["arrival_s"], self._each_s("ttft_s")
         if replica is None:
             return Timeline.of(self.logs, self.cache_tokens, step_s, *requests)
-        if replica not in range(len(self.logs)):
-            raise InputError(
-                "there is no such replica",
-                given=f"{replica!r:.60}",
-                allowed=f"0 to {len(self.logs) - 1}",
-                hint="leave it out for all of them",
-            )
+        in_range("replica", replica, high=len(self.logs) - 1, whole=True)
         return Timeline.of(self.logs[replica : replica + 1], self.cache_tokens / len(self.logs), step_s, *requests)
 
     def latencies(self) -> tuple[list[str], list[list[str]]]:
@@ -283,33 +273,17 @@ class ServingSimulation(Answer):
         return one_below_the_other(lines)
 
     def _table(self) -> Table:
+        columns = [self.requests[name] if name in self.requests else self._each_s(name) for name in _COLUMNS]
+        return Table(_COLUMNS, map(finite, zip(*(column.tolist() for column in columns), strict=True)))
+
+    def _each_s(self, name: str) -> FloatArray:
+        """Seconds of each request: "ttft_s", "latency_s", or "tpot_s", which is NaN for a single token."""
         found = self.requests
-        columns = {
-            "arrival_s": found["arrival_s"],
-            "prompt_tokens": found["prompt_tokens"].astype(int),
-            "output_tokens": found["output_tokens"].astype(int),
-            "ttft_s": self._ttft_s,
-            "tpot_s": self._tpot_s,
-            "latency_s": self._latency_s,
-            "energy_j": found["energy_j"],
-            "preemptions": found["preemptions"].astype(int),
-        }
-        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-        return Table(list(columns), map(finite, rows))
-
-    @property
-    def _ttft_s(self) -> FloatArray:
-        return self.requests["first_token_s"] - self.requests["arrival_s"]
-
-    @property
-    def _latency_s(self) -> FloatArray:
-        return self.requests["end_s"] - self.requests["arrival_s"]
-
-    @property
-    def _tpot_s(self) -> FloatArray:
-        further = self.requests["output_tokens"] - 1.0
-        seconds = self.requests["end_s"] - self.requests["first_token_s"]
-        return np.where(further > 0, seconds / np.maximum(further, 1), np.nan)
+        if name == "tpot_s":
+            further, seconds = found["output_tokens"] - 1.0, found["end_s"] - found["first_token_s"]
+            return np.where(further > 0, seconds / np.maximum(further, 1), np.nan)
+        until_s: FloatArray = found["first_token_s" if name == "ttft_s" else "end_s"]
+        return until_s - found["arrival_s"]
 
     @property
     def _window_s(self) -> float:
@@ -340,14 +314,15 @@ class ServingSimulation(Answer):
         found = (self._share(log) * log[name] * (log["steps"] == 0 if waiting else 1) for log in self.logs)
         return math.fsum(float(values.sum()) for values in found)
 
-    def _quantile(self, values: FloatArray, quantile: float) -> float:
+    def _quantile(self, name: str, quantile: float) -> float:
+        values = self._each_s(name)
         some = values[self._counted & np.isfinite(values)]
         return weighted_quantile(some, np.ones(len(some)), quantile)
 
     def overload(self) -> tuple[str, ...]:
         """A note where the queue of an open loop grows: many requests waited long, and are left at the end."""
         left = self._counted & (self.requests["end_s"] > self.duration_s)
-        late = self._ttft_s > 0.1 * self._window_s
+        late = self._each_s("ttft_s") > 0.1 * self._window_s
         if self.concurrency is not None or (left & late).sum() <= 0.05 * self.counted:
             return ()
         ended = f"the queue grows: these GPUs end {self.requests_per_s:.3g} requests/s, and more arrive"
@@ -357,6 +332,9 @@ class ServingSimulation(Answer):
 _TOLD = (
     *("tokens_per_s", "requests_per_s", "energy_j", "idle_energy_j", "energy_per_token_j", "power_w", "idle_share"),
     "preemptions",
+)
+_COLUMNS = (
+    *("arrival_s", "prompt_tokens", "output_tokens", "ttft_s", "tpot_s", "latency_s", "energy_j", "preemptions"),
 )
 _LATENCIES = {
     "ttft_s": "time to first token",

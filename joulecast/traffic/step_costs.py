@@ -21,7 +21,6 @@ import numpy as np
 from ..arrays import FloatArray
 from ..generation.decoder import Attention, LatentAttention, Logits, Part, Recurrence
 from ..generation.server import Server
-from ..generation.serving import Steps
 from ..generation.steps import StepTokens, step_network
 from ..operations.entry import Entry
 from ..operations.network import Network
@@ -87,8 +86,10 @@ class PredictedSteps:
         """
         served, gpu = server.deployment, server.gpu
         engine, cap_w = served.engine, gpu.checked_power_limit_w(server.power_limit_w)
-        looking = [] if served.images is None else [Steps(StepTokens(images=True), served.parallel.tensor)]
-        looked = server.cost(looking, [clock_mhz])
+        looked = (0.0, 0.0)
+        if served.images is not None:
+            looked_s, looked_j = server.cost(StepTokens(images=True), [clock_mhz])[:, 0].tolist()
+            looked = looked_s, served.parallel.tensor * looked_j
         clocks = [clock_mhz]
         while clocks[-1] > gpu.min_clock_mhz:
             clocks.append(max(clocks[-1] * _LOWER, float(gpu.min_clock_mhz)))
@@ -163,7 +164,7 @@ class PredictedSteps:
             launching_s=engine.scan_s * served.decoder.scans,
             boards=served.parallel.tensor,
             cap_w=cap_w,
-            images=(float(looked[0, 0]) / served.parallel.tensor, float(looked[1, 0])),
+            images=looked,
             drafts=drafts,
             draft=draft,
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from ..arrays import FloatArray
+from ..checked import in_range
 from ..errors import InputError
 from ..predictors.intervals.conformal import require_level
 from ..rendering.answers import Table, Tabular, finite
@@ -108,17 +109,10 @@ class Timeline(Tabular):
             arrival_s: Seconds at the arrival of each request, shape (requests,).
             ttft_s: Seconds to its first token, shape (requests,).
 
-        Raises:
-            InputError: The step is not above 0, or too small for the time that was simulated.
+        Raises InputError: the step is too small for the time that was simulated.
         """
         end_s = end_s_of(logs)
-        if not 0 < step_s < math.inf or end_s / step_s > 1e7:
-            raise InputError(
-                "the timeline cannot have such a step",
-                given=f"{step_s!r}",
-                allowed=f"{end_s / 1e7:.1g} s or more",
-                hint="give step_s=1, say",
-            )
+        in_range("step_s", step_s, end_s / 1e7)
         edges = np.arange(math.ceil(end_s / step_s - 1e-9) + 1) * step_s
         sums = {}
         for name in ("energy_j", "decoding_j", "idle_j", "decoding", "waiting", "prompt_tokens", "cached", "busy"):

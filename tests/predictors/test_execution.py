@@ -51,6 +51,8 @@ def test_a_graph_has_one_launch_and_the_kernels_of_an_eager_run(mode, calls):
 
 def test_intervals_of_eager_runs_are_not_claimed_for_other_hosts_where_they_decide():
     assert predicted(SMALL).interval() is not None
+    views = [predicted(SMALL, **how)._repr_html_() for how in ({}, {"host": 0.3})]
+    assert ["90 % interval" in view for view in views] == [True, False]
     assert predicted(SMALL, host=0.3).interval() is None
     # Errors were made by the other composition.
     assert joulecast.predict("resnet18", SMALL, "T4", composition="sum").interval() is None

@@ -96,7 +96,7 @@ def asked(mode="inference", cap=1.0, precision="default"):
 )
 def test_together_as_each_alone(mode, cap, precision):
     together = over_gpus([*asked(mode, cap, precision)])
-    assert [over.prepared.predictor.operations.gpu.aliases[0] for over in together] == list(GPUS)
+    assert [over.knowledge.operations.gpu.aliases[0] for over in together] == list(GPUS)
     for over, (prepared, clocks) in zip(together, asked(mode, cap, precision), strict=True):
         alone = over_clocks(prepared, clocks)
         assert over.clocks_mhz.tolist() == clocks.tolist()

@@ -11,7 +11,7 @@ from joulecast.operations.entry import Entry
 from joulecast.operations.network import Network, ParameterBytes
 from joulecast.runs import Layout
 from joulecast.runs.computed import computed_part, in_fp8, on_four_bits
-from joulecast.runs.state import State, memory_of
+from joulecast.runs.state import State
 from joulecast.runs.traffic import Traffic
 
 
@@ -62,7 +62,7 @@ def test_experts_on_several_gpus():
     assert state.on_each == pytest.approx(1 / 25 + 24 / 100)
     # Where replicas divide the state as well, nothing is divided twice.
     assert State.of(whole, Layout(4, expert_parallel=4, sharding="zero3")).divisor("parameters") == pytest.approx(4)
-    alone, four = (memory_of(whole, Layout(4, expert_parallel=each)).weights_bytes for each in (1, 4))
+    alone, four = (State.of(whole, Layout(4, expert_parallel=each)).memory().weights_bytes for each in (1, 4))
     assert four / alone == pytest.approx(state.on_each, rel=1e-6)
     with pytest.raises(InputError, match="experts of experts cannot be divided"):
         computed_part(whole, Layout(3, expert_parallel=3))
@@ -80,7 +80,7 @@ def test_gpus_that_share_layers_share_their_experts():
     part = computed_part(experts(), Layout(2, tensor_parallel=2))
     grouped = [entry.operation for entry in part if entry.operation.kind == "grouped_linear"]
     assert [(each.attributes["num_experts"], each.input_shapes[0][0]) for each in grouped] == [(4, 1024)] * 2
-    one, two = (memory_of(experts(), Layout(each, tensor_parallel=each)).weights_bytes for each in (1, 2))
+    one, two = (State.of(experts(), Layout(each, tensor_parallel=each)).memory().weights_bytes for each in (1, 2))
     assert two == pytest.approx(one / 2, rel=1e-3)
 
 

@@ -198,7 +198,7 @@ def test_adapters_in_layers():
         ({"pue": 0.9}, InputError, "pue is out of range"),
         ({"accumulation": 3}, InputError, "cannot be divided into replicas and micro-batches"),
         ({"gpu": "3x H100 SXM"}, InputError, "cannot be divided into replicas and micro-batches"),
-        ({"tensor_parallel": 3}, InputError, "groups of GPUs whose collectives were measured"),
+        ({"tensor_parallel": 3}, InputError, "groups whose collectives were measured"),
         ({"gpu": "8x H100 SXM", "tensor_parallel": 8}, InputError, "the heads of bert_base cannot be divided"),
         *(
             ({f"{name}_parallel": 3}, InputError, "the GPUs cannot be divided so")

@@ -117,7 +117,7 @@ def test_drafts_are_tried_beside_ways_without(ways):
         ({"p99_ttft_s": 1}, "limits of full batches do not hold"),
         ({"rate_per_s": 1, "min_tokens_per_s": 5}, "limits of full batches do not hold"),
         ({"rate_per_s": -1}, "rate_per_s is out of range"),
-        ({"rate_per_s": 1, "batches": ()}, "batches are numbers"),
+        ({"rate_per_s": 1, "batches": ()}, "batches is out of range"),
         ({"rate_per_s": 1, "objective": "cost"}, "cost needs prices"),
         ({"rate_per_s": 1, "prefix_hit_rate": 2}, "prefix_hit_rate is out of range"),
     ],

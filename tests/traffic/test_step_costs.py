@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joulecast.generation.generate import server_of
-from joulecast.generation.serving import Lengths, Steps
+from joulecast.generation.serving import Lengths
 from joulecast.generation.steps import StepTokens
 from joulecast.traffic.step_costs import PredictedSteps
 
@@ -38,7 +38,7 @@ def errors(tables, looked_up):
     server.prepare(step for step, _ in looked_up)
     found = []
     for step, (time_s, energy_j) in looked_up:
-        whole_s, whole_j = server.cost([Steps(step, 1)], [float(server.gpu.boost_clock_mhz)])[:, 0]
+        whole_s, whole_j = server.cost(step, [float(server.gpu.boost_clock_mhz)])[:, 0]
         found.append((time_s / whole_s - 1, energy_j / (steps.boards * whole_j) - 1))
     return abs(np.array(found)).T
 

@@ -22,7 +22,7 @@ from ...operations.rules import size
 from ...predictors.networks.prepared import PreparedNetwork
 from ...predictors.operation_predictions import OperationPredictions
 from ..collectives import KINDS, with_collectives
-from ..parallel import GROUPS
+from ..parallel import require_group
 from ..run_energy import denoising_j, with_joules
 from .layers import JOINED, Layers, Shape, strided_cycles
 
@@ -40,7 +40,7 @@ class DividedNetwork(PreparedNetwork):
     @cached_property
     def at_default(self) -> OperationPredictions:
         """Predictions of the operations at the default clock, those of collectives included."""
-        gpu = self.predictor.operations.gpu
+        gpu = self.knowledge.operations.gpu
         strided = strided_cycles(self.network, gpu.sms)
         at_default = super().at_default
         cycles = np.array([strided.get(operation, 0.0) for operation in at_default.operations])
@@ -65,22 +65,17 @@ class Split:
 
         A denoiser of no heads cannot be shared.
         """
-        if gpus not in (groups := GROUPS if heads else (1,)):
-            raise InputError(
-                "so many GPUs cannot share an image" + ("" if heads else " of this model"),
-                given=gpus,
-                allowed=", ".join(map(str, groups)),
-                hint="give another number of GPUs" if heads else "give one GPU, or a model whose GPUs can share heads",
-            )
+        require_group("gpus", gpus)
         if ulysses is None:
             ulysses = gpus // ring if ring and not gpus % ring else math.gcd(gpus, heads)
         ring = max(1, gpus // ulysses) if ring is None else ring
-        if ulysses * ring != gpus or heads % ulysses:
+        if ulysses * ring != gpus or heads % ulysses or gpus > 1 > heads:
+            most = math.gcd(gpus, heads)
             raise InputError(
                 "the GPUs cannot share the attention in these degrees",
                 given=f"ulysses={ulysses} x ring={ring} on {gpus} GPUs, {heads} heads",
                 allowed="ulysses x ring is the number of GPUs, and the heads are a multiple of ulysses",
-                hint=f"give ulysses={math.gcd(gpus, heads)}, ring={gpus // math.gcd(gpus, heads)}",
+                hint=f"give ulysses={most}, ring={gpus // most}" if heads else "give one GPU, or another model",
             )
         return cls(ulysses, ring, gpu.link(gpus))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
 from ..intervals.calibration import (
     MEASURED,
+    ONE_SIGMA,
     QUANTITIES,
     SCALED_POWER,
     STAND_IN,
@@ -24,10 +26,9 @@ from ..intervals.calibration import (
     PowerUnits,
 )
 from ..intervals.conformal import conformal_error, conformal_rank, thinned, within_range
-from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration
+from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration, variances
 from ..measured import fold_of
-from .errors import Coverage, Errors
-from .left_out import SEEN
+from .errors import SEEN, Coverage, Errors
 
 MOST_ERRORS = 99
 """Largest number of errors that are stored for a group. With it, the levels of intervals have steps of 1 %."""
@@ -169,49 +170,70 @@ def _bins(pool: Errors, most: int, most_errors: int = MOST_ERRORS) -> tuple[Erro
     return tuple(found)
 
 
-def fit_networks(calibration: Calibration, compositions: Mapping[str, Errors], basis: str) -> NetworkCalibration | None:
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The operations of a network that are known, from which its difficulty is computed.
+
+    Args:
+        shares: Share of each operation in the network's device time; they sum up to 1.
+        cases: The operations, as their errors are looked up.
+    """
+
+    shares: FloatArray
+    cases: Cases
+
+
+def with_variances(errors: Errors, calibration: Calibration) -> Errors:
+    """Errors on networks with "variances of" quantities from their "parts"; see `network_calibration.variances`."""
+    columns = {}
+    for quantity in QUANTITIES if len(errors) else ():
+        sigmas = ((each, calibration.log_errors(quantity, ONE_SIGMA, each.cases)) for each in errors["parts"])
+        columns[f"variances of {quantity}"] = np.array([variances(each.shares, sigma) for each, sigma in sigmas])
+    return errors.having(columns)
+
+
+def fit_networks(compositions: Mapping[str, Errors], basis: str) -> NetworkCalibration | None:
     """Learn the difficulty of networks from those that were left out, and express their errors in units of it.
 
-    `compositions` are the errors on networks by how these are composed; difficulty is learned from "overlap". Returns
-    None if no network was measured.
+    `compositions` are the errors on networks by how these are composed, `with_variances`; difficulty is learned from
+    "overlap". Returns None if no network was measured.
     """
     errors = compositions["overlap"]
     if not len(errors):
         return None
-    difficulties = {}
-    for quantity in QUANTITIES:
-        summed = np.array([parts.variances(calibration, quantity) for parts in errors["parts"]])
-        size = np.abs(errors.log_errors(quantity))
-        difficulties[quantity] = fitted_difficulty(size, summed, np.ones(len(size)))
+    difficulties = {
+        name: fitted_difficulty(np.abs(errors.log_errors(name)), errors[f"variances of {name}"], np.ones(len(errors)))
+        for name in QUANTITIES
+    }
     found = NetworkCalibration(difficulties, {}, basis)
     scores = {
-        composition: {quantity: _one_of_each(found, calibration, some, quantity) for quantity in NETWORK_QUANTITIES}
+        composition: {quantity: _one_of_each(found, some, quantity) for quantity in NETWORK_QUANTITIES}
         for composition, some in compositions.items()
     }
-    return NetworkCalibration(difficulties, scores, basis)
+    return replace(found, scores=scores)
 
 
-def _one_of_each(networks: NetworkCalibration, calibration: Calibration, errors: Errors, quantity: str) -> FloatArray:
+def _one_of_each(networks: NetworkCalibration, errors: Errors, quantity: str) -> FloatArray:
     """Sorted scores, one for each measured network: the mean over splits, because its errors in them are alike."""
-    sizes = np.abs(errors.log_errors(quantity)) / _difficulties(networks, calibration, errors, quantity)
+    sizes = np.abs(errors.log_errors(quantity)) / _difficulties(networks, errors)[quantity]
     of_each: dict[NetworkMeasurement, list[float]] = {}
     for measurement, size in zip(errors.of, sizes.tolist(), strict=True):
         of_each.setdefault(measurement, []).append(size)
     return np.sort([float(np.mean(values)) for values in of_each.values()])
 
 
-def _difficulties(networks: NetworkCalibration, calibration: Calibration, errors: Errors, quantity: str) -> FloatArray:
-    return np.array([networks.difficulty(calibration, parts)[quantity] for parts in errors["parts"]])
+def _difficulties(networks: NetworkCalibration, errors: Errors) -> dict[str, FloatArray]:
+    return networks.summed({quantity: errors[f"variances of {quantity}"] for quantity in QUANTITIES})
 
 
-def fitted_difficulty(size: FloatArray, variances: FloatArray, weights: FloatArray) -> Difficulty:
+def fitted_difficulty(size: FloatArray, of: FloatArray, weights: FloatArray) -> Difficulty:
     """The difficulty under which absolute log errors are likeliest, with a Laplace distribution that wide.
 
     Each error has a weight, and a row of what `network_calibration.variances` gives.
     """
 
     def misfit(difficulty: Difficulty) -> float:
-        width = difficulty.of(variances)
+        width = difficulty.of(of)
         means = (np.average(values, weights=weights) for values in (size / width, np.log(width)))
         return float(np.log(next(means)) + next(means))
 
@@ -264,18 +286,21 @@ def operation_coverage(
     return found
 
 
-def network_coverage(calibration: Calibration, errors: Errors, level: float) -> list[Coverage]:
-    """Make intervals for the networks of each name from the errors on the others, and count what they cover."""
+def network_coverage(errors: Errors, level: float) -> list[Coverage]:
+    """Make intervals for the networks of each name from the errors on the others, and count what they cover.
+
+    The errors are `with_variances`.
+    """
     halves = {quantity: np.full(len(errors), np.nan) for quantity in NETWORK_QUANTITIES}
     for name, mine in errors.groups("network"):
         others = errors["network"] != name
-        made = fit_networks(calibration, {"overlap": errors.where(others)}, "")
+        made = fit_networks({"overlap": errors.where(others)}, "")
         count = 0 if made is None else len(made.scores["overlap"]["time"])
         if made is None or conformal_rank(level, count) > count:
             continue
         for quantity, half in halves.items():
             widest = conformal_error(made.scores["overlap"][quantity], level, "networks")
-            half[~others] = widest * _difficulties(made, calibration, mine, quantity)
+            half[~others] = widest * _difficulties(made, mine)[quantity]
     known = errors.having(_named(halves)).where(~np.isnan(halves["time"]))
     return [_coverage(split, "all", part, NETWORK_QUANTITIES) for split, part in known.groups("split")]
 

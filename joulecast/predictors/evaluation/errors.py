@@ -218,6 +218,8 @@ def network_log_errors(errors: Errors) -> dict[str, tuple[float, ...]]:
     return {name: tuple(np.sort(np.abs(each)).tolist()) for name, each in logs.items() if not np.isnan(each).any()}
 
 
+SEEN = "measured before"
+"""Name of the split of operations that were in the training data, and were measured again."""
 SUMMED = ", as a plain sum of loops"
 """End of the names of splits of networks whose operations are added up as they run in loops."""
 

@@ -25,8 +25,8 @@ from ...operations.operation import Operation
 from ...system.cluster import in_parallel
 from ..chip import ChipPart
 from ..fitting.fit import LEAST_OPERATIONS, fit_chip
-from ..intervals.calibration import Closeness
-from ..intervals.network_calibration import Parts
+from ..intervals.calibration import Cases, Closeness
+from ..intervals.network_calibration import shares_of
 from ..measured import fold_of, network_family, only_in, variants
 from ..model.shared import chip_alone
 from ..networks.composition import (
@@ -42,7 +42,8 @@ from ..networks.parts import gradient_fractions
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..recipes import Recipe
-from .errors import SUMMED, Errors
+from .calibrating import Parts
+from .errors import SEEN, SUMMED, Errors
 
 TEXTS: Mapping[str, str] = tomllib.loads(files(__package__).joinpath("splits.toml").read_text(encoding="utf-8"))
 """Evaluation -> what is left out in it, for cards and reports."""
@@ -144,10 +145,6 @@ def errors_on(dataset: Dataset, chip: ChipPart, held: Collection[Operation], spl
         distance=Closeness.of(seen).distances(unique)[places],
         reference=np.array([m.method == chip.baseline.method for m in rows], dtype=bool),
     )
-
-
-SEEN = "measured before"
-"""Name of the split of operations that were in the training data, and were measured again."""
 
 
 def errors_on_repeats(dataset: Dataset, chip: ChipPart) -> Errors:
@@ -292,7 +289,11 @@ def _network_errors(
         columns["device_s"].append(composed.device_time_s)
         columns["host_s"].append(composed.host_time_s)
         columns["unmeasured_share"].append(foreign_s / composed.device_time_s)
-        columns["parts"].append(Parts.of(counts, predictions, measured, closeness.distances(predictions.operations)))
+        shares, known = shares_of(counts, predictions)
+        distances = closeness.distances(predictions.operations)[known]
+        covered = tuple(compress(predictions.operations, known))
+        cases = Cases(covered, np.zeros(len(shares), dtype=bool), measured[known], distances)
+        columns["parts"].append(Parts(shares, cases))
     found, name = [m for m, _ in networks], chip.gpu.name
     return Errors.joined(
         Errors.of_networks(each, name, found, [one.time_s for one in mine], [one.energy_j for one in mine], **columns)

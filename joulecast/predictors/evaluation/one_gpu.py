@@ -24,7 +24,7 @@ from ..intervals.network_calibration import NetworkCalibration
 from ..measured import MeasuredLoop, fold_of, only_in
 from ..networks.on_cpu import CpuNetworkPredictor
 from ..recipes import Recipe, XGBoostRecipe
-from .calibrating import LEVEL, calibrate, fit_networks, network_coverage, operation_coverage
+from .calibrating import LEVEL, calibrate, fit_networks, network_coverage, operation_coverage, with_variances
 from .errors import SUMMED, Errors, Validation
 from .left_out import (
     FOLDS,
@@ -56,13 +56,14 @@ def calibrated(
         return calibration, None
     measured = len(set(validation.networks.of))
     basis = f"{measured} networks on {validation.title.partition(',')[0]}, left out by name and by family"
-    return calibration, fit_networks(calibration, _compositions(validation.networks), basis)
+    return calibration, fit_networks(_compositions(validation.networks, calibration), basis)
 
 
-def _compositions(networks: Errors) -> dict[str, Errors]:
+def _compositions(networks: Errors, calibration: Calibration) -> dict[str, Errors]:
     """Errors on networks left out by name and by family, as they are composed and as plain sums."""
     if not len(networks):
         return {"overlap": networks, "sum": networks}
+    networks = with_variances(networks, calibration)
     seen, summed = (np.char.find(networks["split"], text) >= 0 for text in (split_of("nothing"), SUMMED))
     return {"overlap": networks.where(~seen & ~summed), "sum": networks.where(~seen & summed)}
 
@@ -90,7 +91,7 @@ def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[Netw
     coverage = operation_coverage(held_out, LEVEL, recipe.seed, power_range_w=limits_w)
     calibration = calibrate(Closeness({}), held_out)
     if calibration is not None:
-        coverage += network_coverage(calibration, _compositions(left_out)["overlap"], LEVEL)
+        coverage += network_coverage(_compositions(left_out, calibration)["overlap"], LEVEL)
     title = f"{dataset.card.gpu}, {mode}"
     return Validation(title, Errors.joined(operations), left_out, held_out, coverage=tuple(coverage))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -251,10 +251,6 @@ class Calibration:
             names = [name for each in kin for name in (f"{each} {bound}", each)]
             name = next(n for n in (*names, bound, "") if n in self.groups)
             yield name, min(int(np.searchsorted(edges[name], distance)), len(edges[name]) - 1)
-
-    def sigma(self, quantity: str, cases: Cases) -> FloatArray:
-        """Standard deviation of the log error of each operation's device time or energy."""
-        return self.log_errors(quantity, ONE_SIGMA, replace(cases, host_bound=np.zeros_like(cases.host_bound)))
 
     def far_outside(self, operations: Sequence[Operation], distances: FloatArray) -> NDArray[np.bool_]:
         """Operations farther from the training data than nearly all (99 %) that errors were found on.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import compress
 from typing import Any, Self
 
@@ -19,7 +18,6 @@ from ...arrays import FloatArray, total
 from ...operations.operation_list import OperationList
 from ...rendering.answers import Plain
 from ..formats.numbers import errors_to_text, number, sorted_errors
-from .calibration import Calibration, Cases
 from .conformal import (
     BASIS,
     CLOCK_ERRORS,
@@ -39,44 +37,6 @@ NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
 STEP_BASIS = "published training steps in half precision (time) and networks in inference (power)"
 _TIMES = {"time": 1, "energy": 1, "edp": 2, "power": 0}
 """How often a quantity contains the time."""
-
-
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """The operations of a network, as its difficulty is computed from them; those that are missing are left out.
-
-    Args:
-        shares: Share of each operation in the network's device time; they sum up to 1.
-        cases: The operations, as their errors are looked up.
-    """
-
-    shares: FloatArray
-    cases: Cases
-
-    @classmethod
-    def of(
-        cls,
-        counts: FloatArray,
-        predictions: PredictedOperations,
-        measured: NDArray[np.bool_],
-        distances: FloatArray,
-    ) -> Self:
-        """Collect what the difficulty of a network depends on."""
-        shares, known = shares_of(counts, predictions)
-        operations = tuple(compress(predictions.operations, known))
-        return cls(shares, Cases(operations, np.zeros(len(shares), dtype=bool), measured[known], distances[known]))
-
-    def variances(self, calibration: Calibration, quantity: str) -> FloatArray:
-        """What `variances` gives with the standard deviations of a calibration."""
-        known = self._variances
-        if (calibration, quantity) not in known:
-            known[calibration, quantity] = variances(self.shares, calibration.sigma(quantity, self.cases))
-        return known[calibration, quantity]
-
-    @cached_property
-    def _variances(self) -> dict[tuple[Calibration, str], FloatArray]:
-        """Kept here, because intervals of many networks are made again with each of them left out."""
-        return {}
 
 
 def shares_of(counts: FloatArray, predictions: PredictedOperations) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -101,7 +61,7 @@ class Difficulty:
     correlation: float
 
     def of(self, variances: FloatArray) -> FloatArray:
-        """The standard deviation of networks, from rows of what `variances` gives."""
+        """The standard deviation of a network, or of several, from what `variances` gives, shape (..., 2)."""
         alike, apart = variances.T
         found: FloatArray = np.sqrt(self.floor**2 + self.correlation * alike + (1 - self.correlation) * apart)
         return found
@@ -142,15 +102,11 @@ class NetworkCalibration:
         scores = {"time": sorted_errors(STEP_ERRORS["scores"]), "power": sorted_errors(power)}
         return cls({"time": difficulty}, {"overlap": scores}, STEP_BASIS)
 
-    def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
-        """The difficulty of a network, quantity by quantity; 1 where none was learned."""
-        return self.summed({quantity: parts.variances(calibration, quantity) for quantity in self.difficulties})
-
-    def summed(self, of: Mapping[str, FloatArray]) -> dict[str, float]:
+    def summed(self, of: Mapping[str, FloatArray]) -> dict[str, Any]:
         """The difficulty, quantity by quantity, from what `variances` gives for each; 1 where none was learned."""
         if not self.difficulties:
             return dict.fromkeys(NETWORK_QUANTITIES, 1.0)
-        found = {quantity: float(difficulty.of(of[quantity])) for quantity, difficulty in self.difficulties.items()}
+        found: dict[str, Any] = {name: difficulty.of(of[name]) for name, difficulty in self.difficulties.items()}
         return {**found, "edp": found["time"] + found["energy"]} if "energy" in found else {"power": 1.0, **found}
 
     def to_dict(self) -> dict[str, Any]:

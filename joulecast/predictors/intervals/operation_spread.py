@@ -101,7 +101,7 @@ class OperationSpread:
         return _looked_up(OperationList.of(operations), self.calibration, self.trained_on)
 
     def sigmas(self, operations: tuple[Operation, ...]) -> dict[str, FloatArray]:
-        """Quantity -> standard deviations of the log errors of operations; see `Calibration.sigma`."""
+        """Quantity -> standard deviations of the log errors of the operations' device times or energies."""
         found = self.looked_up(operations).sigmas
         if self.fallback is None:
             return found
@@ -180,8 +180,11 @@ class LookedUp:
 
     @cached_property
     def sigmas(self) -> dict[str, FloatArray]:
-        """Quantity -> see `Calibration.sigma`."""
-        return {each: self.widened(each, self.calibration.sigma(each, self.cases), ONE_SIGMA) for each in QUANTITIES}
+        """Quantity -> standard deviations of the log errors of device times or energies, shape (operations,)."""
+        return {
+            each: self.widened(each, self.calibration.log_errors(each, ONE_SIGMA, self.cases), ONE_SIGMA)
+            for each in QUANTITIES
+        }
 
     @cached_property
     def never_measured(self) -> NDArray[np.bool_]:

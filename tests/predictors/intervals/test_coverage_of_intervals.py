@@ -12,11 +12,13 @@ from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.operations.kinds import KINDS
 from joulecast.predictors.evaluation.calibrating import (
+    Parts,
     calibrate,
     chance_range,
     fit_networks,
     network_coverage,
     operation_coverage,
+    with_variances,
 )
 from joulecast.predictors.evaluation.errors import Errors
 from joulecast.predictors.evaluation.left_out import errors_on_repeats
@@ -29,7 +31,7 @@ from joulecast.predictors.intervals.conformal import (
     never_measured,
     thinned,
 )
-from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts
+from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
@@ -207,7 +209,7 @@ def test_repeats_say_how_well_the_measured_is_known(dataset):
     assert len(errors_on_repeats(dataset, chip)) == 0
 
 
-def _network_errors(dataset, count=60):
+def _network_errors(dataset, calibration, count=60):
     """Networks of one operation each, half of them far from the data, that err as much as that."""
     rng = np.random.default_rng(1)
     networks, parts, errors = [], [], []
@@ -217,27 +219,29 @@ def _network_errors(dataset, count=60):
         parts.append(Parts(np.ones(1), Cases((Operation("relu", [(4, 8)]),), no, no, np.array([distance]))))
         networks.append(replace(dataset.networks[0], network=f"net{i}", time_s=1.0, energy_j=1.0, power_w=1.0))
         errors.append(np.exp(sigma * rng.standard_normal(2)))
-    return Errors.of_networks("name", A30.name, networks, *np.array(errors).T, parts=parts)
+    return with_variances(Errors.of_networks("name", A30.name, networks, *np.array(errors).T, parts=parts), calibration)
 
 
 def test_networks_that_are_hard_get_wider_intervals(dataset, calibration):
-    errors = _network_errors(dataset)
-    made = fit_networks(calibration, {"overlap": errors, "sum": errors}, "simulated")
-    hard, easy = (made.difficulty(calibration, parts) for parts in errors["parts"][:2])
-    assert hard["time"] > 3 * easy["time"]
-    assert hard["edp"] == pytest.approx(hard["time"] + hard["energy"])
+    errors = _network_errors(dataset, calibration)
+    made = fit_networks({"overlap": errors, "sum": errors}, "simulated")
+    variances = {quantity: errors[f"variances of {quantity}"] for quantity in ("time", "power", "energy")}
+    difficulty = made.summed(variances)
+    hard, easy = difficulty["time"][:2]
+    assert hard > 3 * easy
+    assert difficulty["edp"] == pytest.approx(difficulty["time"] + difficulty["energy"])
     assert set(made.scores) == {"overlap", "sum"}
-    (row,) = network_coverage(calibration, errors, 0.9)
+    (row,) = network_coverage(errors, 0.9)
     assert row.cases == 60
     assert all(0.8 < row.within[quantity] <= 1 for quantity in ("time", "energy", "edp"))
     again = NetworkCalibration.from_dict(json.loads(json.dumps(made.to_dict())))
-    assert again.difficulty(calibration, errors["parts"][0]) == hard
+    assert again.summed(variances)["time"][0] == hard
 
 
 @pytest.fixture(scope="module")
 def predictor(dataset, calibration):
     chip = fit_chip(dataset, "inference", ForestRecipe(trees=8))
-    networks = fit_networks(calibration, {"overlap": _network_errors(dataset)}, "simulated")
+    networks = fit_networks({"overlap": _network_errors(dataset, calibration)}, "simulated")
     return NetworkPredictor(
         "test/forest",
         chip_alone(replace(chip, calibration=calibration)),

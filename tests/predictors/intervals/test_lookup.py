@@ -14,7 +14,8 @@ from joulecast.predictors.intervals.calibration import (
     ErrorGroup,
     PowerUnits,
 )
-from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts
+from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, variances
+from joulecast.predictors.intervals.operation_spread import OperationSpread
 
 CONV = Operation("conv2d", [(1, 8, 8, 8)], {"out_channels": 8, "kernel_size": 3})
 RELU = Operation("relu", [(8, 8)])
@@ -95,8 +96,8 @@ def test_powers_count_in_units_of_what_is_typical_for_them():
 
 def test_a_standard_deviation_is_the_error_that_68_percent_do_not_exceed():
     """ceil(10 x 0.6827) is the seventh of nine; it is looked up among loops that are bound by the GPU."""
-    sigma = CALIBRATION.sigma("time", Cases([CONV], np.array([True]), np.array([False]), np.array([0.5])))
-    assert sigma.tolist() == pytest.approx([0.1 * 7 / 9])
+    sigmas = OperationSpread(CALIBRATION, frozenset(), None).sigmas((CONV,))
+    assert sigmas["time"].tolist() == pytest.approx([0.1 * 7 / 9])
 
 
 def test_far_outside_is_beyond_the_farthest_group_of_the_family():
@@ -106,18 +107,14 @@ def test_far_outside_is_beyond_the_farthest_group_of_the_family():
     assert found.tolist() == [True, False, True, False, False]
 
 
-def parts():
-    """Half of the time in an operation of the nearest bin, half in one of the third."""
-    no = np.array([False, False])
-    return Parts(np.array([0.5, 0.5]), Cases((CONV, CONV), no, no, np.array([0.5, 3.0])))
-
-
 def test_the_difficulty_of_a_network():
+    """Half of the time in an operation of the nearest bin, half in one of the third."""
     near, far = 0.1 * 7 / 9, 0.4 * 7 / 9
-    alike, apart = ((near + far) / 2) ** 2, (near**2 + far**2) / 4
-    assert parts().variances(CALIBRATION, "time").tolist() == pytest.approx([alike, apart])
-    found = Difficulty(0.03, 0.25).of(np.array([[alike, apart]]))
-    assert found.tolist() == pytest.approx([math.sqrt(0.03**2 + 0.25 * alike + 0.75 * apart)])
+    found = variances(np.array([0.5, 0.5]), np.array([near, far]))
+    assert found.tolist() == pytest.approx([((near + far) / 2) ** 2, (near**2 + far**2) / 4])
+    alike, apart = found
+    of_network = Difficulty(0.03, 0.25).of(found)
+    assert float(of_network) == pytest.approx(math.sqrt(0.03**2 + 0.25 * alike + 0.75 * apart))
 
 
 def test_networks_come_back_from_storage():
@@ -133,6 +130,6 @@ def test_networks_come_back_from_storage():
     assert {name: row.tolist() for name, row in again.scores["overlap"].items()} == {
         name: pytest.approx(row.tolist(), abs=1e-4) for name, row in errors.items()
     }
-    found = again.difficulty(CALIBRATION, parts())
+    found = again.summed(dict.fromkeys(known.difficulties, np.array([0.01, 0.02])))
     assert found["edp"] == pytest.approx(found["time"] + found["energy"])
-    assert NetworkCalibration({}, {"overlap": errors}, "x").difficulty(CALIBRATION, parts())["time"] == 1.0
+    assert NetworkCalibration({}, {"overlap": errors}, "x").summed({})["time"] == 1.0

@@ -20,7 +20,12 @@ from joulecast.predictors.intervals.calibration import (
     coordinates,
 )
 from joulecast.predictors.intervals.conformal import STEP_ERRORS
-from joulecast.predictors.intervals.network_calibration import STEP_BASIS, NetworkCalibration, NetworkSpread, Parts
+from joulecast.predictors.intervals.network_calibration import (
+    STEP_BASIS,
+    NetworkCalibration,
+    NetworkSpread,
+    shares_of,
+)
 from joulecast.predictors.intervals.operation_spread import OperationSpread, SentOperationSpread
 
 RELU, SORT = Operation("relu", [(8, 16)]), Operation("sort", [(8, 16)])
@@ -62,6 +67,7 @@ def test_no_operations_have_no_distances():
     known = Closeness.of([RELU])
     assert known.distances([]).shape == (0,)
     assert known.distances([SORT]).tolist() == [math.inf]
+    assert Closeness({}).distances([SORT]).tolist() == [0.0]  # Of nothing at all, nothing is far.
 
 
 def test_units_of_power_are_interpolated_in_logarithms_and_rounded_when_stored():
@@ -100,6 +106,10 @@ def test_networks_by_errors_without_difficulty():
     assert missing.around("energy", 1.0, 0.9, 1440.0) == pytest.approx((math.exp(-0.09), 2 * math.exp(0.09)))
     assert missing.around("edp", 1.0, 0.9, 1440.0)[1] == pytest.approx(4 * math.exp(0.09))
     assert missing.around("power", 1.0, 0.9, 1440.0)[1] == pytest.approx(math.exp(0.09))
+    # What few measurements show makes half of the time: it may be absent elsewhere.
+    unconfirmed = replace(spread(RELU), unconfirmed_share=0.5)
+    for quantity, more in (("time", math.log(2)), ("edp", 2 * math.log(2)), ("power", 0)):
+        assert unconfirmed.around(quantity, 1.0, 0.9, 1440.0)[1] == pytest.approx(math.exp(math.hypot(0.09, more)))
     assert missing.basis.endswith("what is missing: as much time and energy per FLOP or byte as the rest")
     assert spread(RELU).basis == "networks of a test"
 
@@ -193,15 +203,12 @@ def test_families_without_errors_of_time_have_those_of_all():
     assert own.groups["normalization GPU"][0].errors["time"].tolist() == [0.05]
 
 
-def test_parts_of_a_network_leave_out_what_is_missing():
+def test_shares_of_a_network_leave_out_what_is_missing():
     """Calls of 1 and 3 ms; the second operation of three is missing. Shares are a quarter and three quarters."""
     asked = replace(predictions(RELU, SORT, RELU), device_time_s=np.array([1e-3, np.nan, 1e-3]))
-    measured, distances = np.array([True, False, False]), np.array([0.0, 1.0, 2.0])
-    found = Parts.of(np.array([1.0, 5.0, 3.0]), asked, measured, distances)
-    assert found.cases.operations == (RELU, RELU)
-    assert found.shares == pytest.approx([0.25, 0.75])
-    assert found.cases.measured.tolist() == [True, False]
-    assert found.cases.distances.tolist() == [0.0, 2.0]
+    shares, known = shares_of(np.array([1.0, 5.0, 3.0]), asked)
+    assert shares == pytest.approx([0.25, 0.75])
+    assert known.tolist() == [True, False, True]
 
 
 # Training in half precision has the errors of published steps.

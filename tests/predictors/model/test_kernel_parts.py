@@ -106,8 +106,8 @@ def test_the_kernels_of_an_operation_share_its_place():
     assert [*parts.kernels] == [*kernels_of(LAYER)]
 
 
-def attention(queries, precision="bf16", **attributes):
-    return Operation("attention", [(1, 1, queries, 64), *[(1, 1, 64, 64)] * 2], attributes, precision=precision)
+def attention(queries, precision="bf16", *, keys=64, **attributes):
+    return Operation("attention", [(1, 1, queries, 64), *[(1, 1, keys, 64)] * 2], attributes, precision=precision)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def attention(queries, precision="bf16", **attributes):
         (attention(64, "fp16"), "attention, half"),
         (attention(64, cache_precision="fp8"), "attention, half with fp8 cache"),
         (attention(64, "fp8"), "attention, fp8"),
-        (attention(1), "decoding, half"),
+        *((attention(1, keys=keys), name) for keys, name in ((2, "decoding, half"), (1, "attention, half"))),
         (attention(64, "fp32"), None),
         (attention(64).replace(mode="training"), None),
         (LAYER.replace(mode="inference", precision="fp8"), "linear, fp8"),

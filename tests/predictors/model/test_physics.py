@@ -6,6 +6,9 @@ import pytest
 from joulecast.hardware import find_gpu, gpus
 from joulecast.operations.attributes import PRECISIONS
 from joulecast.operations.operation import Operation
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.model.features import NAMES as FEATURES
+from joulecast.predictors.model.features import features
 from joulecast.predictors.model.machine import TENSOR_CORES, WAYS, Machine, way
 from joulecast.predictors.model.physics import CONSTANTS, STARTS, costs
 from joulecast.predictors.model.work import Work
@@ -109,6 +112,8 @@ def at_rate(rate):
             attention(65536, "sglang", causal=True),
             *({}, HOPPER, {"compute_s": pytest.approx(CYCLES * 512**2 * 513 / 1024 / 1e9, rel=0.01)}),
         ),
+        # Four queries that share keys lie in one tile, of 16 rows at least; 4 tiles would take four times as long.
+        (attention(4096, "sglang", queries=1, shared=4), {}, HOPPER, {"compute_s": 16 * 4096 * 256 / 1024e9}),
         # Decoding reads its cache at the bandwidth of the memory.
         (
             attention(65536, "sglang", queries=1, heads=8, size=128),
@@ -173,11 +178,33 @@ def test_blackwell_ultra_has_twice_the_exponentials():
     assert (b200.exponentials, b300.exponentials) == (16, 32)
 
 
-def causal(implementation, size, **attributes):
-    return attention(512, implementation, size=size, causal=True, **attributes)
+def test_what_trees_see_of_a_product():
+    """96 x 80 outputs from 100 on ten multiprocessors with a megabyte of L2; sizes in powers of two."""
+    moved, board = 2 * (96 * 100 + 100 * 80 + 96 * 80), machine(l2_bytes=1e6, logic_power_w=200.0)
+    sizes = {"rows": 96, "columns": 80, "reduction": 100, "outputs": 96 * 80, "rows_reduction_over_columns": 120}
+    sizes |= {
+        "moved_over_l2": moved / 1e6,
+        "held_over_l2": 2 * 100 * 80 / 1e6,
+        "flops_cycles": 2 * 96 * 80 * 100 / 10240,
+    }
+    sizes |= {"memory_cycles": moved / 100, "intensity": 2 * 96 * 80 * 100 / moved, "sms": 10, "rate": 1024}
+    sizes |= {"ridge": 10240 / 100, "l2_per_sm": 1e5, "watts_per_rate": 200 / 10.24, "row_padding_64": 128 / 96}
+    sizes |= {"waves_128x128": 0.1, "whole_waves_128x128": 10}
+    expected = {f"log_{name}": np.log2(value) for name, value in sizes.items()}
+    expected |= {"row_alignment": 4, "column_alignment": 4, "reduction_alignment": 2, "training": 0}
+    operations = OperationList([linear(96, 80, 100, bias=False), attention(), EXPERTS, Operation("softmax", [(8, 8)])])
+    work = Work.of(operations)
+    matrix = features(operations, work, costs(work, board, constants()), board)
+    assert np.isfinite(matrix).all()
+    found = dict(zip(FEATURES, matrix[0].tolist(), strict=True))
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
 EXPERTS = Operation("experts", [(10, 16)], {"intermediate": 32, "top_k": 2, "experts": 4}, precision="bf16")
+
+
+def causal(implementation, size, **attributes):
+    return attention(512, implementation, size=size, causal=True, **attributes)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def experts(tokens, size=7168, **attributes):
                 "rows": [10, 10],
                 "columns": [64, 16],
                 "reduction": [16, 32],
+                "flops": [2 * 20 * 64 * 16, 2 * 20 * 16 * 32],
                 "held_bytes": [2 * 2 * 64 * 16, 2 * 2 * 16 * 32],
             },
         ),

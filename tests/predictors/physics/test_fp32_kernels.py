@@ -13,11 +13,11 @@ from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.operation_numbers import numbers_of
 from joulecast.predictors.physics.row_kernels import softmax_steps, softmax_threads
 
-A100, V100, T4 = map(find_gpu, ("A100 PCIe 40GB", "V100 PCIe 32GB", "T4"))
+A100, V100, T4, P100, MI300X = map(find_gpu, ("A100 PCIe 40GB", "V100 PCIe 32GB", "T4", "P100 PCIe", "MI300X"))
 # Without a cap and with memory that is never the limit, the tiles alone decide; rows wait for their steps.
 TILES_ALONE = replace(A100, memory_bandwidth=1e16, power_limit_w=1e6, l2_bytes=10**9)
 ENDLESS_MEMORY = replace(A100, memory_bandwidth=1e18)
-PEAK = A100.peak_flops["fp32"]
+WAVE = 2 * 108 * 128 * 128 / A100.peak_flops["fp32"]  # a step of a wave of tiles on 108 multiprocessors
 
 
 def batched(batch: int, rows: int, columns: int, reduction: int) -> Operation:
@@ -28,12 +28,12 @@ def linear(rows: int, reduction: int, columns: int) -> Operation:
     return Operation("linear", [(rows, reduction)], {"out_features": columns})
 
 
-def softmax(rows: int, length: int) -> Operation:
-    return Operation("softmax", [(rows, length)])
+def softmax(rows: int, length: int, precision: str = "fp32") -> Operation:
+    return Operation("softmax", [(rows, length)], precision=precision)
 
 
-def norm(rows: int, length: int) -> Operation:
-    return Operation("layer_norm", [(rows, length)])
+def norm(rows: int, length: int, precision: str = "fp32") -> Operation:
+    return Operation("layer_norm", [(rows, length)], precision=precision)
 
 
 def times_s(gpu: GPU, *operations: Operation, capped: bool = True) -> np.ndarray:
@@ -51,59 +51,83 @@ def test_whole_tiles_in_whole_waves_cost_what_they_compute():
     # One tile more costs a wave and half a tile a whole one; 20 steps to start up, for a single step of work.
     assert tiled(A100, one_more, half) == pytest.approx([1.02 * 2 * 108 / 109, 2.04])
     assert tiled(A100, batched(108, 128, 128, 1)) == pytest.approx(21.0)
-    # Volta's tiles are smaller, and four of them run on a multiprocessor at once.
+    # Volta's tiles are smaller, and four of them run on a multiprocessor at once. Other makers' choose among tiles.
     assert tiled(V100, batched(160, 64, 128, 1000))[0] == pytest.approx(1.02)
-    # Caches are not endless, so the time is a little longer.
-    seconds = times_s(TILES_ALONE, full, one_more, half)
-    assert seconds == pytest.approx(2 * 108 * 128 * 128 * 1020 / PEAK * np.array([1, 2, 1]), rel=0.05)
+    assert tiled(MI300X, batched(7, 101, 3, 2110)) == 1
 
 
-def test_a_linear_layer_with_few_tiles_splits_its_reduction():
-    few, many = times_s(TILES_ALONE, linear(256, 32768, 1024), linear(256 * 108, 32768, 1024))
-    # 16 tiles of 128 x 128 would leave 92 multiprocessors idle for the time of a whole wave.
-    assert few < 0.2 * 2 * 108 * 128 * 128 * 32768 / PEAK
-    assert few * 108 == pytest.approx(many, rel=0.15)
+@pytest.mark.parametrize(
+    ("gpu", "operation", "seconds", "rel"),
+    [
+        # Caches are not endless, so the time is a little longer than that of one wave, two waves, and half tiles.
+        (TILES_ALONE, batched(108, 128, 128, 1000), WAVE * 1020, 0.05),
+        (TILES_ALONE, batched(109, 128, 128, 1000), WAVE * 1020 * 2, 0.05),
+        (TILES_ALONE, batched(108, 64, 128, 1000), WAVE * 1020, 0.05),
+        # A split reduction has parts of at least 64 steps: one part of a tile of 32 x 128, and the start of a tile.
+        (TILES_ALONE, linear(128, 256, 256), 1.1 * 1.65 * WAVE / 4 * (64 + 20), 0.01),
+        # A batch splits reductions longer than any that was measured whole: 1025 steps in one part, 8192 in eight.
+        (TILES_ALONE, batched(2, 96, 64, 1025), WAVE * 1045, 0.01),
+        (TILES_ALONE, batched(2, 96, 64, 8192), WAVE * 1045, 0.01),
+        # A product with a vector takes the time of the bytes of its matrix.
+        (A100, batched(8, 1, 4096, 4096), 8 * 4 * 4096**2 / (0.91 * 1555e9), 0.05),
+        (A100, batched(8, 4096, 1, 4096), 8 * 4 * 4096**2 / (0.91 * 1555e9), 0.05),
+        (A100, batched(1, 1, 4096, 4096), 4 * 4096**2 / (0.91 * 1555e9), 0.05),
+        # Rows wait for their steps where memory is not the limit. Layer norm over 1024 elements takes two steps of 512;
+        # each multiprocessor holds 16 blocks of 128 threads. A single row takes as long as one turn of a full one.
+        *((ENDLESS_MEMORY, norm(108 * 16 * n, 1024), n * (4500 + 2 * 2000) / 1410e6 + 3e-6, 1e-3) for n in (50, 100)),
+        (ENDLESS_MEMORY, softmax(108 * 4 * 50, 4096), 50 * (6000 + 2 * 2000) / 1410e6 + 3e-6, 1e-3),
+        (ENDLESS_MEMORY, norm(1, 1024), (4500 + 2 * 2000) / 1410e6 + 3e-6, 1e-3),
+        (ENDLESS_MEMORY, softmax(1, 4096), (6000 + 2 * 2000) / 1410e6 + 3e-6, 1e-3),
+        # Short rows of softmax take the time of their bytes.
+        (A100, softmax(200_000, 1024), 1.05 * 8 * 200_000 * 1024 / (0.91 * 1555e9) + 3e-6, 1e-3),
+        # On Pascal, long rows of softmax that exceed L2 are read again: 56 multiprocessors of 2048 threads work on 224
+        # rows of 512 threads, in and out 7,340,032 bytes. All fit, just fill it, or none; short ones stay in registers.
+        *(
+            (
+                replace(P100, memory_bandwidth=1e9, l2_bytes=l2_bytes),
+                *(softmax(10_000, length), 1.05 * again * 8 * 10_000 * length / 0.76e9, 2e-3),
+            )
+            for length, l2_bytes, again in ((4096, 10**12, 1), (4096, 7_340_032, 1.5), (4096, 1, 2), (1024, 1, 1))
+        ),
+    ],
+    ids=str,
+)
+def test_seconds_by_hand(gpu, operation, seconds, rel):
+    assert times_s(gpu, operation) == pytest.approx([seconds], rel=rel)
 
 
-def test_a_split_reduction_has_parts_of_at_least_64_steps():
-    """One part of a tile of 32 x 128, and the start of a tile: less would be quicker than any kernel is."""
-    (small,) = times_s(TILES_ALONE, linear(128, 256, 256))
-    assert small == pytest.approx(1.1 * 1.65 * 2 * 108 * 32 * 128 * (64 + 20) / PEAK, rel=0.01)
+def as_generation(generation):
+    return replace(T4, memory_bandwidth=1e18, compute_capability=generation)
 
 
-def test_a_single_product_is_computed_as_a_linear_layer_is():
-    """NeuSight's products in batches of one take 0.2 to 1 of the time of batched tiles."""
-    single, layer = times_s(A100, batched(1, 64, 96, 4096), linear(64, 4096, 96))
-    assert single == pytest.approx(layer, rel=0.01)
-    assert times_s(A100, batched(2, 64, 96, 4096))[0] > 5 * single
-
-
-def test_a_batch_splits_reductions_longer_than_any_that_was_measured_whole():
-    """Two tiles on 108 multiprocessors: 1025 steps in one part, and 8192 in eight."""
-    whole, long = times_s(TILES_ALONE, batched(2, 96, 64, 1025), batched(2, 96, 64, 8192))
-    assert whole == pytest.approx(2 * 108 * 128 * 128 * 1045 / PEAK, rel=0.01)
-    assert long == pytest.approx(whole, rel=0.01)
-
-
-def test_batches_on_other_makers_boards_choose_among_tiles():
-    """On an MI300X a gradient of few outputs made training take up to 94 times as long as inference."""
-    product = batched(7, 101, 3, 2110)
-    alone, batch = times_s(find_gpu("MI300X"), batched(1, 101, 3, 2110), product)
-    assert alone <= batch < 7 * alone
-    assert tiled(find_gpu("MI300X"), product) == 1
-
-
-@pytest.mark.parametrize("sizes", [(8, 1, 4096, 4096), (8, 4096, 1, 4096), (1, 1, 4096, 4096)])
-def test_a_product_with_a_vector_takes_the_time_of_its_matrix(sizes):
-    product = batched(*sizes)
-    least = LeastTimes.of([product], A100, 1410.0)
-    assert times_s(A100, product) == pytest.approx(least.memory_s, rel=0.05)
-
-
-def test_tf32_that_no_unit_computes_counts_as_fp32():
-    layer = linear(512, 512, 512)
-    ratios = counted_ratio([layer, layer.replace(precision="tf32")], T4)
-    assert ratios[0] == ratios[1] > 1
+@pytest.mark.parametrize(
+    ("one", "other", "low", "high"),
+    # A GPU and an operation; another GPU and operation, which takes so many times as long.
+    [
+        # A linear layer with few tiles splits its reduction: 16 tiles would leave 92 multiprocessors idle.
+        ((TILES_ALONE, linear(256, 32768, 1024)), (TILES_ALONE, linear(256 * 108, 32768, 1024)), 92, 127),
+        # A single product is computed as a linear layer is. (NeuSight's in batches of one take 0.2 to 1 of the time.)
+        ((A100, linear(64, 4096, 96)), (A100, batched(1, 64, 96, 4096)), 0.99, 1.01),
+        ((A100, batched(1, 64, 96, 4096)), (A100, batched(2, 64, 96, 4096)), 5, 100),
+        # On an MI300X a gradient of few outputs made training take up to 94 times as long as inference.
+        ((MI300X, batched(1, 101, 3, 2110)), (MI300X, batched(7, 101, 3, 2110)), 1, 7),
+        # TF32 that no unit computes counts as fp32.
+        ((T4, linear(512, 512, 512)), (T4, linear(512, 512, 512).replace(precision="tf32")), 1 - 1e-9, 1 + 1e-9),
+        # Rows of twice the length have the same bytes, and take longer where they wait for their steps.
+        ((A100, softmax(200_000, 1024)), (A100, softmax(100_000, 2048)), 1.05, 3),
+        # A single long row takes as many steps in half precision.
+        ((A100, softmax(1, 10**6)), (A100, softmax(1, 10**6, "fp16")), 0.999, 1.001),
+        ((A100, norm(1, 10**6)), (A100, norm(1, 10**6, "fp16")), 0.999, 1.001),
+        # A multiprocessor of Volta holds 2048 threads, of Turing 1024, and of later ones 1536.
+        *(
+            ((as_generation("7.0"), norm(10**6, 1024)), (as_generation(each), norm(10**6, 1024)), 0.99 * n, 1.01 * n)
+            for each, n in (("7.5", 2), ("8.6", 4 / 3), ("8.9", 4 / 3), ("12.0", 4 / 3))
+        ),
+    ],
+    ids=str,
+)
+def test_one_takes_as_long_as_another(one, other, low, high):
+    assert low < times_s(*other)[0] / times_s(*one)[0] < high
 
 
 def test_the_cap_slows_long_kernels_by_the_power_that_they_want_and_short_ones_by_less():
@@ -113,9 +137,9 @@ def test_the_cap_slows_long_kernels_by_the_power_that_they_want_and_short_ones_b
     assert times_s(TILES_ALONE, long) == pytest.approx(times_s(TILES_ALONE, long, capped=False))
 
 
-@pytest.mark.parametrize(("gpu", "low", "high"), [("P100 PCIe", 2, 5), ("V100 PCIe 32GB", 0.95, 1.05)])
+@pytest.mark.parametrize(("gpu", "low", "high"), [(P100, 2, 5), (V100, 0.95, 1.05)])
 def test_long_reductions_slow_linear_layers_on_pascal_only(gpu, low, high):
-    long, short = times_s(find_gpu(gpu), linear(4096, 65536, 1024), linear(4096, 4096, 1024), capped=False)
+    long, short = times_s(gpu, linear(4096, 65536, 1024), linear(4096, 4096, 1024), capped=False)
     assert low < long / short / 16 < high
 
 
@@ -163,9 +187,6 @@ def test_only_fp32_products_and_rows_of_a_forward_are_counted_and_on_nvidia():
     assert (counted_ratio([softmax(64, 1024), *others[3:]], find_gpu("MI210")) == 1).all()
 
 
-# Softmax and layer norm.
-
-
 @pytest.mark.parametrize(
     ("length", "threads"),
     # The blocks that NeuSight recorded (operations.parquet, block_x of softmax on all five GPUs).
@@ -192,40 +213,6 @@ def test_steps_of_softmax_depend_on_the_alignment_of_rows(length, steps):
     assert softmax_steps(length, softmax_threads(length)) == pytest.approx(steps)
 
 
-def test_rows_wait_for_their_steps_where_memory_is_not_the_limit():
-    """Layer norm over 1024 elements takes two steps of 512; each multiprocessor holds 16 blocks of 128 threads."""
-    rows = 108 * 16 * 50
-    of_softmax, once, twice = times_s(
-        ENDLESS_MEMORY, softmax(108 * 4 * 50, 4096), norm(rows, 1024), norm(2 * rows, 1024)
-    )
-    assert once == pytest.approx(50 * (4500 + 2 * 2000) / 1410e6 + 3e-6, rel=1e-3)
-    assert of_softmax == pytest.approx(50 * (6000 + 2 * 2000) / 1410e6 + 3e-6, rel=1e-3)
-    assert (twice - 3e-6) == pytest.approx(2 * (once - 3e-6), rel=1e-3)
-
-
-def test_a_single_row_has_a_multiprocessor_for_itself():
-    """It takes as long as one turn of a full one."""
-    seconds = times_s(ENDLESS_MEMORY, softmax(1, 4096), norm(1, 1024))
-    one_turn_s = np.array([6000 + 2 * 2000, 4500 + 2 * 2000]) / 1410e6
-    assert seconds == pytest.approx(one_turn_s + 3e-6, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("length", "l2_bytes", "again"),
-    [
-        # 56 multiprocessors of 2048 threads work on 224 rows of 512 threads, in and out: 7,340,032 bytes.
-        pytest.param(4096, 10**12, 1.0, id="all rows in work fit"),
-        pytest.param(4096, 7_340_032, 1.5, id="they just fill it"),
-        pytest.param(4096, 1, 2.0, id="none fits"),
-        pytest.param(1024, 1, 1.0, id="short rows stay in registers"),
-    ],
-)
-def test_on_pascal_rows_of_softmax_that_exceed_l2_are_read_again(length, l2_bytes, again):
-    slow = replace(find_gpu("P100 PCIe"), memory_bandwidth=1e9, l2_bytes=l2_bytes)
-    least = LeastTimes.of([softmax(10_000, length)], slow, float(slow.boost_clock_mhz))
-    assert times_s(slow, softmax(10_000, length)) == pytest.approx(1.05 * again * least.memory_s, rel=2e-3)
-
-
 @pytest.mark.parametrize(
     ("gpu", "rows", "length", "most_us"),
     # Calls of NeuSight that waited for the host: their time less the launch, 34.5, 25.4 and 41.6 us, bounds the kernel.
@@ -234,24 +221,3 @@ def test_on_pascal_rows_of_softmax_that_exceed_l2_are_read_again(length, l2_byte
 def test_few_rows_of_layer_norm_end_before_the_host_does(gpu, rows, length, most_us):
     assert times_s(find_gpu(gpu), norm(rows, length))[0] < most_us * 1e-6
     assert predict_operations([norm(rows, length)], gpu).device_time_s[0] < 1.15 * most_us * 1e-6
-
-
-def test_short_rows_of_softmax_take_the_time_of_their_bytes():
-    """Rows of twice the length have the same bytes, and take longer."""
-    short, longer = softmax(200_000, 1024), softmax(100_000, 2048)
-    seconds, least = times_s(A100, short, longer), LeastTimes.of([short], A100, 1410.0)
-    assert seconds[0] == pytest.approx(1.05 * least.memory_s[0] + 3e-6)
-    assert seconds[1] > 1.05 * seconds[0]
-
-
-@pytest.mark.parametrize("make", [softmax, norm])
-def test_a_single_long_row_takes_as_many_steps_in_half_precision(make):
-    one, half = times_s(A100, *(make(1, 10**6).replace(precision=each) for each in ("fp32", "fp16")))
-    assert half == pytest.approx(one, rel=1e-3)
-
-
-def test_turing_holds_half_of_the_threads():
-    turing = replace(T4, memory_bandwidth=1e18)
-    as_volta = replace(turing, compute_capability="7.0")
-    slow, fast = (times_s(gpu, norm(100_000, 1024))[0] for gpu in (turing, as_volta))
-    assert slow == pytest.approx(2 * fast, rel=0.01)

@@ -1,34 +1,150 @@
-"""What is said of a network at one clock beside its totals: an interval, notes, and the cost of each operation."""
+"""What is known of networks on one GPU, and what is said of one of them: totals over clocks, and at one clock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...arrays import total
+from ...arrays import FloatArray, total
+from ...errors import InputError
 from ...hardware.host import REFERENCE, USUAL
+from ...operations.attributes import ELEMENT_BYTES
+from ...operations.network import Network
 from ...units import si
 from ..intervals.conformal import power_range_w
-from ..intervals.network_calibration import FAR_SHARE, STEP_BASIS, Interval, NetworkSpread
+from ..intervals.network_calibration import (
+    FAR_SHARE,
+    STEP_BASIS,
+    Interval,
+    NetworkCalibration,
+    NetworkSpread,
+    shares_of,
+)
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.roofline import roofline
-from .composition import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S
-from .costs import OperationCost
+from ..predictor import OperationPredictor
+from .composition import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S, HostModel, counts_of
+from .costs import Coverage, OperationCost
 from .parts import unconfirmed_share
-from .prediction import Prediction
-
-if TYPE_CHECKING:
-    from .prepared import OverClocks
+from .prediction import Composition, Prediction
 
 _SHOWN_KINDS = 4
+_SHOWN_OPERATIONS = 3
 _LEAST_S = 1e-15  # Instead of a division by zero.
 _LEAST = 1e-300
+_MAJORITY = 0.5  # Share of the device time in 16 bits and less from which a network counts as one in half precision.
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkKnowledge:
+    """A predictor of single operations, and everything else that is needed to compose networks from them.
+
+    Args:
+        name: Name of the zoo entry that it comes from, such as "a30/forest-inference".
+        operations: Predicts single operations.
+        host: Model of the host seconds of a call inside a network.
+        network_errors: Errors on networks that were left out; None where no network was measured.
+        half_errors: Errors on left-out networks that spend most of their time in half precision; None if
+            `network_errors` holds for these as well.
+        any_gpu: Whether the predictor is for GPUs and clocks that were not measured. Its errors come from such GPUs, so
+            they do not grow at other clocks than the default.
+        find_shared: Gives the knowledge of a GPU of which nothing was measured, for networks with operations that were
+            not measured on its chip. It is loaded when this is called first.
+    """
+
+    name: str
+    operations: OperationPredictor
+    host: HostModel
+    network_errors: NetworkCalibration | None = None
+    half_errors: NetworkCalibration | None = None
+    any_gpu: bool = False
+    find_shared: Callable[[], NetworkKnowledge | None] = lambda: None
+
+    def errors_on(self, counts: FloatArray, predictions: OperationPredictions) -> NetworkCalibration | None:
+        """Errors on networks like this one; None where nothing is known."""
+        if self.operations.not_of_chip(predictions.operations):
+            # A GPU's own errors come from networks whose operations were all measured there.
+            shared = self.find_shared()
+            return None if shared is None else shared.errors_on(counts, predictions)
+        if self.half_errors is None:
+            return self.network_errors
+        shares, known = shares_of(counts, predictions)
+        half = [ELEMENT_BYTES[operation.precision] <= 2 for operation in compress(predictions.operations, known)]
+        return self.half_errors if float(shares[half].sum()) > _MAJORITY else self.network_errors
+
+
+@dataclass(frozen=True)
+class OverClocks:
+    """Totals of a network at many clocks, one value each; NaN where nothing of the network is covered.
+
+    Args:
+        knowledge: Predicts operations and composes them, on one GPU in one mode.
+        network: The network.
+        operations: Predictions of its operations at the default clock, as parts of the network.
+        power_limit_w: Power cap in watts.
+        composition: How operations are added up: "overlap" of host and device, or "sum".
+        clocks_mhz: Requested graphics clocks in MHz, shape (clocks,).
+        shared_mhz: The one clock of the whole network under the power cap, shape (clocks,).
+        held_clocks_mhz: Mean clock over device time, shape (clocks,). It is lower than `shared_mhz` if single
+            operations were measured to hold a lower clock.
+        time_s, energy_j, device_time_s: Seconds, joules and seconds of the device per iteration, shape (clocks,).
+        host_time_s: Seconds that the host needs per iteration, at any clock.
+        loops: For "sum", the operations in loops of their own at each clock.
+    """
+
+    knowledge: NetworkKnowledge
+    network: Network
+    operations: OperationPredictions
+    power_limit_w: float
+    composition: Composition
+    clocks_mhz: FloatArray
+    shared_mhz: FloatArray
+    held_clocks_mhz: FloatArray
+    time_s: FloatArray
+    energy_j: FloatArray
+    device_time_s: FloatArray
+    host_time_s: float
+    loops: tuple[OperationPredictions, ...] = ()
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """The part of the network that the totals lack; the same at all clocks."""
+        return Coverage.of(self.network, self.operations.source, self.knowledge.name)
+
+    @property
+    def missing(self) -> int:
+        """Number of operations that are not covered and that the totals lack."""
+        return self.operations.source.count("missing")
+
+    @cached_property
+    def counts(self) -> FloatArray:
+        """Calls of each operation per iteration, shape (operations,)."""
+        return self.network.derived(counts_of)
+
+    def at(self, place: int) -> AtClock:
+        """The network at one of the clocks."""
+        return AtClock(self, place)
+
+    def refuse_uncovered(self, *, strict: bool = False) -> None:
+        """Refuse the network if too much of it is not covered; in strict mode, if anything is not.
+
+        Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or
+        strict mode, and anything is not.
+        """
+        knowledge, network = self.knowledge, self.network
+        if self.missing == len(network):
+            raise InputError(
+                f"{knowledge.name} covers none of these operations",
+                given="; ".join(map(repr, network.operations[:_SHOWN_OPERATIONS])),
+                allowed=", ".join(knowledge.operations.coverage),
+                hint="choose another precision or GPU",
+            )
+        self.coverage.refuse_too_much(network.name, strict=strict)
 
 
 class AtClock:
@@ -40,9 +156,8 @@ class AtClock:
     """
 
     def __init__(self, over: OverClocks, place: int) -> None:
-        self.over, self.place, prepared = over, place, over.prepared
-        self.predictor, self.network, self.counts = prepared.predictor, prepared.network, prepared.counts
-        self.gpu, self.host, self.cap_w = self.predictor.operations.gpu, self.predictor.host, prepared.power_limit_w
+        self.over, self.place, self.knowledge, self.network = over, place, over.knowledge, over.network
+        self.gpu, self.host, self.cap_w = over.knowledge.operations.gpu, over.knowledge.host, over.power_limit_w
         columns = over.clocks_mhz, over.held_clocks_mhz, over.time_s, over.energy_j, over.device_time_s
         self.clock_mhz, self.held_mhz, self.time_s, self.energy_j, self.device_s = (float(c[place]) for c in columns)
 
@@ -72,21 +187,21 @@ class AtClock:
             * (static_power_w(work.gpu, held_mhz) / static_power_w(work.gpu, boost_mhz)),
         )
 
-    def prediction(self, strict: bool = False) -> Prediction:
-        """Put a prediction together.
+    def prediction(self, strict: bool, memory_bytes: int | None = None, more_notes: tuple[str, ...] = ()) -> Prediction:
+        """Put a prediction together, given the memory that the network needs, and notes beside those of any prediction.
 
         Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or
         strict mode, and anything is not.
         """
         self.over.refuse_uncovered(strict=strict)
-        prepared, network = self.over.prepared, self.network
+        network = self.network
         return Prediction(
             network=network.name,
             input_shape=network.input_shape,
             mode=network.mode,
             gpu=self.gpu.name,
             clock_mhz=self.clock_mhz,
-            predictor=self.predictor.name,
+            predictor=self.knowledge.name,
             composition=self.over.composition,
             time_s=self.time_s,
             energy_j=self.energy_j,
@@ -96,12 +211,12 @@ class AtClock:
             held_clock_mhz=self.held_mhz,
             operations=tuple(self._costs()),
             spread=self.spread,
-            notes=(*self._notes(), *prepared.notes, *self._beyond_the_cap()),
+            notes=(*self._notes(), *more_notes, *self._beyond_the_cap()),
             coverage=self.over.coverage,
             execution=self.host.execution.name,
             host=self.host.launcher.name,
             idle_power_w=power_range_w(self.gpu, self.cap_w)[0],
-            memory_bytes=None if prepared.memory is None else prepared.memory.total_bytes,
+            memory_bytes=memory_bytes,
         )
 
     def caveats(self, level: float) -> tuple[Interval | None, tuple[str, ...]]:
@@ -117,7 +232,7 @@ class AtClock:
         coverage, host_s = self.over.coverage, self.over.host_time_s
         if coverage.share is None:
             return None  # It is not known how much time the uncovered operations add.
-        errors = self.predictor.errors_on(self.counts, self.operations)
+        errors = self.knowledge.errors_on(self.over.counts, self.operations)
         if errors is None or self.over.composition not in errors.scores:
             return None
         if self.host.execution.name == "compiled":
@@ -128,21 +243,21 @@ class AtClock:
             # The known errors come from eager runs on the hosts on which networks were measured. They hold where the
             # device needs twice as long as such a run would make it wait.
             eager = replace(self.host, execution=EAGER, host=REFERENCE)
-            eager_s = eager.total_s(self.counts, self.operations) * max(1.0, self.host.launcher.factor)
-            if eager.device_s(self.counts, self.operations) <= 2 * eager_s:
+            eager_s = eager.total_s(self.over.counts, self.operations) * max(1.0, self.host.launcher.factor)
+            if eager.device_s(self.over.counts, self.operations) <= 2 * eager_s:
                 return None
         # Some errors come from GPUs and clocks that were not measured.
-        elsewhere = self.predictor.any_gpu or bool(self.predictor.operations.not_of_chip(self.network.operations))
+        elsewhere = self.knowledge.any_gpu or bool(self.knowledge.operations.not_of_chip(self.network.operations))
         as_measured = elsewhere or self._holds_measured_settings
         return NetworkSpread.of(
             errors,
             self.over.composition,
             self.operations.spread if errors.difficulties else None,
-            self.counts,
+            self.over.counts,
             self.operations,
             missing_share=coverage.share,
             measured_mhz=None if as_measured else float(self.gpu.boost_clock_mhz),
-            unconfirmed_share=unconfirmed_share(self.network, self.gpu, self.counts, self.operations),
+            unconfirmed_share=unconfirmed_share(self.network, self.gpu, self.over.counts, self.operations),
         )
 
     @property
@@ -152,19 +267,19 @@ class AtClock:
 
     def _notes(self) -> Iterator[str]:
         """Warnings that a prediction carries: work that its totals lack, the basis of its numbers, how it is run."""
-        predictor, network, coverage, spread = self.predictor, self.network, self.over.coverage, self.spread
+        knowledge, network, coverage, spread = self.knowledge, self.network, self.over.coverage, self.spread
         if coverage:
             yield str(coverage)
         yield from (f"assumed: {assumption}" for assumption in network.assumptions)
         if self.host.execution.profile is not None:
-            yield from self.host.execution.profile.notes(predictor.name, network.mode)
-        remarks = predictor.operations.remarks(network.operations)
-        if predictor.any_gpu:
+            yield from self.host.execution.profile.notes(knowledge.name, network.mode)
+        remarks = knowledge.operations.remarks(network.operations)
+        if knowledge.any_gpu:
             what = "what the next notes do not name is predicted" if remarks else "predicted"
             yield f"{self.gpu.name} has no predictor of its own: {what} from its data sheet by what other GPUs showed"
         elif not self._holds_measured_settings:
             yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
-        if kinds := predictor.operations.not_of_chip(network.operations):
+        if kinds := knowledge.operations.not_of_chip(network.operations):
             shown = _first(kinds)
             yield f"not measured on {self.gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
             if spread is not None:
@@ -214,7 +329,7 @@ class AtClock:
         Dynamic energy belongs to the operation that causes it. Static energy is distributed in proportion to device
         time, so that the parts add up to the whole.
         """
-        found, counts = self.operations, self.counts
+        found, counts = self.operations, self.over.counts
         device_s, dynamic_j = counts * found.device_time_s, counts * found.dynamic_energy_j
         power_w = found.static_power_w + found.dynamic_energy_j / np.maximum(found.device_time_s, _LEAST_S)
         power_w = np.minimum(power_w, self.cap_w)
