@@ -1,22 +1,5 @@
 """Every error that a user of joulecast can cause: what is wrong, the value given, the values allowed, the next step.
 
-    JoulecastError                  exit code   problem over HTTP
-    ├── InputError                          2   input
-    │   └── UnknownNameError                2   unknown-name
-    ├── ExtractionError                     3   extraction
-    ├── DatasetError                        4   dataset
-    ├── ZooError                            5   zoo
-    ├── UncoveredError                      6   uncovered
-    ├── MissingDependencyError              7   missing-dependency
-    ├── ServiceError                        8
-    ├── JournalError                        9
-    ├── SensorError                        10
-    ├── DeviceError                        11
-    ├── ClockError                         12
-    ├── TrackingError                      13
-    ├── RefusalError                       14   one of its own for each refusal
-    └── BudgetError                        15
-
 The command line ends with the exit code of the class. The service names the class in the type of a problem (RFC 9457),
 and the client raises the same class again. A new class is needed only where a caller would act differently.
 """
@@ -26,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 _LISTED = 12
 _LONGEST = 4000  # characters of a value in a message
@@ -35,6 +18,9 @@ Row = TypeVar("Row")
 
 PROBLEM_PREFIX = "urn:joulecast:problem:"
 """Prefix of the type of a problem; the class's `problem` follows."""
+
+ERRORS_BY_PROBLEM: dict[str, type[JoulecastError]] = {}
+"""Name of a problem -> the error that a client raises for it; a client raises ServiceError for all others."""
 
 
 class JoulecastError(Exception):
@@ -49,8 +35,15 @@ class JoulecastError(Exception):
         hint: What to do next.
     """
 
-    exit_code = 1
-    problem = "refused"
+    exit_code: ClassVar[int] = 1
+    problem: str = "refused"
+
+    def __init_subclass__(cls, *, exit_code: int | None = None, problem: str | None = None) -> None:
+        """Give a class its exit code, and the name of its problem over HTTP, or those of its base."""
+        if exit_code is not None:
+            cls.exit_code = exit_code
+        if problem is not None:
+            cls.problem, ERRORS_BY_PROBLEM[problem] = problem, cls
 
     def __init__(self, what: str, *, given: object = None, allowed: object = None, hint: str | None = None) -> None:
         self.what = what
@@ -77,55 +70,35 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
-class InputError(JoulecastError, ValueError):
+class InputError(JoulecastError, ValueError, exit_code=2, problem="input"):
     """A value outside what is allowed: a shape, a clock, an attribute, an option."""
 
-    exit_code = 2
-    problem = "input"
 
-
-class UnknownNameError(InputError):
+class UnknownNameError(InputError, problem="unknown-name"):
     """A model, GPU, kind, precision or predictor that does not exist under that name."""
 
-    problem = "unknown-name"
 
-
-class ExtractionError(JoulecastError):
+class ExtractionError(JoulecastError, exit_code=3, problem="extraction"):
     """The operations of a model could not be found."""
 
-    exit_code = 3
-    problem = "extraction"
 
-
-class DatasetError(JoulecastError):
+class DatasetError(JoulecastError, exit_code=4, problem="dataset"):
     """A dataset is damaged, of another version, or holds impossible measurements."""
 
-    exit_code = 4
-    problem = "dataset"
 
-
-class ZooError(JoulecastError):
+class ZooError(JoulecastError, exit_code=5, problem="zoo"):
     """A zoo entry is missing, damaged, changed, or of another format version."""
 
-    exit_code = 5
-    problem = "zoo"
 
-
-class UncoveredError(JoulecastError):
+class UncoveredError(JoulecastError, exit_code=6, problem="uncovered"):
     """A strict prediction contains operations that the predictor does not cover."""
 
-    exit_code = 6
-    problem = "uncovered"
 
-
-class MissingDependencyError(JoulecastError, ImportError):
+class MissingDependencyError(JoulecastError, ImportError, exit_code=7, problem="missing-dependency"):
     """An optional dependency is needed and not installed."""
 
-    exit_code = 7
-    problem = "missing-dependency"
 
-
-class ServiceError(JoulecastError):
+class ServiceError(JoulecastError, exit_code=8):
     """The service cannot be reached, refuses, or is at its limits.
 
     Args:
@@ -134,44 +107,32 @@ class ServiceError(JoulecastError):
         parts: The other parts of the message, see `JoulecastError`.
     """
 
-    exit_code = 8
-
     def __init__(self, what: str, *, status: int | None = None, **parts: Any) -> None:
         super().__init__(what, **parts)
         self.status = status
 
 
-class JournalError(JoulecastError):
+class JournalError(JoulecastError, exit_code=9):
     """The journal of a campaign cannot be used, or the disk is full."""
 
-    exit_code = 9
 
-
-class SensorError(JoulecastError):
+class SensorError(JoulecastError, exit_code=10):
     """A power sensor cannot be opened, or was lost."""
 
-    exit_code = 10
 
-
-class DeviceError(JoulecastError):
+class DeviceError(JoulecastError, exit_code=11):
     """The device cannot continue the measurements."""
 
-    exit_code = 11
 
-
-class ClockError(JoulecastError):
+class ClockError(JoulecastError, exit_code=12):
     """A GPU's clock cannot be locked or reset."""
 
-    exit_code = 12
 
-
-class TrackingError(JoulecastError):
+class TrackingError(JoulecastError, exit_code=13):
     """The MLflow server or store cannot be reached, refuses, or lacks what was asked for."""
 
-    exit_code = 13
 
-
-class RefusalError(JoulecastError):
+class RefusalError(JoulecastError, exit_code=14):
     """A refusal that only a service makes: of a request that is too large, takes too long or lacks its token.
 
     A client raises it as a ServiceError.
@@ -184,8 +145,6 @@ class RefusalError(JoulecastError):
         parts: The other parts of the message, see `JoulecastError`.
     """
 
-    exit_code = 14
-
     def __init__(self, status: int, problem: str, what: str, *, retry_after_s: int | None = None, **parts: Any) -> None:
         super().__init__(what, **parts)
         self.status = status
@@ -193,25 +152,8 @@ class RefusalError(JoulecastError):
         self.headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
 
 
-class BudgetError(JoulecastError):
+class BudgetError(JoulecastError, exit_code=15):
     """A prediction is over the budget that a review set."""
-
-    exit_code = 15
-
-
-ERRORS_BY_PROBLEM: Mapping[str, type[JoulecastError]] = {
-    known.problem: known
-    for known in (
-        UnknownNameError,
-        InputError,
-        ExtractionError,
-        UncoveredError,
-        MissingDependencyError,
-        DatasetError,
-        ZooError,
-    )
-}
-"""Name of a problem -> the error that a client raises for it; a client raises ServiceError for all others."""
 
 
 def with_extra(extra: str) -> str:

@@ -21,7 +21,7 @@ def asked_on_the_command_line() -> set[str]:
 
 
 def test_every_option_of_a_job_reaches_every_door():
-    questions = pytest.importorskip("joulecast.service.questions", reason="needs joulecast[service]")
+    questions = pytest.importorskip("joulecast.service.schemas", reason="needs joulecast[service]")
     doors = {
         "Python": set(inspect.signature(joulecast.predict).parameters),
         "client": set(inspect.signature(joulecast.Client.predict).parameters),

@@ -36,15 +36,6 @@ def test_exit_codes_are_unique_and_none_means_success():
     assert UnknownNameError.exit_code == InputError.exit_code
 
 
-def test_the_tree_at_the_top_of_the_file_names_every_class_with_its_code():
-    for found in CLASSES:
-        if found is not JoulecastError:
-            (line,) = [line for line in (errors.__doc__ or "").splitlines() if f"─ {found.__name__} " in line]
-            words = line.split("─ ")[1].split()
-            assert words[1] == str(found.exit_code)
-            assert words[2:3] == ([found.problem] if found in ERRORS_BY_PROBLEM.values() else words[2:3])
-
-
 def test_a_problem_leads_back_to_its_class():
     assert all(known.problem == name for name, known in ERRORS_BY_PROBLEM.items())
     assert RefusalError(413, "too-large", "too much").problem not in ERRORS_BY_PROBLEM

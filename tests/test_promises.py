@@ -104,7 +104,7 @@ from pathlib import Path
 import sys
 from conftest import train_small
 from simulated_measurements import simulated_operations
-from joulecast.cli.recipes import HANDLERS
+from joulecast.zoo.trainers import TRAINERS
 from joulecast.predictors.fitting.fit import load_recipe
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.zoo.entry import load_any
@@ -112,7 +112,7 @@ from joulecast.zoo.entry import load_any
 folder = Path(sys.argv[1])
 (folder / "ridge.toml").write_text('predictor = "ridge"\\npenalty = 0.5\\nfolds = 3')
 recipe = load_recipe(folder / "ridge.toml")
-assert recipe.penalty == 0.5 and type(recipe) in HANDLERS
+assert recipe.penalty == 0.5 and type(recipe) in TRAINERS
 trained = train_small(folder, recipe)
 stored = load_any(trained.save(folder / "zoo"))
 operations = simulated_operations()

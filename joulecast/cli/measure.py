@@ -190,12 +190,6 @@ def _read(paths: list[Path]) -> Metering:
     from ..metering.recording import read_recording
     from ..metering.result import Metering, merged
 
-    if not paths:
-        raise InputError(
-            "there is nothing to show",
-            given="no recording",
-            hint="name recordings that `joulecast measure --out FILE` wrote",
-        )
     title = paths[0].stem if len(paths) == 1 else f"{len(paths)} recordings"
     return merged(title, [Metering(path.stem, (read_recording(path),)) for path in paths])
 

@@ -48,39 +48,29 @@ def clocks_mhz(text: str | None) -> list[float] | None:
         ) from error
 
 
-def positive_integers(text: str, what: str) -> list[int]:
-    """Parse "1,8,32". Raises InputError: This is no list of positive integers; the error names `what` they are."""
-    return [*map(int, _parts(text, r"\d+", f"{what} are positive integers", "such as 1,8,32"))]
-
-
-def lengths(text: str) -> int | list[float]:
-    """Parse "512", "650,610" (mean and standard deviation) or the lengths of many requests.
-
-    Raises:
-        InputError: A part is no number.
-    """
-    allowed = "such as 512; 650,610 for mean and standard deviation"
-    parts = _parts(text, r"-?\d+(\.\d+)?", "tokens are numbers", allowed)
-    return int(parts[0]) if len(parts) == 1 and "." not in parts[0] else [*map(float, parts)]
-
-
-def _parts(text: str, pattern: str, what: str, allowed: str) -> list[str]:
-    parts = [part.strip() for part in text.split(",")]
+def _parts(pattern: str, what: str, allowed: str, text: str) -> list[str]:
+    """Parse what is separated by commas. Raises InputError: A part has another form; the error says `what` is wrong."""
+    parts = [part.strip() for part in text.lower().split(",")]
     if not all(re.fullmatch(pattern, part) for part in parts):
         raise InputError(what, given=repr(text), allowed=allowed)
     return parts
 
 
-def _sizes(texts: list[str]) -> list[tuple[int, int]]:
+def _integers(what: str, text: str) -> list[int]:
+    return [*map(int, _parts(r"\d+", f"{what} are positive integers", "such as 1,8,32", text))]
+
+
+def _lengths(text: str) -> int | list[float]:
+    """Parse "512", "650,610" (mean and standard deviation) or the lengths of many requests."""
+    allowed = "such as 512; 650,610 for mean and standard deviation"
+    parts = _parts(r"-?\d+(\.\d+)?", "tokens are numbers", allowed, text)
+    return int(parts[0]) if len(parts) == 1 and "." not in parts[0] else [*map(float, parts)]
+
+
+def _sizes(texts: list[str]) -> list[list[int]]:
     """Parse heights and widths of images, such as "768x1024"."""
-    found = []
-    for text in texts:
-        sides = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
-        if sides is None:
-            allowed = "such as 768x1024, in pixels"
-            raise InputError("an image has a height and a width", given=repr(text), allowed=allowed)
-        found.append((int(sides[1]), int(sides[2])))
-    return found
+    parts = partial(_parts, r"\d+x\d+", "an image has a height and a width", "such as 768x1024, in pixels")
+    return [[*map(int, size.split("x"))] for text in texts for size in parts(text)]
 
 
 def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
@@ -226,14 +216,14 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "clocks": clocks_mhz,
     "prices": price_per_hour,
     "intensity": intensity,
-    "lengths": lengths,
+    "lengths": _lengths,
     "sizes": _sizes,
     "sensors": _sensors,
     "assumptions": lambda texts: named_values(texts, "an assumption") or None,
     "layers": lambda text: text.split(",") if "," in text else text,
     "language model": lambda text: Path(text) if text.endswith(".json") else text,
-    "prefixes": lambda text: tuple(positive_integers(text, "prefixes")),
-    **{what: partial(positive_integers, what=what) for what in ("batch sizes", "watts", "numbers of GPUs", "batches")},
+    "prefixes": lambda text: tuple(_integers("prefixes", text)),
+    **{what: partial(_integers, what) for what in ("batch sizes", "watts", "numbers of GPUs", "batches")},
 }
 """Name in options.toml -> function from the text of an option to the value of the library's argument. It is not called
 where the option was left out."""
@@ -259,7 +249,7 @@ def command(name: str, function: Callable[..., None]) -> Callable[..., None]:
     shows = table.get("shows", ())
     shown = inspect.signature(Shown, eval_str=True).parameters
     own = inspect.signature(function, eval_str=True).parameters
-    parameters = [_parameter(option, row, *_typed(row)) for option, row in asks.items()]
+    parameters = [option_of(option, row, *_typed(row)) for option, row in asks.items()]
     parameters += [_declared(each, table) for each in own.values() if each.name not in ("asked", "shown")]
     parameters += [_declared(shown[each], table) for each in shows]
 
@@ -306,11 +296,12 @@ def _declared(parameter: inspect.Parameter, table: Mapping[str, Any]) -> inspect
     """An argument of a function as an option, but for what says itself what typer has to know."""
     if parameter.annotation is typer.Context or hasattr(parameter.annotation, "__metadata__"):
         return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-    return _parameter(parameter.name, _row(parameter.name, table), parameter.annotation, parameter.default)
+    return option_of(parameter.name, _row(parameter.name, table), parameter.annotation, parameter.default)
 
 
-def _parameter(option: str, row: Mapping[str, Any], type_: Any, default: Any) -> inspect.Parameter:
-    words = {name: row[name] for name in ("metavar", "min", "max", "show_default") if name in row}
+def option_of(option: str, row: Mapping[str, Any], type_: Any, default: Any) -> inspect.Parameter:
+    """An option as typer reads it from the argument of a function, of a row as in options.toml."""
+    words = {name: row[name] for name in ("metavar", "min", "max", "show_default", "envvar") if name in row}
     # The values are looked up only where the words name them: completing imports what it needs.
     words["help"] = row["help"].replace("{values}", ", ".join(values_of(row)) if "{values}" in row["help"] else "")
     if "values" in row and int not in (type_, *get_args(type_)):

@@ -32,14 +32,7 @@ def predict(
     """Predict time, power and energy of one iteration of a model on a GPU."""
     from ..api import predict as predict_network
 
-    if not gpu:
-        raise InputError(
-            "a prediction needs a GPU",
-            given="no --gpu",
-            allowed="such as --gpu A30",
-            hint="`joulecast gpus` lists them",
-        )
-    prediction = predict_network(gpu=gpu, **asked)
+    prediction = predict_network(gpu=gpu or None, **asked)
     if by_memory_level or ncu is not None:
         levels = prediction.by_memory_level(gpu)
         traffic = f"\n\n{_traffic_text(levels, ncu)}" if ncu is not None else ""

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Iterator
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ..errors import InputError, MissingDependencyError, with_extra
 from ..service.settings import Settings
 from ..system.regular_files import unreadable
+from .options import option_of
 
 _PREFIX = "JOULECAST_SERVE_"
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str, "tuple[str, ...]": list[str] | None}
-_FLAGS = {"cors_origins": "--cors-origin", "proxies": "--proxy"}
+_FLAGS = {"cors_origins": ["--cors-origin"], "proxies": ["--proxy"]}
 _NO_OPTIONS = ("tokens", "watch_seconds")
 
 
@@ -37,29 +39,19 @@ def serve(**given: Any) -> None:
     run(Settings(tokens=tokens, **given), lambda url: typer.echo(f"joulecast serves {url} (Ctrl-C stops it)"))
 
 
-def _parameters() -> list[inspect.Parameter]:
+def _parameters() -> Iterator[inspect.Parameter]:
     """The options: one for each setting, and the file with the tokens, which no process list may show."""
     words = f"File with the bearer tokens of clients, one per line; or set ${_PREFIX}TOKENS, separated by spaces."
-    options: list[tuple[str, Any, Any, str]] = [("tokens_file", Path | None, None, words)]
+    yield option_of("tokens_file", {"help": words, "envvar": f"{_PREFIX}TOKENS_FILE"}, Path | None, None)
     for field in fields(Settings):
         if field.name not in _NO_OPTIONS:
             several = field.type == "tuple[str, ...]"
             words = field.metadata["help"] + (" Repeat it for several." if several else "")
-            options.append((field.name, _TYPES[str(field.type)], None if several else field.default, words))
-    return [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=default,
-            annotation=Annotated[
-                type_, typer.Option(*filter(None, [_FLAGS.get(name)]), envvar=_PREFIX + name.upper(), help=words)
-            ],
-        )
-        for name, type_, default, words in options
-    ]
+            row = {"help": words, "envvar": _PREFIX + field.name.upper(), "flags": _FLAGS.get(field.name, [])}
+            yield option_of(field.name, row, _TYPES[str(field.type)], None if several else field.default)
 
 
-serve.__signature__ = inspect.Signature(_parameters())  # type: ignore[attr-defined]
+serve.__signature__ = inspect.Signature([*_parameters()])  # type: ignore[attr-defined]
 serve.__annotations__ = {each.name: each.annotation for each in _parameters()}
 
 

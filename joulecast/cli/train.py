@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,11 @@ from .printing import table
 
 if TYPE_CHECKING:
     from ..predictors.recipes import Recipe
-    from .recipes import Entry, Loaded, RecipeHandler, Tracking
+    from ..zoo.trainers import Trainer
+    from ..zoo.training import Loaded, Trained
+
+Scores = dict[str, list[list[str]]]
+"""Name of a recipe -> rows by which it is compared with others."""
 
 
 def train(
@@ -46,49 +51,74 @@ def train(
         )
     from ..zoo.registry import register as register_entry
     from ..zoo.tracking import track
-    from .recipes import handled
+    from ..zoo.trainers import trainers_of
 
-    settings = _load_recipes(recipe)
-    loaded = _load(dataset)
-    scores: dict[str, list[list[str]]] = {}
+    recipes, loaded = _load(recipe, dataset)
+    scores: Scores = {}
     modes = [*(mode or []), *(["training"] if training else [])]  # none stands for all
     with on_cluster(cluster):
-        for name, one, handler, part in handled(settings, loaded):
-            tracking = None if no_track else (tracking_uri, _command())
-            for chosen, trained in _trained(handler, part, modes, one, quick, tune, tracking):
-                entry = trained.save(zoo)
-                own_scores = trained.validation.scores()
-                typer.echo(f"{entry}\n{_table({name: own_scores}) if own_scores else _FEW}")
-                scores.setdefault(name, []).extend(own_scores)
-                if not no_track:
-                    run = track(trained, chosen, entry, tracking_uri, command=_command())
-                    typer.echo(f"MLflow run {run}")
-                    if register:
-                        registered = register_entry(entry, tracking_uri, run_id=run)
-                        typer.echo(f"models:/{registered.name}/{registered.version}: {registered.said}")
-    if len(settings) > 1:
+        for name, asked in recipes.items():
+            for trainer, part in trainers_of(asked, loaded):
+                if tune:
+                    trainings = _tuned(trainer, part, modes, asked, tune, tracking_uri, track=not no_track)
+                else:
+                    trainings = ((asked, each) for each in trainer.train(part, modes, asked, quick))
+                for chosen, trained in trainings:
+                    entry = trained.save(zoo)
+                    own_scores = trained.validation.scores()
+                    typer.echo(f"{entry}\n{_table({name: own_scores})}")
+                    scores.setdefault(name, []).extend(own_scores)
+                    if not no_track:
+                        run = track(trained, chosen, entry, tracking_uri, command=_command())
+                        typer.echo(f"MLflow run {run}")
+                        if register:
+                            registered = register_entry(entry, tracking_uri, run_id=run)
+                            typer.echo(f"models:/{registered.name}/{registered.version}: {registered.said}")
+    if len(recipes) > 1:
         typer.echo(_table(scores))
 
 
-def _trained(
-    handler: RecipeHandler,
+def _tuned(
+    trainer: Trainer,
     loaded: Sequence[Loaded],
     modes: Sequence[str],
     recipe: Recipe,
-    quick: bool,
     trials: int,
-    tracking: Tracking | None,
-) -> Iterator[tuple[Recipe, Entry]]:
-    """Train entries, and return each with its settings: those of the recipe, or the best that a search found."""
-    from .recipes import tune
+    tracking_uri: str | None,
+    *,
+    track: bool,
+) -> Iterator[tuple[Recipe, Trained[Any]]]:
+    """Search for better settings for each dataset and mode, and train with the best, which are returned as well.
 
-    if not trials:
-        yield from ((recipe, entry) for entry in handler.train(loaded, modes, recipe, quick))
-        return
-    for each, mode, best in tune(loaded, modes, recipe, trials, tracking):
-        settings = ", ".join(f"{name} = {value:g}" for name, value in best.settings.items())
-        typer.echo(f"{each.dataset.card.gpu}, {mode}: {settings}")
-        yield from ((best.recipe, entry) for entry in handler.train([each], [mode], best.recipe, quick))
+    Raises InputError: the recipe has no search space. Raises TrackingError: the trials could not be logged.
+    """
+    from ..predictors.evaluation.one_gpu import search
+    from ..predictors.fitting.fit import predictor_of
+    from ..predictors.recipes import XGBoostRecipe
+    from ..zoo.tracking import tuning
+    from ..zoo.trainers import with_modes
+
+    if not isinstance(recipe, XGBoostRecipe) or not recipe.search:
+        raise InputError(
+            "this recipe has no search space",
+            given=predictor_of(recipe),
+            allowed="a recipe with [search]",
+            hint="see predictors/xgboost.toml",
+        )
+    for each, mode in with_modes(loaded, modes):
+        gpu, found = each.dataset.card.gpu, []
+        tags = {"gpu": gpu, "mode": mode, "predictor": predictor_of(recipe)}
+        logged = tuning(f"tune {gpu} {mode}", tags, tracking_uri, command=_command()) if track else nullcontext()
+        with logged as log:
+            for trial in search(each.dataset, mode, recipe, trials):
+                found.append(trial)
+                if log is not None:
+                    log.trial(trial.settings, trial.metrics)
+            best = min(found, key=lambda trial: trial.metrics["loss"])
+            if log is not None:
+                log.best(best.settings, best.metrics)
+        typer.echo(f"{gpu}, {mode}: {', '.join(f'{name} = {value:g}' for name, value in best.settings.items())}")
+        yield from ((best.recipe, trained) for trained in trainer.train([each], [mode], best.recipe, False))
 
 
 def evaluate(
@@ -107,81 +137,68 @@ def evaluate(
 
     Several recipes get a folder each, and a table compares them.
     """
-    from .recipes import handled
+    from ..zoo.rendering import report
+    from ..zoo.rendering import table as markdown_table
+    from ..zoo.tracking import track_evaluation
+    from ..zoo.trainers import trainers_of
 
-    settings = _load_recipes(recipe)
     text = ""
     if remarks is not None:
         try:
             text = remarks.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise unreadable("this file cannot be read", remarks, error) from error
-    loaded = _load(dataset)
-    scores: dict[str, list[list[str]]] = {}
+    recipes, loaded = _load(recipe, dataset)
+    scores: Scores = {}
     modes = [*(mode or []), *(["training"] if training else [])]  # none stands for all
-    for name, one, handler, part in handled(settings, loaded):
-        with on_cluster(cluster):
-            validations = handler.validate(part, modes, one, quick)
-        scores.setdefault(name, []).extend(score for validation in validations for score in validation.scores())
-        report = handler.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
-        typer.echo(f"report: {report}")
-        if not no_track:
-            from ..zoo.tracking import track_evaluation
-            from ..zoo.training import described
-
-            used = [described(each.folder, each.dataset) for each in part]
-            run = track_evaluation(name, validations, one, used, report, tracking_uri, command=_command())
-            typer.echo(f"MLflow run {run}")
-    typer.echo(_table(scores) if any(scores.values()) else _FEW)
-    if len(settings) > 1:
-        header, rows = _rows(scores)
-        lines = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
+    for name, asked in recipes.items():
+        for trainer, part in trainers_of(asked, loaded):
+            with on_cluster(cluster):
+                validations = trainer.validate(part, modes, asked, quick)
+            scores.setdefault(name, []).extend(score for validation in validations for score in validation.scores())
+            file = (out / name if len(recipes) > 1 else out) / trainer.file
+            file.parent.mkdir(parents=True, exist_ok=True)
+            title = f"How good the {trainer.about} are"
+            written = report(title, trainer.splits, asked, validations, command=_command(), remarks=text)
+            file.write_text(written, encoding="utf-8")
+            typer.echo(f"report: {file}")
+            if not no_track:
+                used = [each.described() for each in part]
+                run = track_evaluation(name, validations, asked, used, file, tracking_uri, command=_command())
+                typer.echo(f"MLflow run {run}")
+    typer.echo(_table(scores))
+    if len(recipes) > 1:
         head = f"# Recipes side by side\n\nMade by `{_command()}`; do not edit. Absolute relative errors.\n\n"
-        (out / "COMPARISON.md").write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+        (out / "COMPARISON.md").write_text(head + "\n".join([*markdown_table(*_rows(scores)), ""]), encoding="utf-8")
         typer.echo(f"comparison: {out / 'COMPARISON.md'}")
 
 
-_FEW = "too little was measured to validate"
-
-
-def _load_recipes(paths: Sequence[Path]) -> dict[str, Recipe]:
-    """Load recipes, by the names of their files."""
+def _load(paths: Sequence[Path], folders: Sequence[Path]) -> tuple[dict[str, Recipe], list[Loaded]]:
+    """Recipes by the names of their files, and datasets."""
     from ..predictors.fitting.fit import load_recipe
+    from ..zoo.training import Loaded
 
-    found: dict[str, Recipe] = {}
-    for path in paths:
-        if path.stem in found:
-            raise InputError(
-                "two recipes have the same name", given=", ".join(map(str, paths)), hint="rename one of the files"
-            )
-        found[path.stem] = load_recipe(path)
-    return found
-
-
-def _load(folders: Sequence[Path]) -> list[Loaded]:
-    from ..datasets import load
-    from .recipes import Loaded
-
+    if len({path.stem for path in paths}) < len(paths):
+        raise InputError(
+            "two recipes have the same name", given=", ".join(map(str, paths)), hint="rename one of the files"
+        )
+    recipes = {path.stem: load_recipe(path) for path in paths}
     # Sorted, because the last bits of what is fitted on many datasets depend on their order.
-    return [Loaded.of(folder, load(folder)) for folder in sorted(set(folders))]
+    return recipes, [Loaded.of(folder) for folder in sorted(set(folders))]
 
 
-def _rows(scores: dict[str, list[list[str]]]) -> tuple[list[str], list[list[str]]]:
+def _rows(scores: Scores) -> tuple[list[str], list[list[str]]]:
     """One row per recipe and split; rows of the same split stand together."""
     from ..predictors.evaluation.errors import HEADER
 
-    splits = dict.fromkeys(tuple(score[:2]) for found in scores.values() for score in found)
-    rows = [
-        [name, *score]
-        for split in splits
-        for name, found in scores.items()
-        for score in found
-        if tuple(score[:2]) == split
-    ]
-    return ["recipe", *HEADER], rows
+    rows = [[name, *score] for name, found in scores.items() for score in found]
+    splits = [*dict.fromkeys(tuple(row[1:3]) for row in rows)]
+    return ["recipe", *HEADER], sorted(rows, key=lambda row: splits.index(tuple(row[1:3])))
 
 
-def _table(scores: dict[str, list[list[str]]]) -> str:
+def _table(scores: Scores) -> str:
+    if not any(scores.values()):
+        return "too little was measured to validate"
     header, rows = _rows(scores)
     return table(header, rows, frozenset(range(3, len(header))))
 
@@ -200,7 +217,6 @@ def train_kernels(
 
     Errors are measured on sizes, GPUs and generations that are left out. The entry itself is fitted on all data.
     """
-    from ..datasets import load
     from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entry import load_entry
@@ -208,11 +224,10 @@ def train_kernels(
     from ..zoo.kernels_training import learn_more, learn_networks
     from ..zoo.kernels_training import train_kernels as train
     from ..zoo.other_entries import AnyGpuEntry
-    from ..zoo.training import renew_hosts
-    from .recipes import Loaded, all_networks
+    from ..zoo.training import Loaded, all_networks, renew_hosts
 
     settings = load_kernel_recipe(recipe)
-    loaded = [Loaded.of(folder, load(folder)) for folder in dataset]
+    loaded = [Loaded.of(folder) for folder in dataset]
     networks = all_networks(loaded)
     if networks_only and not networks:
         raise InputError(
@@ -223,13 +238,12 @@ def train_kernels(
     if networks_only:
         renew_hosts(zoo / ANY_GPU, networks)
     base = load_entry(zoo / ANY_GPU, AnyGpuEntry) if networks else None
-    data = [(each.folder, each.dataset) for each in loaded]
     if more:
-        trained = learn_more(data, load_kernels(zoo / KERNELS_ENTRY), settings)
+        trained = learn_more(loaded, load_kernels(zoo / KERNELS_ENTRY), settings)
     elif networks_only and base is not None:
-        trained = learn_networks(data, load_kernels(zoo / KERNELS_ENTRY), networks, base)
+        trained = learn_networks(loaded, load_kernels(zoo / KERNELS_ENTRY), base)
     else:
-        trained = train(data, settings, networks, base)
+        trained = train(loaded, settings, base)
     typer.echo(trained.save(zoo))
     cells = [
         [row["split"], row["where"], row["what"], str(row["count"]), *(_mean(row, name) for name in ("time", "power"))]

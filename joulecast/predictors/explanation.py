@@ -28,6 +28,7 @@ from .predictor import OperationPredictor
 
 NEIGHBOURS = 5
 _CAUSES = 8  # Inputs in a table, by their effect.
+_QUANTITIES = {"time_s": "s", "power_w": "W", "energy_j": "J"}  # What is told of loops, with units.
 _ALIKE = 0.005  # Factors that differ by less from 1 are none.
 
 
@@ -152,9 +153,6 @@ class Explanation(Answer):
             f"bound by {self.bound_by}, {self.source}"
         )
 
-    def __repr__(self) -> str:
-        return f"<Explanation: {self}>"
-
     @property
     def title(self) -> str:
         """What is explained, where, and by what."""
@@ -173,25 +171,21 @@ class Explanation(Answer):
 
     def tables(self) -> Iterator[Shown]:
         """What a terminal and a notebook show, in their order."""
-        interval, rows = self.interval, []
-        for name, unit in (("time_s", "s"), ("power_w", "W"), ("energy_j", "J")):
-            low, high = (float(end[0]) for end in getattr(interval, name)) if interval else (math.nan, math.nan)
-            between = "" if math.isnan(low) else f"{si(low, unit)} to {si(high, unit)}"
+        rows = []
+        for name, unit in _QUANTITIES.items():
+            ends = self._ends(name)
+            between = "" if ends is None else " to ".join(si(end, unit) for end in ends)
             rows.append([name.split("_")[0], known_si(getattr(self, name), unit), between])
-        yield Shown(["in a loop", "predicted", "90 % interval" if interval else ""], rows)
+        yield Shown(["in a loop", "predicted", "90 % interval" if self.interval else ""], rows)
         yield Shown(["what", "time"], [[name, si(value, "s")] for name, value in self._times().items()])
         factors = self._all_factors
         values = [si(each.value, "s") if each.name == "physics" else f"x {each.value:.3f}" for each in factors]
         product = [[each.name, value, each.rests_on] for each, value in zip(factors, values, strict=True)]
         yield Shown(["the time of the GPU is", "factor", "which rests on"], product, frozenset({1}))
-        near = [
-            [
-                operation_text(n.operation),
-                f"{n.distance:.2f}",
-                *(si(value, unit) for value, unit in ((n.time_s, "s"), (n.power_w, "W"), (n.energy_j, "J"))),
-            ]
-            for n in self.nearest
-        ]
+        near = []
+        for n in self.nearest:
+            costs = (si(getattr(n, name), unit) for name, unit in _QUANTITIES.items())
+            near.append([operation_text(n.operation), f"{n.distance:.2f}", *costs])
         yield Shown(["nearest measured, as predicted", "distance", "time", "power", "energy"], near)
         for quantity, found in (self.contributions or {}).items():
             effect = "x {:.3f}" if quantity == "time" else "{:+.1f} W"
@@ -231,11 +225,16 @@ class Explanation(Answer):
         """The explanation as plain lists and dictionaries; quantities in SI units."""
         told: dict[str, Any] = {**super().to_dict(), "efficiency": self.efficiency, "interval": None}
         if self.interval is not None:
-            told["interval"] = {"level": self.interval.level}
-            for name in ("time_s", "power_w", "energy_j"):
-                low, high = (float(end[0]) for end in getattr(self.interval, name))
-                told["interval"][name] = None if math.isnan(low) else [low, high]
+            ends = {name: self._ends(name) for name in _QUANTITIES}
+            told["interval"] = {"level": self.interval.level, **{name: each and [*each] for name, each in ends.items()}}
         return told
+
+    def _ends(self, name: str) -> tuple[float, float] | None:
+        """Low and high of a quantity; None if no errors of it are known."""
+        if self.interval is None:
+            return None
+        low, high = (float(end[0]) for end in getattr(self.interval, name))
+        return None if math.isnan(low) else (low, high)
 
 
 def explain_operation(
@@ -278,11 +277,7 @@ def explain_operation(
         bound_by=line.bounds[0] if on_device else "launch",
         compute_s=float(line.compute_s[0]),
         memory_s=float(line.memory_s[0]),
-        device_time_s=float(found.device_time_s[0]),
-        host_time_s=float(found.host_time_s[0]),
-        time_s=float(found.time_s[0]),
-        power_w=float(found.power_w[0]),
-        energy_j=float(found.energy_j[0]),
+        **{name: float(getattr(found, name)[0]) for name in ("device_time_s", "host_time_s", *_QUANTITIES)},
         interval=found.interval(0.9),
         far_outside=bool(found.far_outside[0]),
         nearest=nearest(predictor, operation, trained_on, clock),
@@ -344,7 +339,7 @@ def nearest(
     chosen = [alike[i] for i in order]
     p: OperationPredictions = predictor.predict(chosen, clock_mhz)
     return tuple(
-        Neighbour(other, float(distances[i]), *(float(values[place]) for values in (p.time_s, p.power_w, p.energy_j)))
+        Neighbour(other, float(distances[i]), *(float(getattr(p, name)[place]) for name in _QUANTITIES))
         for place, (i, other) in enumerate(zip(order.tolist(), chosen, strict=True))
     )
 

@@ -30,7 +30,7 @@ from ..runs.choosing import RunChoices
 from ..runs.choosing import best_of as best_run_of
 from ..runs.predict import run_of
 from ..traffic import rates
-from .networks import FileQuery, Networks, entry_of
+from .networks import Networks, entry_of
 from .problems import too_large
 from .settings import Settings
 from .validation import arguments_of, checked_gpu, checked_predictor, plain_clock
@@ -49,10 +49,6 @@ class Answers:
     def extract(self, question: Any) -> joulecast.Network:
         """List the operations of a model; or check a list of operations and merge equal ones."""
         return self.networks.of(question, question.precision)
-
-    def extract_file(self, query: FileQuery, content: bytes) -> joulecast.Network:
-        """See `joulecast.extract`, for the path of a file."""
-        return self.networks.of_file(query, content)
 
     def predict(self, question: Any) -> joulecast.Prediction:
         """Predict time, power and energy of one iteration of a model, or of a list of operations."""

@@ -31,17 +31,10 @@ from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..predictors.batches import load_threads
 from ..predictors.board.profile import profiles_in
-from ..system.caches import RESULTS
+from ..system.caches import RESULTS, BoundedCache
 from ..zoo import find_predictor
-from . import listings, routes
-from .answers import Answers
-from .caches import WARMED, AnswerCache, generation, watch
-from .logs import Metrics, log, log_to_stderr, resident_bytes
-from .middleware import OPEN_PATHS, RequestChecks
-from .problems import invalid, problem_response
-from .schemas import SCHEMAS
+from . import answers, caches, listings, logs, middleware, problems, routes, schemas, workers
 from .settings import Settings
-from .workers import Workers
 
 _ROUTERS = (routes.asked, listings.listed, listings.system, listings.usual)
 _TIDY_SECONDS, _TIDY_BYTES = 3.0, 32_000_000
@@ -74,19 +67,17 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state = app.state
     state.settings = settings
     state.calibrations = profiles_in(settings.calibrations) if settings.calibrations else {}
-    state.answers = Answers(settings)
-    state.cache = AnswerCache(settings.cached_answers_bytes)
+    state.answers = answers.Answers(settings)
+    state.cache = BoundedCache(settings.cached_answers_bytes)
     state.results = RESULTS
-    state.workers = Workers(settings.threads, max(settings.threads, _AT_ONCE), settings.max_waiting)
-    state.ready = False
-    state.damage = None
-    state.reloads = 0
-    state.metrics = Metrics(state)
+    state.workers = workers.Workers(settings.threads, max(settings.threads, _AT_ONCE), settings.max_waiting)
+    state.ready, state.damage, state.generation, state.reloads = False, None, "", 0
+    state.metrics = logs.Metrics(state)
     for router in _ROUTERS:
         app.include_router(router)
     for refusal in (JoulecastError, RequestValidationError, HTTPException):
         app.add_exception_handler(refusal, _refused)
-    app.add_middleware(RequestChecks, settings=settings, observe=state.metrics.observe)
+    app.add_middleware(middleware.RequestChecks, settings=settings, observe=state.metrics.observe)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -107,11 +98,11 @@ def _describe(app: FastAPI) -> None:
         if app.openapi_schema is not None:
             return app.openapi_schema
         document = make()
-        document["components"]["schemas"]["Problem"] = SCHEMAS["Problem"].model_json_schema()
+        document["components"]["schemas"]["Problem"] = schemas.SCHEMAS["Problem"].model_json_schema()
         if app.state.settings.tokens:
             document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"token": []}]
-            for path in OPEN_PATHS & document["paths"].keys():
+            for path in middleware.OPEN_PATHS & document["paths"].keys():
                 document["paths"][path]["get"]["security"] = []
         app.openapi_schema = document
         return document
@@ -123,13 +114,13 @@ async def _refused(request: Request, error: Exception) -> Response:
     """The answer to what the library, the schema of a question or the table of routes refuses."""
     status: dict[str, Any] = {}
     if isinstance(error, RequestValidationError):
-        error = invalid(error)
+        error = problems.invalid(error)
     elif isinstance(error, HTTPException):
         error = _without_route(request, error)
     elif isinstance(error, UnknownNameError) and request.method == "GET":  # The name is in the path.
         status = {"status": 404}
     request_id = request.scope.get("state", {}).get("request_id")
-    return problem_response(cast(JoulecastError, error), request_id, **status)
+    return problems.problem_response(cast(JoulecastError, error), request_id, **status)
 
 
 def _without_route(request: Request, error: HTTPException) -> RefusalError:
@@ -147,17 +138,9 @@ def _without_route(request: Request, error: HTTPException) -> RefusalError:
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    settings: Settings = app.state.settings
     state = app.state
-    state.cache.generation = generation()
-
-    def reloaded(now: str, damage: str | None) -> None:
-        state.cache.generation = now
-        state.reloads += 1
-        state.damage = damage
-
-    running = [_warm(app), _tidy(), watch(settings.watch_seconds, state.cache.generation, reloaded)]
-    tasks = [asyncio.create_task(each) for each in running]
+    state.generation = caches.generation()
+    tasks = [asyncio.create_task(each) for each in (_warm(app), _tidy(), caches.watch(state))]
     yield
     state.ready = False
     for task in tasks:
@@ -169,27 +152,27 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 async def _tidy() -> None:
     """Give memory back to the system after large requests, because the allocator would keep it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None  # musl has none
-    trimmed_bytes = resident_bytes()
+    trimmed_bytes = logs.resident_bytes()
     while trim is not None:
         await asyncio.sleep(_TIDY_SECONDS)
-        if resident_bytes() > trimmed_bytes + _TIDY_BYTES:
+        if logs.resident_bytes() > trimmed_bytes + _TIDY_BYTES:
             await asyncio.to_thread(trim, 0)
-            trimmed_bytes = resident_bytes()
+            trimmed_bytes = logs.resident_bytes()
 
 
 async def _warm(app: FastAPI) -> None:
     """Load the predictors before the first request; those for inference first, because most requests need them."""
     for mode in MODES:
-        for gpu in WARMED:
+        for gpu in caches.WARMED:
             try:
                 await app.state.workers.run(partial(find_predictor, find_gpu(gpu), mode), seconds=_WARMING_SECONDS)
             except JoulecastError as error:
                 # No reason to stop: other predictors work, and requests for this one get the same error.
                 app.state.damage = str(error)
-                log(logging.ERROR, "predictor", gpu=gpu, mode=mode, error=str(error))
+                logs.log(logging.ERROR, "predictor", gpu=gpu, mode=mode, error=str(error))
         if not app.state.ready:
             app.state.ready = True
-            log(logging.INFO, "ready")
+            logs.log(logging.INFO, "ready")
     await asyncio.to_thread(load_threads)
     # Everything loaded so far stays in memory. Scanning it for garbage would delay answers by tens of milliseconds.
     gc.collect()
@@ -260,10 +243,10 @@ def serve(settings: Settings, tell: Callable[[str], object]) -> None:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(settings.drain_seconds) or 1,
         )
-        log_to_stderr(settings.log_level)
+        logs.log_to_stderr(settings.log_level)
         # The event loop waits this long for a thread that computes, at each of the three system calls of a request.
         sys.setswitchinterval(_SWITCH_SECONDS)
         url = url_of(settings, listening)
-        log(logging.INFO, "listening", url=url)
+        logs.log(logging.INFO, "listening", url=url)
         tell(url)
         Server(config).run(sockets=[listening])

@@ -19,6 +19,7 @@ from typing import Any, cast
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
+from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -61,20 +62,13 @@ def media_type_of(accept: str, form: str | None = None) -> str:
     return next((answered[part] for part in accepted if part in answered), JSON)
 
 
-class AnswerCache:
-    """A cache of finished answers for one state of the zoo."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self.finished: BoundedCache[bytes, Response] = BoundedCache(most_bytes)
-        self.generation = ""
-        """State of the zoo that the answers belong to. It is part of every key, so a new state hides older answers."""
-
-    def key(self, request: Request, body: bytes) -> bytes:
-        """Digest of everything that an answer depends on."""
-        accepted = media_type_of(request.headers.get("accept", ""))
-        about = self.generation, request.method, request.url.path, request.scope["query_string"], accepted
-        # In quotes, or two requests with the same bytes cut differently would look alike.
-        return hashlib.sha256(repr(about).encode() + body).digest()
+def _key(request: Request, body: bytes) -> bytes:
+    """Digest of everything that an answer depends on, the state of the zoo among it."""
+    accepted = media_type_of(request.headers.get("accept", ""))
+    generation, query = request.app.state.generation, request.scope["query_string"]
+    # In quotes, or two requests with the same bytes cut differently would look alike.
+    about = repr((generation, request.method, request.url.path, query, accepted))
+    return hashlib.sha256(about.encode() + body).digest()
 
 
 LARGE_BYTES = 16_000
@@ -182,18 +176,18 @@ class CachedRoute(APIRoute):
         model = None if self.body_field is None else cast("type[BaseModel]", self.body_field.field_info.annotation)
 
         async def cached(request: Request) -> Response:
-            cache: AnswerCache = request.app.state.cache
+            cache: BoundedCache[bytes, Response] = request.app.state.cache
             # The body is read here, so that one that is too large or too slow gets its own error.
             body = await request.body()
-            key = cache.key(request, body)
-            response = cache.finished.get(key)
+            key = _key(request, body)
+            response = cache.get(key)
             if response is None:
                 response = await handler(request if model is None else await _read(request, body, model))
                 if response.status_code != 200:
                     return response
                 response.headers["ETag"] = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'
                 response.headers.update(_REVALIDATED)
-                cache.finished.put(key, response, len(response.body) + _OVERHEAD_BYTES)
+                cache.put(key, response, len(response.body) + _OVERHEAD_BYTES)
             etag = response.headers["ETag"]
             have = request.headers.get("if-none-match", "").split(",")
             if any(each.strip().removeprefix("W/") in (etag, "*") for each in have):
@@ -236,21 +230,18 @@ def damage() -> str | None:
     return None
 
 
-async def watch(every_s: float, seen: str, reloaded: Callable[[str, str | None], None]) -> None:
-    """Check every few seconds whether predictors have changed, so that answers of old ones are dropped.
-
-    Each new generation is told to `reloaded`, with what `damage` says of it.
-    """
+async def watch(state: State) -> None:
+    """Check every few seconds whether predictors have changed, so that answers of old ones are not given any more."""
     while True:
-        await asyncio.sleep(every_s)
+        await asyncio.sleep(state.settings.watch_seconds)
         try:
             now = await asyncio.to_thread(generation)
         except OSError as error:
             # The zoo is being written to. The loaded predictors go on answering.
             log(logging.WARNING, "zoo unreadable", error=str(error))
             continue
-        if now != seen:
-            seen = now
+        if now != state.generation:
             fault = await asyncio.to_thread(damage)
-            reloaded(now, fault)
+            state.generation, state.damage = now, fault
+            state.reloads += 1
             log(logging.INFO if fault is None else logging.ERROR, "reloaded", generation=now, damage=fault)

@@ -34,16 +34,12 @@ from ..zoo import entries
 from ..zoo.cards import measured_gpus
 from ..zoo.files import StoredEntry
 from ..zoo.rendering import markdown
-from . import logs
-from .caches import CachedRoute, damage
-from .routes import PROBLEMS, answering, ask, computed, json_bytes
-from .schemas import SCHEMAS
-from .validation import checked_gpu
+from . import caches, logs, routes, schemas, validation
 
 
 def _shown(value: object, schema: str) -> dict[str, Any]:
     """What a value has of the fields of a schema."""
-    return {name: getattr(value, name) for name in SCHEMAS[schema].model_fields if hasattr(value, name)}
+    return {name: getattr(value, name) for name in schemas.SCHEMAS[schema].model_fields if hasattr(value, name)}
 
 
 def _gpu_summary(gpu: GPU) -> dict[str, Any]:
@@ -73,8 +69,8 @@ def _models() -> tuple[dict[str, Any], ...]:
     return tuple(rows)
 
 
-listed = APIRouter(prefix="/v1", route_class=CachedRoute)
-system = APIRouter(prefix="/v1", responses=PROBLEMS)
+listed = APIRouter(prefix="/v1", route_class=caches.CachedRoute)
+system = APIRouter(prefix="/v1", responses=routes.PROBLEMS)
 
 
 def _listing(path: str, schema: str) -> Callable[[Callable[[State], Any]], None]:
@@ -82,10 +78,10 @@ def _listing(path: str, schema: str) -> Callable[[Callable[[State], Any]], None]
 
     def add(listing: Callable[[State], Any]) -> None:
         async def answer(request: Request) -> Response:
-            return Response(json_bytes(listing(request.app.state)), media_type="application/json")
+            return Response(routes.json_bytes(listing(request.app.state)), media_type="application/json")
 
         answer.__name__, answer.__doc__ = listing.__name__, listing.__doc__
-        listed.get(path, **answering(schema), tags=["catalogue"])(answer)
+        listed.get(path, **routes.answering(schema), tags=["catalogue"])(answer)
 
     return add
 
@@ -129,7 +125,7 @@ def scoreboard(state: State) -> dict[str, Any]:
     return {"rows": json.loads((shipped("zoo") / "scoreboard.json").read_text("utf-8"))}
 
 
-@listed.get("/models", **answering("ModelsAnswer"), tags=["models"])
+@listed.get("/models", **routes.answering("ModelsAnswer"), tags=["models"])
 async def models(
     request: Request, search: Annotated[str, Query(max_length=100, description="Part of a name.")] = ""
 ) -> Response:
@@ -146,20 +142,20 @@ async def models(
             "others": request.app.state.settings.extraction and find_spec("torch") is not None,
         }
 
-    return Response(json_bytes(await computed(request, matching)), media_type="application/json")
+    return Response(routes.json_bytes(await routes.computed(request, matching)), media_type="application/json")
 
 
-@listed.get("/gpus/{name}", **answering("GpuAnswer", named=True), tags=["catalogue"])
+@listed.get("/gpus/{name}", **routes.answering("GpuAnswer", named=True), tags=["catalogue"])
 async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
     """All figures of a GPU, with their sources."""
 
     def figures(gpu: GPU) -> dict[str, Any]:
         return {**asdict(gpu), **_gpu_summary(gpu), "sources": list(gpu.sources)}
 
-    return await ask(request, None, lambda _: checked_gpu(name), figures)
+    return await routes.ask(request, None, lambda _: validation.checked_gpu(name), figures)
 
 
-@listed.get("/zoo/{gpu}/{entry}", **answering("CardAnswer", named=True), tags=["catalogue"])
+@listed.get("/zoo/{gpu}/{entry}", **routes.answering("CardAnswer", named=True), tags=["catalogue"])
 async def card(
     request: Request,
     gpu: Annotated[str, Path(max_length=100, examples=["a30"])],
@@ -173,16 +169,16 @@ async def card(
         card = StoredEntry.of(shipped("zoo") / name).card
         return {**card, "name": name, "markdown": markdown(card)}
 
-    return await ask(request, None, lambda _: card_of(f"{gpu}/{entry}"), lambda card: card)
+    return await routes.ask(request, None, lambda _: card_of(f"{gpu}/{entry}"), lambda card: card)
 
 
-@system.get("/health", response_model=SCHEMAS["HealthAnswer"], tags=["system"])
+@system.get("/health", response_model=schemas.SCHEMAS["HealthAnswer"], tags=["system"])
 async def health() -> dict[str, str | int]:
     """Answer 200 as long as the process runs, with its number."""
     return {"status": "ok", "process": os.getpid()}
 
 
-@system.get("/ready", response_model=SCHEMAS["HealthAnswer"], tags=["system"])
+@system.get("/ready", response_model=schemas.SCHEMAS["HealthAnswer"], tags=["system"])
 async def ready(request: Request) -> dict[str, str | int]:
     """Whether the predictors are loaded and whole; 503 until then, and where questions would be answered with 503."""
     if not request.app.state.ready:
@@ -192,19 +188,19 @@ async def ready(request: Request) -> dict[str, str | int]:
     state = request.app.state
     if state.damage is not None:
         # The entry may have been restored since.
-        state.damage = await asyncio.to_thread(damage)
+        state.damage = await asyncio.to_thread(caches.damage)
     if state.damage is not None:
         raise RefusalError(503, "zoo", "a predictor is damaged", given=state.damage, hint="`joulecast zoo verify`")
     return {"status": "ready", "process": os.getpid()}
 
 
-@system.get("/version", response_model=SCHEMAS["VersionAnswer"], tags=["system"])
+@system.get("/version", response_model=schemas.SCHEMAS["VersionAnswer"], tags=["system"])
 async def version(request: Request) -> dict[str, str]:
     """The version of joulecast, and the state of the predictors."""
     return {
         "joulecast": __version__,
         "python": platform.python_version(),
-        "generation": request.app.state.cache.generation,
+        "generation": request.app.state.generation,
     }
 
 

@@ -73,9 +73,9 @@ _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
 GAUGES = {
     "ready": ("ready", "Whether the predictors are loaded"),
     "waiting_requests": ("workers.waiting", "Requests that wait for a thread or are computed"),
-    "answer_hits_total": ("cache.finished.hits", "Answers taken from the cache"),
-    "answer_misses_total": ("cache.finished.misses", "Answers that were computed"),
-    "answer_bytes": ("cache.finished.size", "Memory of cached answers"),
+    "answer_hits_total": ("cache.hits", "Answers taken from the cache"),
+    "answer_misses_total": ("cache.misses", "Answers that were computed"),
+    "answer_bytes": ("cache.size", "Memory of cached answers"),
     "cached_networks": ("answers.networks.cached.count", "Cached networks"),
     "network_bytes": ("answers.networks.cached.size", "Memory of cached networks, estimated"),
     "known_bytes": ("results.size", "Memory of what the library keeps, so that other clocks are answered quickly"),

@@ -17,9 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import RefusalError
-from .caches import LARGE_BYTES
-from .logs import LOGGER, log
-from .problems import busy, client_left, problem_response
+from . import caches, logs, problems
 from .settings import Settings
 
 OPEN_PATHS = frozenset({"/v1/health", "/v1/ready", "/v1/openapi.json", "/openapi.json"})
@@ -74,16 +72,16 @@ class RequestChecks:
         except RefusalError as error:
             await answer.respond(error, scope, receive)
         except ClientDisconnect:  # While its body was read.
-            await answer.respond(client_left(), scope, receive)
+            await answer.respond(problems.client_left(), scope, receive)
         except Exception:  # noqa: BLE001  # No other place would catch and log it.
-            LOGGER.exception("error", extra={"fields": {"request_id": request_id, "path": scope["path"]}})
+            logs.LOGGER.exception("error", extra={"fields": {"request_id": request_id, "path": scope["path"]}})
             await answer.respond(_OUR_FAULT, scope, receive)
         finally:
             body.close()
         seconds = time.perf_counter() - started_s
         route = getattr(scope.get("route"), "path", "(none)")
         self._observe(route, scope["method"], answer.status, seconds)
-        log(
+        logs.log(
             logging.INFO,
             "request",
             request_id=request_id,
@@ -159,10 +157,10 @@ class _Body:
         self._complete = not message.get("more_body", False)
         if self._size_bytes > self._settings.max_body_bytes:
             raise _too_large(self._size_bytes, self._settings)
-        if self._size_bytes > LARGE_BYTES:
+        if self._size_bytes > caches.LARGE_BYTES:
             added_bytes = self._size_bytes - self._counted_bytes
             if self._checks.large_bytes + added_bytes > self._settings.max_bodies_bytes:
-                raise busy(
+                raise problems.busy(
                     "too many large bodies are waiting",
                     f"{self._checks.large_bytes} bytes",
                     f"{self._settings.max_bodies_bytes} bytes",
@@ -209,7 +207,7 @@ class _Answer:
     async def respond(self, error: RefusalError, scope: Scope, receive: Receive) -> None:
         """Answer with a problem, unless an answer has been started."""
         if not self.status:
-            await problem_response(error, self._request_id)(scope, receive, self.send)
+            await problems.problem_response(error, self._request_id)(scope, receive, self.send)
 
 
 def _address(scope: Scope) -> str:

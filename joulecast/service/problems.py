@@ -55,17 +55,6 @@ def client_left() -> RefusalError:
     return RefusalError(499, "left", "the client disconnected before its answer was ready")
 
 
-def too_long(most_seconds: float) -> RefusalError:
-    """The error for an answer that takes too long to compute."""
-    return RefusalError(
-        408,
-        "too-long",
-        "the answer takes too long",
-        allowed=f"{most_seconds:g} s",
-        hint="ask for fewer GPUs, clocks or candidates at once",
-    )
-
-
 def invalid(error: ValidationError | RequestValidationError, part: str | None = None) -> JoulecastError:
     """The error for a request that does not fit the schema: its first fault, and the number of further ones.
 

@@ -19,14 +19,10 @@ from ..operations.network import Network
 from ..predictors.networks.prediction import Prediction
 from ..remote import wire
 from ..rendering.answers import finite
-from . import questions
+from . import caches, networks, problems, schemas
 from .answers import Answers
-from .caches import CSV, JSON, CachedRoute, media_type_of
-from .networks import FileQuery
-from .problems import MEDIA_TYPE
-from .schemas import SCHEMAS
 
-_PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+_PROBLEM = {"content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _CODES = {
     400: "The request is not valid HTTP or JSON",
     401: "The token is missing or unknown",
@@ -53,7 +49,7 @@ def answering(schema: str, *, as_csv: bool = False, named: bool = False) -> dict
 
     `named`: Whether its path holds a name, which may not exist.
     """
-    ok: dict[str, Any] = {"model": SCHEMAS[schema], "description": "The answer"}
+    ok: dict[str, Any] = {"model": schemas.SCHEMAS[schema], "description": "The answer"}
     if as_csv:
         ok["content"] = {"text/csv": {"schema": {"type": "string"}}}
     responses = {**PROBLEMS, **_NOT_MODIFIED, **(_MISSING if named else {}), 200: ok}
@@ -67,15 +63,15 @@ async def ask(
     to_dict: Callable[[Any], Any],
 ) -> Response:
     """Compute and encode an answer in a thread."""
-    accepted = media_type_of(request.headers.get("accept", ""), form)
+    accepted = caches.media_type_of(request.headers.get("accept", ""), form)
 
     def encoded(answers: Answers) -> tuple[bytes, str]:
         value = answer(answers)
-        if accepted == CSV and hasattr(value, "to_csv"):
-            return bytes(value.to_csv(), "utf-8"), CSV
+        if accepted == caches.CSV and hasattr(value, "to_csv"):
+            return bytes(value.to_csv(), "utf-8"), caches.CSV
         if accepted == wire.MEDIA_TYPE:
             return json_bytes(wire.pack(value)), accepted
-        return json_bytes(to_dict(value)), JSON
+        return json_bytes(to_dict(value)), caches.JSON
 
     body, media_type = await computed(request, encoded)
     return Response(body, media_type=media_type)
@@ -117,10 +113,10 @@ def _to_dict(answer: Any, question: Any) -> dict[str, Any]:
     return plain
 
 
-asked = APIRouter(prefix="/v1", route_class=CachedRoute)
+asked = APIRouter(prefix="/v1", route_class=caches.CachedRoute)
 
 
-def _add(path: questions.Asked) -> None:
+def _add(path: schemas.Asked) -> None:
     """Add a path with a function that answers it, whose signature tells FastAPI what it takes."""
     answers = getattr(Answers, path.name)
     is_table = hasattr(get_type_hints(answers)["return"], "to_csv")
@@ -135,7 +131,7 @@ def _add(path: questions.Asked) -> None:
     asked.post(f"/{path.name}", **options)(post)
 
 
-for _each in questions.PATHS.values():
+for _each in schemas.PATHS.values():
     _add(_each)
 
 
@@ -148,7 +144,7 @@ _BYTES = {"type": "string", "format": "binary"}
     tags=["models"],
     openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": _BYTES}}}},
 )
-async def extract_file(request: Request, query: Annotated[FileQuery, Query()]) -> Response:
+async def extract_file(request: Request, query: Annotated[networks.FileQuery, Query()]) -> Response:
     """List the operations of a model in a file: .onnx, .pt2, or the config.json of a transformer, which is the body."""
     content = await request.body()
-    return await ask(request, None, lambda a: a.extract_file(query, content), Network.to_dict)
+    return await ask(request, None, lambda a: a.networks.of_file(query, content), Network.to_dict)

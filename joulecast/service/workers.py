@@ -1,54 +1,26 @@
-"""Workers: the threads that compute answers, and the bounded queues of questions in front of them."""
+"""Workers: the threads that compute answers, and the bounded queue of questions in front of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
-from ..errors import JoulecastError
+from ..errors import JoulecastError, RefusalError
 from ..progress import PACE, StoppedError
-from .problems import busy, client_left, too_long
+from .problems import busy, client_left
 
 Result = TypeVar("Result")
 
 
-@dataclass(eq=False)
-class _Job:
-    """A question that waits for a thread, or is computed."""
-
-    client: str
-    call: Callable[[], Any]
-    answer: asyncio.Future[Any]
-    running: bool = False
-
-    def compute(self) -> Any:
-        """The answer. It stops between two parts of the computation if nobody waits for it any more."""
-        token = PACE.set(self._stop_if_done)
-        try:
-            return self.call()
-        except JoulecastError as error:
-            # A refusal is its message. What led to it would keep the question and half its answer in memory, in cycles
-            # of exceptions and frames that only a collection of all garbage finds.
-            error.__cause__ = error.__context__ = error.__traceback__ = None
-            raise
-        finally:
-            PACE.reset(token)
-
-    def _stop_if_done(self) -> None:
-        if self.answer.done():
-            raise StoppedError
-
-
 class Workers:
-    """A bounded pool of threads, with a queue of questions for each client. Clients take turns.
+    """A bounded pool of threads, with a queue of questions in front of it. Clients take turns.
 
-    The threads share the processors evenly, so that a short question is answered beside long ones of other clients. If
-    too many questions wait, the client with the longest queue loses its newest one.
+    A client waits for its own turn first and then for a thread, so that a short question is answered beside many of
+    other clients. If too many questions wait, the client with most of them loses its newest one.
 
     Args:
         of_one: Questions of one client that are computed at once.
@@ -58,10 +30,17 @@ class Workers:
 
     def __init__(self, of_one: int, of_all: int, most_waiting: int) -> None:
         self._pool = ThreadPoolExecutor(of_all, thread_name_prefix="joulecast")
-        self._of_one, self._of_all, self._most_waiting = of_one, of_all, most_waiting
+        self._of_one, self._most_waiting = of_one, most_waiting
+        self._threads = asyncio.Semaphore(of_all)
+        # A client without questions is forgotten: only these hold its turns.
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._queue: list[tuple[str, asyncio.Task[Any]]] = []  # in the order in which they came
         self._running: Counter[str] = Counter()
-        self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()
-        self.waiting = 0
+
+    @property
+    def waiting(self) -> int:
+        """Number of questions that wait or are computed."""
+        return len(self._queue) + self._running.total()
 
     async def run(
         self,
@@ -83,82 +62,74 @@ class Workers:
         Raises:
             RefusalError: Too many questions wait already, the answer takes too long, or the client has disconnected.
         """
-        job = _Job(client, call, asyncio.get_running_loop().create_future())
-        self._enqueue(job)
-        self._start()
+        over = asyncio.Event()  # Nobody waits for the answer any more.
+        task = asyncio.ensure_future(self._computed(client, call, over))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # or asyncio warns of errors unread
+        self._queue.append((client, task))
+        if self.waiting > self._most_waiting:
+            self._drop_newest(client)
         leaving = None if left is None else asyncio.ensure_future(left)
-        waited_for = {job.answer} if leaving is None else {job.answer, leaving}
         try:
+            waited_for = [task] if leaving is None else [task, leaving]
             done, _ = await asyncio.wait(waited_for, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if job.answer in done:
-                result: Result = job.answer.result()
-                return result
-            raise client_left() if done else too_long(seconds)
+            if task.cancelled():
+                raise busy("too many requests are waiting", self._most_waiting + 1, self._most_waiting)
+            if task in done:
+                return task.result()
+            if done:
+                raise client_left()
+            hint = "ask for fewer GPUs, clocks or candidates at once"
+            raise RefusalError(408, "too-long", "the answer takes too long", allowed=f"{seconds:g} s", hint=hint)
         finally:
+            over.set()
             if leaving is not None:
                 leaving.cancel()
-            self._abandon(job)
+            self._leave(client, task)
 
-    def _enqueue(self, job: _Job) -> None:
-        mine = self._queues.setdefault(job.client, deque())
-        mine.append(job)
-        self.waiting += 1
-        if self.waiting <= self._most_waiting:
-            return
-        longest = max(self._queues.values(), key=len)
-        # Of two queues of the same length, the one that grows.
-        dropped = mine[-1] if len(mine) == len(longest) else longest[-1]
-        dropped.answer.set_exception(busy("too many requests are waiting", self.waiting, self._most_waiting))
-        self._remove(dropped)
-
-    def _remove(self, job: _Job) -> None:
-        """Take a question out of its queue."""
-        self._queues[job.client].remove(job)
-        if not self._queues[job.client]:
-            del self._queues[job.client]
-        self.waiting -= 1
-
-    def _start(self) -> None:
-        """Start questions on free threads, those of clients that have waited longest for a turn first."""
-        while self._running.total() < self._of_all:
-            client = next((each for each in self._queues if self._running[each] < self._of_one), None)
-            if client is None:
-                return
-            queue = self._queues.pop(client)
-            job = queue.popleft()
-            if queue:
-                self._queues[client] = queue  # as the last
-            job.running = True
+    async def _computed(self, client: str, call: Callable[[], Result], over: asyncio.Event) -> Result:
+        """The answer, when it is the client's turn and a thread is free."""
+        turns = self._turns.setdefault(client, asyncio.Semaphore(self._of_one))
+        async with turns, self._threads:
+            self._queue.remove((client, asyncio.current_task()))  # type: ignore[arg-type]
             self._running[client] += 1
-            future = asyncio.get_running_loop().run_in_executor(self._pool, job.compute)
-            future.add_done_callback(partial(self._done, job))
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._pool, _paced, call, over)
+            finally:
+                self._running -= Counter((client,))  # Clients without any are forgotten.
 
-    def _done(self, job: _Job, future: asyncio.Future[Any]) -> None:
-        self._running -= Counter((job.client,))  # Clients without any are forgotten.
-        self.waiting -= 1
-        if future.cancelled():
-            job.answer.cancel()
-            return
-        if (error := future.exception()) is None and not job.answer.done():
-            job.answer.set_result(future.result())
-        elif error is not None and not job.answer.done():
-            job.answer.set_exception(error)
-        self._start()
+    def _drop_newest(self, newcomer: str) -> None:
+        """Drop the newest question of the client with most in the queue; of several, of the one whose queue grows."""
+        counts = Counter(client for client, _ in self._queue)
+        greedy = max(counts, key=lambda client: (counts[client], client == newcomer))
+        self._leave(*next(each for each in reversed(self._queue) if each[0] == greedy))
 
-    def _abandon(self, job: _Job) -> None:
-        """Drop a question whose client has gone."""
-        if job.answer.done():
-            if not job.answer.cancelled():
-                # Without this, asyncio warns that the exception was never retrieved.
-                job.answer.exception()
-            return
-        job.answer.cancel()
-        if not job.running:
-            self._remove(job)
+    def _leave(self, client: str, task: asyncio.Task[Any]) -> None:
+        """Take a question out of the queue. One that is computed stops by itself, and has its thread until then."""
+        if (client, task) in self._queue:
+            self._queue.remove((client, task))
+            task.cancel()
 
     def close(self) -> None:
         """Drop all waiting questions, and do not wait for those that are being computed."""
-        for job in [job for queue in self._queues.values() for job in queue]:
-            job.answer.cancel()
-            self._remove(job)
+        for waiting in [*self._queue]:
+            self._leave(*waiting)
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _paced(call: Callable[[], Result], over: asyncio.Event) -> Result:
+    """Call a function. It stops between two parts of its computation if nobody waits for it any more."""
+
+    def stop_if_over() -> None:
+        if over.is_set():
+            raise StoppedError
+
+    token = PACE.set(stop_if_over)
+    try:
+        return call()
+    except JoulecastError as error:
+        # A refusal is its message. What led to it would keep the question and half its answer in memory, in cycles of
+        # exceptions and frames that only a collection of all garbage finds.
+        error.__cause__ = error.__context__ = error.__traceback__ = None
+        raise
+    finally:
+        PACE.reset(token)

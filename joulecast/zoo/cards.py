@@ -8,12 +8,11 @@ nor a library that computes something else goes unnoticed.
 
 from __future__ import annotations
 
-import datetime
 import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -75,28 +74,17 @@ class ModelCard:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def made_now() -> dict[str, Any]:
-    """What a card says of when and from what its entry is made: today, and the commit of the checkout."""
-    return {
-        "created": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "provenance": {"git_commit": git_commit()},
-    }
-
-
 def git_commit() -> str:
     """The commit of the checkout that joulecast runs from, followed by "+" if files were changed; else "unknown"."""
     checkout = Path(__file__).resolve().parents[2]
     if not (checkout / "pyproject.toml").is_file():
         return "unknown"
-    said = []
-    of_code = ["status", "--porcelain", "--untracked-files=no", "--", "joulecast", "predictors"]
-    for command in (["git", "rev-parse", "HEAD"], ["git", *of_code]):
-        try:
-            run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
-        except (OSError, subprocess.SubprocessError):
-            return "unknown"
-        said.append(run.stdout.strip())
-    commit, changed = said
+    changes = "status --porcelain --untracked-files=no -- joulecast predictors"
+    git = partial(subprocess.check_output, cwd=checkout, stderr=subprocess.DEVNULL, text=True, timeout=10)
+    try:
+        commit, changed = (git(["git", *words.split()]).strip() for words in ("rev-parse HEAD", changes))
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
     return f"{commit}{'+' if changed else ''}"
 
 
@@ -296,16 +284,11 @@ def _measured(stamped: tuple[tuple[Path, int], ...]) -> Mapping[str, Measured]:
     by_gpu: dict[str, Measured] = {}
     for folder, _ in stamped:
         of_entry: dict[str, Measured] = {}
-        for gpu, measured in _of_card(StoredEntry.of(folder).card):
-            of_entry[gpu] = of_entry.get(gpu, Measured()) + measured
+        for data in StoredEntry.of(folder).card["data"]:
+            # Kernels were measured one by one, at the default clock.
+            clocks = () if data["clock_mhz"] is None else (float(data["clock_mhz"]),)
+            measured = Measured(data["operations"], data["networks"], clocks, not data["sensor"].startswith("none"))
+            of_entry[data["gpu"]] = of_entry.get(data["gpu"], Measured()) + measured
         for gpu, measured in of_entry.items():
             by_gpu[gpu] = by_gpu.get(gpu, Measured()) | measured
     return by_gpu
-
-
-def _of_card(card: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:
-    for data in card["data"]:
-        # Kernels were measured one by one, at the default clock.
-        clocks = () if data["clock_mhz"] is None else (float(data["clock_mhz"]),)
-        has_power = not data["sensor"].startswith("none")
-        yield data["gpu"], Measured(data["operations"], data["networks"], clocks, has_power)

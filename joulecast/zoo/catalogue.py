@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
@@ -226,10 +226,7 @@ def _of_chip(entry: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
     if mode == "training":
         # Forwards limit what training takes, and are parts of it where a backward computes them again.
         folder = next(filter(None, map(_stored, _own(gpu, "inference"))), None)
-        forward = entry if folder is None else _load(folder)
-        if not isinstance(forward, NetworkPredictor):
-            raise ZooError("the entry of a GPU is of another form", given=str(folder), hint="train it anew")
-        parts |= {} if folder is None else {"inference": forward}
+        parts |= {} if folder is None else {"inference": cast(NetworkPredictor, _load(folder))}
     measured = {of_mode: part.operations.chips[of_mode] for of_mode, part in parts.items()}
     chips = {of_mode: replace(chip, gpu=gpu) for of_mode, chip in measured.items()}
     return replace(

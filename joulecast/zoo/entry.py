@@ -23,16 +23,7 @@ from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.physics.baseline import Baseline
 from ..predictors.predictor import OperationPredictor
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
-from .cards import (
-    Content,
-    golden_of,
-    golden_operations,
-    host_of,
-    name_of,
-    refusing_damage,
-    require_agreement,
-    smoke_test,
-)
+from . import cards
 from .files import LEFT_OUT, OPERATIONS, StoredEntry, json_bytes, parsed_json
 
 if TYPE_CHECKING:
@@ -49,7 +40,7 @@ def content_of_chip(
     left_out: Mapping[str, Mapping[str, float]],
     network_errors: NetworkCalibration | None = None,
     trained_on: Collection[Operation] = (),
-) -> Content:
+) -> cards.Content:
     """The content of an entry with what loops of a GPU add.
 
     Args:
@@ -67,11 +58,11 @@ def content_of_chip(
         **chip.time.to_files("time"),
         **chip.power.to_files("power"),
     }
-    return Content(reader, facts, files, _golden(chip, golden))
+    return cards.Content(reader, facts, files, _golden(chip, golden))
 
 
 def _golden(chip: ChipPart, operations: Sequence[Operation]) -> dict[str, Any]:
-    return golden_of(operations, _alone(chip).predict(operations), "time_s", "power_w")
+    return cards.golden_of(operations, _alone(chip).predict(operations), "time_s", "power_w")
 
 
 def _alone(chip: ChipPart) -> OperationPredictor:
@@ -106,13 +97,13 @@ def read_own(stored: StoredEntry) -> tuple[NetworkPredictor, dict[str, Any]]:
     )
     errors = facts.get("network_errors")
     predictor = NetworkPredictor(
-        name=name_of(stored.card["name"]),
+        name=cards.name_of(stored.card["name"]),
         operations=_alone(chip),
-        host=host_of(facts["host"]),
+        host=cards.host_of(facts["host"]),
         network_errors=None if errors is None else NetworkCalibration.from_dict(errors),
     )
-    golden = golden_operations(stored.golden["operations"])
-    smoke_test(predictor, golden)
+    golden = cards.golden_operations(stored.golden["operations"])
+    cards.smoke_test(predictor, golden)
     return predictor, _golden(chip, golden)
 
 
@@ -132,7 +123,7 @@ class Background:
 def load_background(folder: Path) -> Background:
     """Read what explanations of an entry's predictions need. Raises ZooError: the entry is damaged."""
     files = StoredEntry.of(folder)
-    with refusing_damage(str(folder)):
+    with cards.refusing_damage(str(folder)):
         stored = parsed_json(files[OPERATIONS], "the operations of this zoo entry") if OPERATIONS in files else []
         operations = tuple(Operation.from_dict(value) for value in stored)
         names = ("time", "power")
@@ -152,7 +143,7 @@ def load_any(folder: str | Path) -> Loaded:
     or its golden prediction comes out differently.
     """
     loaded, stored, again = read_entry(folder)
-    require_agreement(stored, again, stored.golden)
+    cards.require_agreement(stored, again, stored.golden)
     return loaded
 
 
@@ -197,6 +188,6 @@ def read_entry(folder: str | Path) -> tuple[Loaded, StoredEntry, dict[str, Any]]
             allowed=", ".join(readers),
             hint="update joulecast",
         )
-    with refusing_damage(stored.where):
+    with cards.refusing_damage(stored.where):
         loaded, again = readers[predictor](stored)
     return loaded, stored, again

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ _MOST_CYCLES = 3.0
 _INPUTS = {"": len(NAMES), "power-": len(NAMES) + len(POWER_NAMES)}
 """Beginning of the names of files: of trees for device times and for power -> number of their inputs."""
 
+Read = TypeVar("Read")
 Golden = Mapping[Key, tuple[str, Sequence[Operation]]]
 """Generation and group -> a GPU of this generation, and kernels of this group that are predicted on it."""
 
@@ -139,20 +140,11 @@ def load_kernels(folder: str | Path | StoredEntry) -> KernelsEntry:
             trees=_read_trees(facts["trees"], stored, ""),
             measured=measured,
             trust={part: number(facts["trust"].get(part, 0.0)) for part in measured},
-            errors={
-                part: {_known(basis): sorted_errors(errors) for basis, errors in of_part.items()}
-                for part, of_part in facts["errors"].items()
-            },
+            errors=_by_basis(facts["errors"], sorted_errors),
             power=PowerDemand(
                 _read_trees(power["trees"], stored, "power-"),
                 _names(power["measured"]),
-                {
-                    part: {
-                        _known(basis): {quantity: sorted_errors(errors[quantity]) for quantity in ("power", "energy")}
-                        for basis, errors in of_part.items()
-                    }
-                    for part, of_part in power["errors"].items()
-                },
+                _by_basis(power["errors"], lambda errors: {q: sorted_errors(errors[q]) for q in ("power", "energy")}),
             ),
             network_factors=_network_factors(facts.get("in_networks", {})),
             network_errors={
@@ -178,10 +170,11 @@ def _names(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     return {str(part): frozenset(find_gpu(str(name)).name for name in names) for part, names in facts.items()}
 
 
-def _known(basis: str) -> str:
-    if basis not in BASES:
-        raise damaged_entry("a zoo entry has errors of an unknown basis", basis, ", ".join(BASES))
-    return basis
+def _by_basis(facts: Mapping[str, Mapping[str, Any]], read: Callable[[Any], Read]) -> dict[str, dict[str, Read]]:
+    """Errors by part and basis, each read by a function. Raises ZooError: there is no such basis."""
+    if unknown := {basis for of_part in facts.values() for basis in of_part} - {*BASES}:
+        raise damaged_entry("a zoo entry has errors of an unknown basis", min(unknown), ", ".join(BASES))
+    return {part: {basis: read(errors) for basis, errors in of_part.items()} for part, of_part in facts.items()}
 
 
 def _read_trees(keys: Sequence[Any], files: StoredEntry, prefix: str) -> dict[Key, Regressor]:

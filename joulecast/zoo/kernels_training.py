@@ -12,26 +12,17 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from ..arrays import FloatArray
-from ..datasets import Dataset
 from ..errors import DatasetError
 from ..operations.attributes import HALF_PRECISIONS
 from ..predictors.contract import Networks
+from ..predictors.evaluation import kernels as evaluation
 from ..predictors.evaluation.errors import ALL, Errors, Row, Validation, statistics
-from ..predictors.evaluation.kernels import (
-    SPLITS,
-    coverage,
-    sizes_left_out,
-    stored_errors,
-    validate_kernels,
-    validate_power,
-)
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ..predictors.measured import power_rows
 from ..predictors.model.basis import generation_of
@@ -47,7 +38,7 @@ from .cards import ModelCard, golden_sample
 from .catalogue import KERNELS_ENTRY
 from .kernels_entry import KERNELS_PREDICTOR, KernelsEntry, content_of_kernels
 from .other_entries import AnyGpuEntry
-from .training import Trained, card_of, described
+from .training import Loaded, Trained, all_networks, card_of
 
 _PRODUCTS = (0.7, 2.5)  # No network shows more.
 _MOST_CYCLES = 1.0
@@ -185,21 +176,16 @@ LIMITS = (
 )
 
 
-def train_kernels(
-    datasets: Sequence[tuple[Path, Dataset]],
-    recipe: KernelRecipe,
-    networks: Networks = (),
-    base: AnyGpuEntry | None = None,
-) -> Trained[OneModel]:
+def train_kernels(loaded: Sequence[Loaded], recipe: KernelRecipe, base: AnyGpuEntry | None = None) -> Trained[OneModel]:
     """Find the errors of a recipe on what is left out, then fit it on everything.
 
     Raises DatasetError: too few device times. Raises MissingDependencyError: scipy or xgboost is not installed.
 
     Args:
-        datasets: Datasets with the folders that they were loaded from. Operations that belong to no part are ignored.
-        base: Predictor of the other operations in these networks; None where there are no networks.
+        loaded: Datasets. Operations that belong to no part are ignored.
+        base: Predictor of the other operations in their networks; None where there are no networks.
     """
-    data = [dataset for _, dataset in datasets]
+    data = [each.dataset for each in loaded]
     tables = measured_tables(data)
     if not tables:
         raise DatasetError(
@@ -208,26 +194,26 @@ def train_kernels(
             allowed=f"from {LEAST_ROWS} of a part, such as linear layers in half precision",
             hint="collect more operations of these kernels",
         )
-    validation, trust = validate_kernels(tables, recipe)
+    validation, trust = evaluation.validate_kernels(tables, recipe)
     fitted = fit_one_model(tables, recipe)
     timed = replace(
         fitted,
         trust={part: trust.get(part, own) for part, own in fitted.trust.items()},
-        errors={part: stored_errors(validation.operations, part) for part in fitted.measured},
+        errors={part: evaluation.stored_errors(validation.operations, part) for part in fitted.measured},
     )
     powered = readings(timed, power_rows(data), recipe)
-    powers = validate_power(timed, powered, recipe)
+    powers = evaluation.validate_power(timed, powered, recipe)
     power = fit_power(powered, recipe, {generation_of(table.gpu) for table in powered})
     stored = {
         part: {
-            basis: {"power": watts, "energy": stored_errors(powers, part, "energy")[basis]}
-            for basis, watts in stored_errors(powers, part, "power").items()
+            basis: {"power": watts, "energy": evaluation.stored_errors(powers, part, "energy")[basis]}
+            for basis, watts in evaluation.stored_errors(powers, part, "power").items()
         }
         for part in power.measured
     }
     model = replace(timed, power=replace(power, errors=stored))
-    if networks and base is not None:
-        model = _with_networks(model, networks, base)
+    if base is not None:
+        model = _with_networks(model, all_networks(loaded), base)
     card = card_of(
         KERNELS_ENTRY,
         KERNELS_PREDICTOR,
@@ -235,13 +221,13 @@ def train_kernels(
         replace(
             validation,
             operations=Errors.joined([validation.operations, powers]),
-            coverage=tuple(coverage(validation.operations)),
+            coverage=tuple(evaluation.coverage(validation.operations)),
         ),
-        splits=SPLITS,
+        splits=evaluation.SPLITS,
         limits=limits_of_kernels(model),
         promise="Predicts device times and power of kernels in half precision and below. The predictors for any GPU "
         "use it for these operations, and predict all others themselves.",
-        data=tuple(described(folder, dataset) for folder, dataset in datasets),
+        data=tuple(each.described() for each in loaded),
     )
     card = replace(card, errors=[*card.errors, *_network_rows(model)])
     return Trained(model, validation, card, partial(content_of_kernels, golden=_golden(tables)))
@@ -258,7 +244,7 @@ def _golden(tables: Sequence[Measured]) -> dict[Key, Any]:
     return golden
 
 
-def learn_more(datasets: Sequence[tuple[Path, Dataset]], kept: KernelsEntry, recipe: KernelRecipe) -> Trained[OneModel]:
+def learn_more(loaded: Sequence[Loaded], kept: KernelsEntry, recipe: KernelRecipe) -> Trained[OneModel]:
     """Learn generations that an entry does not know yet, a minute's work. What it learned of others stays as it is.
 
     Neither the constants of physics, nor what holds on all generations, nor intervals are learned again. Errors on
@@ -269,18 +255,18 @@ def learn_more(datasets: Sequence[tuple[Path, Dataset]], kept: KernelsEntry, rec
     old, known = kept.kernels, {generation for generation, _ in kept.kernels.trees}
     tables = [
         table.some(np.flatnonzero(np.isin(table.parts, list(old.measured))))
-        for table in measured_tables([dataset for _, dataset in datasets])
+        for table in measured_tables([each.dataset for each in loaded])
         if table.generation not in known
     ]
     tables = [table for table in tables if len(table.device_s)]
     if not tables:
         raise DatasetError(
             "no kernels of a generation that this entry does not know",
-            given=", ".join(sorted({dataset.card.gpu for _, dataset in datasets})),
+            given=", ".join(sorted({each.dataset.card.gpu for each in loaded})),
             allowed=f"from {LEAST_ROWS} device times of a part, such as {next(iter(old.measured))}",
             hint="leave out --more to learn all generations again",
         )
-    errors = sizes_left_out(tables, old.constants, recipe)
+    errors = evaluation.sizes_left_out(tables, old.constants, recipe)
     drawn = [table.drawn(recipe.most_rows, recipe.seed) for table in tables]
     trees = fit_trees(drawn, old.constants, recipe, {table.generation for table in tables}, shared=False)
     added = model_of(tables, old.constants, trees)
@@ -288,27 +274,24 @@ def learn_more(datasets: Sequence[tuple[Path, Dataset]], kept: KernelsEntry, rec
     model = replace(old, trees={**old.trees, **trees}, measured=measured)
     validation = Validation("kernels", errors)
     told = {
-        "data": (*kept.card["data"], *(described(folder, dataset) for folder, dataset in datasets)),
+        "data": (*kept.card["data"], *(each.described() for each in loaded)),
         "errors": [*kept.card["errors"], *validation.rows()],
     }
     content = partial(content_of_kernels, golden={**kept.golden, **_golden(tables)})
     return Trained(model, validation, ModelCard(**{**kept.card, **told}), content)
 
 
-def learn_networks(
-    datasets: Sequence[tuple[Path, Dataset]], kept: KernelsEntry, networks: Networks, base: AnyGpuEntry
-) -> Trained[OneModel]:
+def learn_networks(loaded: Sequence[Loaded], kept: KernelsEntry, base: AnyGpuEntry) -> Trained[OneModel]:
     """Learn factors and errors of networks again, after `base` was trained again or more networks were measured.
 
     Args:
+        loaded: Datasets with measured networks, at least one in half precision.
         kept: The entry. Its device times and powers are copied unchanged.
-        networks: Measured networks, at least one in half precision.
     """
-    model = _with_networks(kept.kernels, networks, base)
-    shown = [each for each in datasets if any(m.precision in HALF_PRECISIONS for m in each[1].networks)]
-    old = kept.card["data"]
-    new = [described(folder, dataset) for folder, dataset in shown]
-    data = (*(each for each in old if each not in new), *new)
+    model = _with_networks(kept.kernels, all_networks(loaded), base)
+    shown = [each for each in loaded if any(m.precision in HALF_PRECISIONS for m in each.dataset.networks)]
+    new = [each.described() for each in shown]
+    data = (*(each for each in kept.card["data"] if each not in new), *new)
     rows = [row for row in kept.card["errors"] if not row["split"].startswith(_IN_HALF)]
     told = {"data": data, "limits": limits_of_kernels(model), "errors": [*rows, *_network_rows(model)]}
     card = ModelCard(**{**kept.card, **told})

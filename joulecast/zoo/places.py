@@ -4,15 +4,15 @@ All of them have the same layout: `index.json` says where the files of each entr
 manifest. A place is not trusted: names, sizes and digests are checked before a file is used. A folder of entries
 without an index, such as `zoo/` of a checkout, is a place as well.
 
-A push writes files where no other entry has any, then changes the index in one step, and then deletes what was
-replaced. So a push that is killed leaves the old entry or the new one; the files of a killed push that no index names
-are deleted when its entry is removed.
+A push puts a folder where there is none, then changes the index in one step, and then deletes what was replaced. So a
+push that is killed leaves the old entry or the new one. What no index names is deleted when its entry is removed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ from ..errors import InputError, ZooError, damaged_zoo, unknown_name
 from ..system.limits import fetch as fetch_url
 from ..system.resources import shipped
 from ..system.whole_files import locked, whole_file
-from .files import MANIFEST, NAME, StoredEntry, json_bytes, parsed_json, read_manifest, read_plain, sha256_of
+from . import files
 
 INDEX = "index.json"
 TOKEN = "JOULECAST_ZOO_TOKEN"  # noqa: S105  # the name of a variable
@@ -53,23 +53,19 @@ class Row:
     @classmethod
     def of(cls, manifest: bytes, name: str, folder: str, source: str = "") -> Self:
         """Make the row of an entry from its manifest."""
-        facts = read_manifest(manifest, name)
+        facts = files.read_manifest(manifest, name)
         size = sum(fact["size_bytes"] for fact in facts["files"].values())
-        return cls(sha256_of(manifest), size, str(facts.get("predictor", ""))[:80], folder, source)
+        return cls(files.sha256_of(manifest), size, str(facts.get("predictor", ""))[:80], folder, source)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """Read the row of an index. Raises KeyError, TypeError, ValueError: it is none."""
-        size, predictor = int(value["size_bytes"]), str(value["predictor"])[:80]
-        source = str(value.get("source", ""))
-        return cls(str(value["manifest_sha256"]), size, predictor, str(value["folder"]), source)
+        sha256, predictor, folder = (str(value[name]) for name in ("manifest_sha256", "predictor", "folder"))
+        return cls(sha256, int(value["size_bytes"]), predictor[:80], folder, str(value.get("source", "")))
 
 
 def _checked(path: str) -> PurePosixPath:
-    """Check that a relative path stays within its folder.
-
-    Raises ZooError: the path is absolute or leads out of the folder.
-    """
+    """Check that a relative path stays within its folder. Raises ZooError: it leads out of it."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or "\\" in path or "\0" in path or ":" in path or {"..", "."} & set(path.split("/")):
         raise damaged_zoo("a path in a zoo leads out of it", repr(path)[:100])
@@ -94,36 +90,13 @@ class FolderPlace:
                     given=str(file),
                     hint="copy the file that it points to in its place",
                 )
-        return read_plain(file, most_bytes) if file.exists() else None
+        return files.read_plain(file, most_bytes) if file.exists() else None
 
     def names(self) -> list[str]:
         """List the names of entries, for a folder without an index."""
         self._refuse_unless_there()
-        return sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in self.folder.glob(f"*/*/{MANIFEST}"))
-
-    def files(self, folder: str) -> list[str]:
-        """Paths of all files below a folder."""
-        inside = (self.folder / _checked(folder)).rglob("*")
-        return sorted(path.relative_to(self.folder).as_posix() for path in inside if not path.is_dir())
-
-    def write(self, path: str, data: bytes) -> None:
-        """Write a file. Raises ZooError: the folder cannot be written to."""
-        target = self.folder / _checked(path)
-        with self.writing():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(target) as unfinished:
-                unfinished.write_bytes(data)
-                unfinished.chmod(0o644)
-
-    def delete(self, paths: list[str]) -> None:
-        """Delete files, and the folders in which nothing is left."""
-        with self.writing():
-            for path in paths:
-                (self.folder / _checked(path)).unlink(missing_ok=True)
-            above = {parent for path in paths for parent in list(_checked(path).parents)[:-1]}
-            for each in sorted(above, key=lambda parent: -len(parent.parts)):
-                with contextlib.suppress(OSError):  # something else lies in it
-                    (self.folder / each).rmdir()
+        found = self.folder.glob(f"*/*/{files.MANIFEST}")
+        return sorted(path.parent.relative_to(self.folder).as_posix() for path in found)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -226,10 +199,10 @@ def index_of(source: FolderPlace | HttpPlace) -> dict[str, Row]:
     """
     data = source.read(INDEX, _MOST_INDEX_BYTES)
     if data is None:
-        names = [name for name in source.names()[:_MOST_ENTRIES] if NAME.fullmatch(name)]
-        manifests = {name: source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES) for name in names}
+        names = [name for name in source.names()[:_MOST_ENTRIES] if files.NAME.fullmatch(name)]
+        manifests = {name: source.read(f"{name}/{files.MANIFEST}", _MOST_INDEX_BYTES) for name in names}
         return {name: Row.of(data, name, name) for name, data in manifests.items() if data is not None}
-    value = parsed_json(data, "the index of this zoo")
+    value = files.parsed_json(data, "the index of this zoo")
     try:
         if value["format_version"] != _INDEX_VERSION:
             raise ZooError(
@@ -241,16 +214,16 @@ def index_of(source: FolderPlace | HttpPlace) -> dict[str, Row]:
         rows = {name: Row.from_dict(row) for name, row in value["entries"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged_zoo("the index of this zoo is damaged", f"{type(error).__name__}: {error}"[:200]) from error
-    if len(rows) > _MOST_ENTRIES or not all(NAME.fullmatch(name) for name in rows):
+    if len(rows) > _MOST_ENTRIES or not all(files.NAME.fullmatch(name) for name in rows):
         raise damaged_zoo(
             "the index of this zoo has an invalid name of an entry",
-            ", ".join(name for name in rows if not NAME.fullmatch(name))[:100] or f"{len(rows)} entries",
+            ", ".join(name for name in rows if not files.NAME.fullmatch(name))[:100] or f"{len(rows)} entries",
             "names such as a30/forest-inference",
         )
     return rows
 
 
-def fetch(source: FolderPlace | HttpPlace, name: str) -> StoredEntry:
+def fetch(source: FolderPlace | HttpPlace, name: str) -> files.StoredEntry:
     """Fetch all files of an entry. Each is compared with the manifest, and the manifest with the index.
 
     Raises UnknownNameError: the place has no entry of this name. Raises ZooError: a file is missing or was changed.
@@ -259,7 +232,7 @@ def fetch(source: FolderPlace | HttpPlace, name: str) -> StoredEntry:
     if name not in index:
         raise unknown_name("zoo entry there", name, index, hint="`joulecast zoo list SOURCE` lists all")
     row = index[name]
-    entry = StoredEntry.read(
+    entry = files.StoredEntry.read(
         lambda file, most_bytes: source.read(f"{row.folder}/{file}", most_bytes), f"{source.where}/{row.folder}"
     )
     if entry.sha256 != row.manifest_sha256:
@@ -278,22 +251,27 @@ def push(folder: Path, name: str, where: str) -> None:
     Raises InputError: the name is not valid, or the place is read only. Raises ZooError: the entry is damaged, or the
     place cannot be written to.
     """
-    if not NAME.fullmatch(name):
+    if not files.NAME.fullmatch(name):
         raise InputError("this is not a valid name of an entry", given=name, allowed="such as a30/forest-inference")
-    put(writable(where), name, StoredEntry.of(folder))
+    put(writable(where), name, files.StoredEntry.of(folder))
 
 
-def put(source: FolderPlace, name: str, entry: StoredEntry, pulled_from: str = "") -> str:
+def put(source: FolderPlace, name: str, entry: files.StoredEntry, pulled_from: str = "") -> Path:
     """Write an entry into a place, list it in the index, and return its folder there; see `push`."""
-    row = Row.of(entry.files[MANIFEST], name, f"{name}/{entry.sha256[:16]}", pulled_from)
-    for file, data in entry.files.items():
-        source.write(f"{row.folder}/{file}", data)
+    row = Row.of(entry.files[files.MANIFEST], name, f"{name}/{entry.sha256[:16]}", pulled_from)
     with _index_changed(source) as rows:
-        before = rows.get(name)
+        folder = files.put_in_place(source.folder / row.folder, entry.files)
+        before = rows.get(name, row)
         rows[name] = row
-    if before is not None and before.folder != row.folder:
-        source.delete([path for path in source.files(before.folder) if not path.startswith(f"{row.folder}/")])
-    return row.folder
+    if before.folder != row.folder:
+        with source.writing():
+            # Without an index, the folder of the entry itself has the old files, beside the folder of the new ones.
+            replaced = source.folder / _checked(before.folder)
+            for file in [each for each in replaced.iterdir() if not each.is_dir()]:
+                file.unlink()
+            with contextlib.suppress(OSError):
+                replaced.rmdir()
+    return folder
 
 
 def remove(source: FolderPlace, name: str) -> None:
@@ -305,7 +283,12 @@ def remove(source: FolderPlace, name: str) -> None:
         if name not in rows:
             raise unknown_name("zoo entry there", name, rows)
         del rows[name]
-    source.delete(source.files(name))
+    folder = source.folder / _checked(name)
+    with source.writing():
+        if folder.exists():
+            shutil.rmtree(folder)
+        with contextlib.suppress(OSError):  # another entry lies beside it
+            folder.parent.rmdir()
 
 
 @contextlib.contextmanager
@@ -317,4 +300,5 @@ def _index_changed(source: FolderPlace) -> Iterator[dict[str, Row]]:
             rows = index_of(source)
             yield rows
             entries = {name: asdict(row) for name, row in rows.items()}
-            source.write(INDEX, json_bytes({"format_version": _INDEX_VERSION, "entries": entries}))
+            with whole_file(source.folder / INDEX) as unfinished:
+                unfinished.write_bytes(files.json_bytes({"format_version": _INDEX_VERSION, "entries": entries}))

@@ -15,13 +15,14 @@ from __future__ import annotations
 import datetime
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..arrays import FloatArray
 from ..errors import InputError, ZooError
 from .files import LEFT_OUT, StoredEntry, parsed_json
 from .registry import ALIASES, CHALLENGER, CHAMPION, connected, default_uri, fetched
@@ -106,16 +107,14 @@ class Verdict:
 
     Args:
         champion_error, challenger_error: Mean absolute log errors on what both were tested on; NaN where nothing was.
-        gain: Difference of the two errors, above 0 where the challenger is better.
-        least_gain: The 5th percentile of the gain over the bootstrap samples.
+        compared: Number of networks or operations that both were tested on.
+        enough: Whether these are enough to tell the two apart.
     """
 
     better: bool
     why: str
     champion_error: float = float("nan")
     challenger_error: float = float("nan")
-    gain: float = float("nan")
-    least_gain: float = float("nan")
     compared: int = 0
     enough: bool = True
 
@@ -126,11 +125,11 @@ def compare(champion: Errors, challenger: Errors) -> Verdict:
     Args:
         champion: Network or operation that was left out -> quantity -> relative error.
     """
-    pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    pairs: dict[str, list[FloatArray]] = defaultdict(list)
     for label in sorted(champion.keys() & challenger.keys()):
-        quantities = champion[label].keys() & challenger[label].keys()
-        if quantities:
-            pairs[_group(label)].append((_error(champion[label], quantities), _error(challenger[label], quantities)))
+        if both := sorted(champion[label].keys() & challenger[label].keys()):
+            relative = [[each[label][name] for name in both] for each in (champion, challenger)]
+            pairs[_group(label)].append(np.abs(np.log1p(relative)).mean(axis=1))
     count = sum(map(len, pairs.values()))
     sums = np.array([np.sum(group, axis=0) for group in pairs.values()]).reshape(-1, 2)
     before, after = (sums.sum(axis=0) / max(count, 1)).tolist()
@@ -139,7 +138,7 @@ def compare(champion: Errors, challenger: Errors) -> Verdict:
             f"both were tested on {len(pairs)} of the same networks or operations; {_LEAST_GROUPS} are needed to tell "
             "them apart. Train both on the same data"
         )
-        return Verdict(False, why, before, after, compared=count, enough=False)
+        return Verdict(False, why, before, after, count, enough=False)
     sizes = np.array([len(group) for group in pairs.values()], dtype=float)
     drawn = np.random.default_rng(_SEED).integers(len(sizes), size=(_DRAWS, len(sizes)))
     gains = (sums[:, 0] - sums[:, 1])[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
@@ -152,7 +151,7 @@ def compare(champion: Errors, challenger: Errors) -> Verdict:
         why = f"the challenger's gain may be chance: {errors}; the gain may be as low as {least:.4f}"
     else:
         why = f"the challenger is better: {errors}; the gain is at least {least:.4f} in 95 % of the bootstrap samples"
-    return Verdict(before > after and least > 0, why, before, after, before - after, least, count)
+    return Verdict(before > after and least > 0, why, before, after, count)
 
 
 def decide(champion: Mapping[str, Errors], challenger: Mapping[str, Errors]) -> Verdict:
@@ -185,17 +184,11 @@ def _group(label: str) -> str:
     return operation if campaign else re.split(r" \d+(?:x\d+)* ", label, maxsplit=1)[0]
 
 
-def _error(errors: Mapping[str, float], quantities: Set[str]) -> float:
-    return float(np.mean([abs(np.log1p(errors[name])) for name in quantities]))
-
-
-@dataclass(frozen=True)
-class Promotion:
-    """The result of `promote`."""
+class Promotion(NamedTuple):
+    """The result of `promote`, with what is said of it."""
 
     promoted: bool
     said: str
-    verdict: Verdict | None = None
 
 
 def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> Promotion:
@@ -225,7 +218,7 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
         else:
             verdict = decide(left_out_of(fetched(mlflow, name, champion, uri)), new)
         if not verdict.better and not force:
-            return Promotion(False, f"{name}/{challenger} was not promoted: {verdict.why}", verdict)
+            return Promotion(False, f"{name}/{challenger} was not promoted: {verdict.why}")
         said = verdict.why if verdict.better else f"forced, although {verdict.why}"
         tags = {
             "promoted": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -239,4 +232,4 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
         if aliases.get(CHALLENGER) == challenger:
             client.delete_registered_model_alias(name, CHALLENGER)
         ALIASES.pop((uri or default_uri(), name, CHAMPION), None)
-        return Promotion(True, f"{name}/{challenger} is the champion: {said}", verdict)
+        return Promotion(True, f"{name}/{challenger} is the champion: {said}")

@@ -100,7 +100,7 @@ def admit(entry: StoredEntry, name: str, source: str, *, replace: bool = False) 
     if entry.sha256 not in {row.manifest_sha256 for row in there.values()}:
         with cache.writing(), tempfile.TemporaryDirectory() as scratch, limited_memory(_MOST_MEMORY_BYTES):
             load_any(put_in_place(Path(scratch) / "entry", entry.files))
-    return cache.folder / put(cache, name, entry, source)
+    return put(cache, name, entry, source)
 
 
 def _meaning(name: str) -> tuple[str, str]:

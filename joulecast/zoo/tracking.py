@@ -22,7 +22,6 @@ from .registry import connected, experiment, log_model
 from .rendering import report
 from .training import Trained
 
-_AT_ONCE = 90  # MLflow accepts up to 100 parameters and 1000 metrics in one request.
 _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
 
 
@@ -129,17 +128,12 @@ def _log(
     start = client.get_run(run_id).info.start_time
     points = [(name, value, 0) for name, value in metrics.items()]
     points += [(f"curves/{name}", v, step) for name, values in (curves or {}).items() for step, v in enumerate(values)]
-    logged = {
-        "params": [Param(name, str(value)) for name, value in settings.items()],
-        "metrics": [
-            Metric(re.sub(r"[^\w\-. /]", "_", name)[:240], float(value), start + step, step)
-            for name, value, step in points
-            if value == value
-        ],
-    }
-    for what, values in logged.items():
-        for i in range(0, len(values), _AT_ONCE):
-            client.log_batch(run_id, **{what: values[i : i + _AT_ONCE]})
+    logged = [
+        Metric(re.sub(r"[^\w\-. /]", "_", name)[:240], float(value), start + step, step)
+        for name, value, step in points
+        if value == value
+    ]
+    client.log_batch(run_id, logged, [Param(name, str(value)) for name, value in settings.items()])
 
 
 def _log_datasets(mlflow: Any, run_id: str, datasets: Sequence[Mapping[str, Any]]) -> None:

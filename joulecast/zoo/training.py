@@ -1,4 +1,4 @@
-"""From datasets and a recipe to a zoo entry: validate, fit on everything, describe.
+"""From measurements and a recipe to a zoo entry: validate, fit on everything, describe.
 
 Kernels have a file of their own (kernels_training.py).
 """
@@ -6,17 +6,21 @@ Kernels have a file of their own (kernels_training.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from ..datasets import Dataset, NetworkMeasurement, fingerprint
+from ..datasets import Dataset, NetworkMeasurement, fingerprint, load
+from ..extraction import network_of
+from ..hardware import Device, find_gpu
 from ..operations.network import Network
-from ..operations.operation import Operation
+from ..operations.operation import MODES, Operation
 from ..predictors.chip import ChipPart
 from ..predictors.contract import Networks, ResidualModel
+from ..predictors.cpu import CpuPredictor
 from ..predictors.evaluation import any_gpu, one_gpu
 from ..predictors.evaluation.errors import Validation, network_log_errors
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
@@ -26,9 +30,9 @@ from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.measured import device_rows
 from ..predictors.model.shared import SharedByAll
 from ..predictors.networks.composition import HostModel
-from ..predictors.networks.on_cpu import CpuNetworkPredictor
+from ..predictors.networks.on_cpu import CpuNetworkPredictor, SerialModel
 from ..predictors.recipes import Recipe
-from .cards import Content, ModelCard, golden_sample, made_now, save_entry
+from .cards import Content, ModelCard, git_commit, golden_sample, save_entry
 from .catalogue import entry_name, find_kernels
 from .entry import content_of_chip, load_entry
 from .files import FACTS, StoredEntry, json_bytes
@@ -46,6 +50,54 @@ ANY_GPU_LIMITS = (
 )
 
 Predictor = TypeVar("Predictor")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A dataset, the folder that it was loaded from, and the operations of its networks."""
+
+    folder: Path
+    dataset: Dataset
+    networks: Mapping[NetworkMeasurement, Network] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, folder: Path) -> Self:
+        """Load a dataset, and extract the operations of networks where it does not list them."""
+        dataset = load(folder)
+        networks = {
+            m: m.operations or network_of(m.network, m.input_shape, mode=m.mode, precision=m.precision)
+            for mode in MODES
+            for m in dataset.usable_networks(mode)
+        }
+        return cls(folder, dataset, networks)
+
+    def in_mode(self, mode: str) -> dict[NetworkMeasurement, Network]:
+        """Its networks in a mode."""
+        return {m: network for m, network in self.networks.items() if m.mode == mode}
+
+    def described(self) -> dict[str, Any]:
+        """What cards say of it."""
+        card = self.dataset.card
+        return {
+            "gpu": card.gpu,
+            "clock_mhz": card.clock_mhz,
+            "source": card.source,
+            "licence": card.licence,
+            "sensor": card.sensor,
+            "operations": len({m.operation for m in self.dataset.measurements}),
+            "networks": len(self.dataset.networks),
+            "sha256": fingerprint(self.folder),
+        }
+
+
+def all_networks(loaded: Sequence[Loaded]) -> Networks:
+    """The networks of all datasets that were measured with their power."""
+    return [
+        (find_gpu(each.dataset.card.gpu), m, network)
+        for each in loaded
+        for m, network in each.networks.items()
+        if m.energy_j is not None
+    ]
 
 
 @dataclass(frozen=True)
@@ -69,20 +121,13 @@ class Trained(Generic[Predictor]):
         return save_entry(zoo / self.card.name, self.card, self.content(self.predictor))
 
 
-def train(
-    dataset: Dataset,
-    dataset_folder: Path,
-    mode: str,
-    recipe: Recipe,
-    networks: Mapping[NetworkMeasurement, Network],
-    borrowed: NetworkCalibration | None = None,
-) -> Trained[ChipPart]:
+def train(loaded: Loaded, mode: str, recipe: Recipe, borrowed: NetworkCalibration | None = None) -> Trained[ChipPart]:
     """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations.
 
     Args:
-        dataset_folder: The folder that the dataset was loaded from, for its digest.
         borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU on which no network was measured.
     """
+    dataset, networks = loaded.dataset, loaded.in_mode(mode)
     validation = one_gpu.validate(dataset, mode, recipe, networks)
     chip = fit_chip(dataset, mode, recipe)
     operations = {m.operation for m in dataset.usable(mode)}
@@ -97,17 +142,15 @@ def train(
         chip, host = learn_from_networks(chip, measured, mode)
     else:
         host = HostModel.prior(mode)
-    measured_in = {m.operation.precision for m in dataset.usable(mode)}
+    measured_in = {operation.precision for operation in operations}
     # Every kind that was measured at all is covered in these. Where there is no TF32, the default is fp32.
     default = "fp32" in measured_in and ("tf32" in measured_in or "tf32" not in chip.gpu.peak_flops)
     precisions = (*(["default"] if default else []), *(p for p in ("fp32", "fp16", "bf16") if p in measured_in))
-    predictor = predictor_of(recipe)
-    described = _of_one_device(dataset, dataset_folder, mode, len(chip.measured), validation, precisions)
-    described |= {"splits": one_gpu.SPLITS, "limits": limits_of(chip, host)}
-    card = card_of(entry_name(chip.gpu, recipe.entry or predictor, mode), predictor, recipe, validation, **described)
+    sentences = {"splits": one_gpu.SPLITS, "limits": limits_of(chip, host)}
+    card = _card_of_device(loaded, mode, recipe, validation, chip.gpu, len(chip.measured), precisions, **sentences)
     content = partial(
         content_of_chip,
-        reader=predictor,
+        reader=predictor_of(recipe),
         host=host,
         golden=golden_sample(operations),
         left_out=operations_left_out(validation),
@@ -126,30 +169,38 @@ def card_of(name: str, predictor: str, recipe: Recipe, validation: Validation, *
         errors=validation.rows(),
         networks=validation.networks.cases(),
         coverage=[asdict(row) for row in validation.coverage if not row.group.startswith(("family", "host", "GPU"))],
-        **made_now(),
+        created=datetime.now(UTC).date().isoformat(),
+        provenance={"git_commit": git_commit()},
         **more,
     )
 
 
-def _of_one_device(
-    dataset: Dataset,
-    folder: Path,
+def _card_of_device(
+    loaded: Loaded,
     mode: str,
-    operations: int,
+    recipe: Recipe,
     validation: Validation,
+    device: Device,
+    operations: int,
     precisions: tuple[str, ...],
-) -> dict[str, Any]:
-    """What the cards of GPUs and CPUs say of their device, and of the number of operations that it was trained on."""
-    card = dataset.card
-    measured = {"measured": list(card.measured), "limits": list(card.limits)}
+    **sentences: Any,
+) -> ModelCard:
+    """The card of an entry of one GPU or CPU, which was trained on so many operations."""
+    card, predictor = loaded.dataset.card, predictor_of(recipe)
     counts = {"operations": operations, "networks": len(set(validation.networks.of))}
-    return {
-        "gpu": card.gpu,
-        "mode": mode,
-        "precisions": precisions,
-        "promise": f"Predicts operations and networks in {mode} on {card.gpu}, precision {' or '.join(precisions)}.",
-        "data": ({**described(folder, dataset), **counts, **measured},),
-    }
+    measured = {"measured": list(card.measured), "limits": list(card.limits)}
+    return card_of(
+        entry_name(device, recipe.entry or predictor, mode),
+        predictor,
+        recipe,
+        validation,
+        gpu=card.gpu,
+        mode=mode,
+        precisions=precisions,
+        promise=f"Predicts operations and networks in {mode} on {card.gpu}, precision {' or '.join(precisions)}.",
+        data=({**loaded.described(), **counts, **measured},),
+        **sentences,
+    )
 
 
 def limits_of(chip: ChipPart, host: HostModel) -> tuple[str, ...]:
@@ -172,9 +223,7 @@ def limits_of(chip: ChipPart, host: HostModel) -> tuple[str, ...]:
     return tuple(limits)
 
 
-def train_any_gpu(
-    datasets: Sequence[tuple[Path, Dataset]], networks: Networks, recipe: Recipe, *, quick: bool = False
-) -> Trained[ResidualModel]:
+def train_any_gpu(loaded: Sequence[Loaded], recipe: Recipe, *, quick: bool = False) -> Trained[ResidualModel]:
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 
     Raises DatasetError: too few device times.
@@ -182,8 +231,7 @@ def train_any_gpu(
     Args:
         quick: Whether to test on one fold and a few chips only, see `validate_any_gpu`.
     """
-    data = [dataset for _, dataset in datasets]
-    kernels = find_kernels()
+    data, networks, kernels = [each.dataset for each in loaded], all_networks(loaded), find_kernels()
     validation = any_gpu.validate_any_gpu(data, networks, recipe, kernels=kernels, quick=quick)
     learned = fit_on_all(data, networks, recipe, kernels)
     card = card_of(
@@ -195,7 +243,7 @@ def train_any_gpu(
         limits=ANY_GPU_LIMITS,
         promise="Predicts time and power of operations and networks, in inference and training, on any GPU with a data "
         "sheet and at any clock.",
-        data=tuple(described(folder, dataset) for folder, dataset in datasets),
+        data=tuple(each.described() for each in loaded),
     )
     golden: dict[str, set[Operation]] = {}
     for row in chain.from_iterable(map(device_rows, data)):
@@ -226,45 +274,25 @@ def renew_hosts(folder: Path, networks: Networks) -> None:
     stored.replace({FACTS: json_bytes({**stored.facts, "hosts": {mode: h.to_dict() for mode, h in hosts.items()}})})
 
 
-def described(folder: Path, dataset: Dataset) -> dict[str, Any]:
-    """The description of a training dataset for a card."""
-    card = dataset.card
-    return {
-        "gpu": card.gpu,
-        "clock_mhz": card.clock_mhz,
-        "source": card.source,
-        "licence": card.licence,
-        "sensor": card.sensor,
-        "operations": len({m.operation for m in dataset.measurements}),
-        "networks": len(dataset.networks),
-        "sha256": fingerprint(folder),
-    }
-
-
-def train_cpu(
-    dataset: Dataset, dataset_folder: Path, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]
-) -> Trained[CpuNetworkPredictor]:
+def train_cpu(loaded: Loaded, mode: str, recipe: Recipe) -> Trained[CpuNetworkPredictor]:
     """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations."""
+    dataset, networks = loaded.dataset, loaded.in_mode(mode)
     validation = one_gpu.validate_cpu(dataset, mode, recipe, networks)
     operations = fit_cpu(dataset, mode, recipe)
     measured = quickest_networks(dataset.usable_networks(mode))
-    predictor = CpuNetworkPredictor(
-        name=entry_name(operations.cpu, predictor_of(recipe), mode),
-        operations=operations,
-        serial=fit_serial(operations, [(m, networks[m]) for m in measured]),
-        network_errors=network_log_errors(validation.networks),
-    )
+    serial = fit_serial(operations, [(m, networks[m]) for m in measured])
     precisions = tuple(dict.fromkeys(["default", *(group.split()[1] for group in operations.coverage)]))
-    described = _of_one_device(dataset, dataset_folder, mode, len(operations.measured), validation, precisions)
-    described |= {"splits": one_gpu.CPU_SPLITS, "limits": tuple(_cpu_limits(dataset, predictor))}
-    card = card_of(predictor.name, predictor_of(recipe), recipe, validation, **described)
+    sentences = {"splits": one_gpu.CPU_SPLITS, "limits": tuple(_cpu_limits(dataset, operations, serial))}
+    count = len(operations.measured)
+    card = _card_of_device(loaded, mode, recipe, validation, operations.cpu, count, precisions, **sentences)
+    predictor = CpuNetworkPredictor(card.name, operations, serial, network_log_errors(validation.networks))
     golden = golden_sample({m.operation for m in dataset.usable(mode)})
     content = partial(content_of_cpu, recipe=predictor_of(recipe), golden=golden)
     return Trained(predictor, validation, card, content)
 
 
-def _cpu_limits(dataset: Dataset, predictor: CpuNetworkPredictor) -> Iterator[str]:
-    card, operations = dataset.card, predictor.operations
+def _cpu_limits(dataset: Dataset, operations: CpuPredictor, serial: SerialModel) -> Iterator[str]:
+    card = dataset.card
     kinds = ", ".join(sorted({group.split()[0] for group in operations.coverage}))
     threads = "1 thread" if operations.threads == 1 else f"{operations.threads} threads"
     yield f"Measured kinds: {kinds}. Others are modelled from a kind of the same family by bytes and FLOPs."
@@ -276,7 +304,6 @@ def _cpu_limits(dataset: Dataset, predictor: CpuNetworkPredictor) -> Iterator[st
             f"Load average of the machine during the measurements: {middle:.1f} (median), {least:.1f} to {most:.1f}. "
             "What other programs took from caches and memory is in the times."
         )
-    serial = predictor.serial
     if serial.networks:
         yield (
             f"In networks operations take {serial.factor:.2f} times as long as in loops, and "

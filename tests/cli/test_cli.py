@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +11,10 @@ import pytest
 from simulated_measurements import simulated_dataset, simulated_gpu
 
 import joulecast
+from joulecast.cli import machine
+from joulecast.cli.options import in_option_words
 from joulecast.datasets import save
 from joulecast.hardware import gpus
-from joulecast.system.resources import shipped
 
 PREDICT = ("predict", "resnet18", "32,3,224,224", "--gpu", "A30")
 NETWORK = ("resnet18", "1,3,32,32")
@@ -104,16 +104,6 @@ def test_mistakes_get_one_message_and_an_exit_code(call, arguments, code, says):
     assert out == ""
     assert says in err
     assert "Traceback" not in err
-
-
-def test_a_damaged_entry_is_one_message(call, tmp_path):
-    entry = shutil.copytree(shipped("zoo") / "a30" / "forest-inference", tmp_path / "e")
-    data = bytearray((entry / "time.safetensors.z").read_bytes())
-    data[1000] ^= 1
-    (entry / "time.safetensors.z").write_bytes(data)
-    code, _, err = call(*PREDICT, "--predictor", entry)
-    assert code == 5
-    assert "was changed" in err
 
 
 def test_catalogue(printed):
@@ -223,3 +213,29 @@ def test_best_says_on_which_gpus_anything_was_measured(printed):
     out = printed("best", "resnet18", "8,3,224,224", "--gpu", "A30,GH200 144GB")
     assert re.search(r" GH200 144GB .* no  ", out)
     assert re.search(r" A30 .* yes  ", out)
+
+
+def test_arguments_become_options_and_parts_of_words_do_not():
+    assert in_option_words("price_per_hour (a number), price_per_kwh") == "--price-per-hour (a number), --price-per-kwh"
+    assert in_option_words("max_time_seconds and my_max_time_s") == "max_time_seconds and my_max_time_s"
+    assert in_option_words("tensor_parallel=1, context_parallel=2") == "--tensor-parallel=1, --context-parallel=2"
+
+
+def test_mode_and_training_are_the_same_question(printed):
+    asked = ("predict", "resnet18", "8,3,64,64", "--gpu", "A30", "--json")
+    assert printed(*asked, "--training") == (text := printed(*asked, "--mode", "training"))
+    assert '"mode": "training"' in text
+
+
+@pytest.mark.parametrize("command", ["published", "account study", "account graph", "datasets convert"])
+def test_a_package_without_its_repository_says_so(call, tmp_path, monkeypatch, command):
+    monkeypatch.setattr(machine, "_BENCHMARKS", tmp_path / "benchmarks")
+    code, _, said = call(*command.split(), "--help")
+    assert code == 2
+    assert all(part in said for part in ("a script of the repository", "given:", "allowed:", "next:", command))
+
+
+def test_arguments_and_the_exit_code_are_those_of_the_script(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "_BENCHMARKS", tmp_path)
+    (tmp_path / "variants.py").write_text("import sys; sys.exit(3 if sys.argv[1:] == ['gpt2', '--gpu', 'A30'] else 4)")
+    assert call("account", "study", "gpt2", "--gpu", "A30")[0] == 3

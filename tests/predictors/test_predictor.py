@@ -190,14 +190,6 @@ def test_networks_say_what_was_not_measured(both):
     assert not any("data sheet" in note for note in measured_only.notes)
 
 
-def test_what_exists_on_no_such_gpu_stays_missing(both):
-    turing = replace(A30, peak_flops={"fp32": A30.peak_flops["fp32"]})
-    chips = {"inference": replace(both.chip, gpu=turing)}
-    predictions = replace(both, gpu=turing, chips=chips).predict(OPERATIONS)
-    assert predictions.source[1:] == ("missing", "missing")
-    assert np.isnan(predictions.time_s[1:]).all()
-
-
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_the_best_measured_gpu_says_no_less_than_one_that_was_never_measured(mode, precision):

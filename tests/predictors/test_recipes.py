@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from simulated_measurements import simulated_dataset, simulated_gpu, simulated_operations
 
-from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.fitting.fit import RECIPES, fit_chip, fit_on_all, load_recipe, predictor_of
@@ -22,6 +21,7 @@ from joulecast.predictors.recipes import (
     XGBoostRecipe,
     load_kernel_recipe,
 )
+from joulecast.zoo.trainers import TRAINERS
 
 for library in ("sklearn", "xgboost", "torch"):
     pytest.importorskip(library)
@@ -41,7 +41,7 @@ A30 = find_gpu("A30")
 def test_every_recipe_is_tested_here_and_listed_in_every_table():
     assert list(SMALL) == list(RECIPES)
     assert [type(recipe) for recipe in SMALL.values()] == list(RECIPES.values())
-    assert set(HANDLERS) == set(RECIPES.values())
+    assert set(TRAINERS) == set(RECIPES.values())
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -86,7 +86,7 @@ SHIPPED = sorted(path for path in FOLDER.glob("*.toml") if path != KERNELS)
 def test_shipped_recipes_load(path):
     recipe = load_recipe(path)
     assert recipe.folds == (4 if path.name in ("any-gpu.toml", "boosting.toml") else 10)
-    assert type(recipe) in HANDLERS
+    assert type(recipe) in TRAINERS
     assert f'predictor = "{predictor_of(recipe)}"' in path.read_text()
 
 

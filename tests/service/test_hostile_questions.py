@@ -1,12 +1,21 @@
-"""Malicious questions: the service answers each with a status below 500, and its memory does not grow."""
+"""Malicious questions and made-up ones: the service answers each with a status below 500, and its memory does not grow.
 
+Few requests are made up from the OpenAPI document; for some thousands, set how many each operation of it gets:
+JOULECAST_GENERATED_REQUESTS=400 python -m pytest tests/service/test_hostile_questions.py -k generated
+"""
+
+import contextlib
 import json
+import os
 import random
+from importlib.util import find_spec
 
+import hypothesis
 import pytest
 
 from conftest import benchmark
 
+PER_OPERATION = int(os.environ.get("JOULECAST_GENERATED_REQUESTS", "5"))
 RELU = {"kind": "relu", "input_shapes": [[32, 64]]}
 
 
@@ -24,7 +33,8 @@ def test_a_tensor_without_dimensions_has_one_element(service):
     ],
 )
 def test_unknown_weights_and_inputs_that_no_tensor_can_be(service, library, model, shape, title):
-    pytest.importorskip(library)
+    if find_spec(library) is None:
+        pytest.skip(f"needs {library}")
     answer = service.ask("/v1/predict", {"model": model, "input_shape": shape, "gpu": "A30"})
     assert (answer.status, answer.json["title"]) == (422, title)
 
@@ -97,3 +107,58 @@ def test_large_bodies_in_memory_are_limited(started):
     assert (refused.status, refused.json["title"]) == (429, "too many large bodies are waiting")
     # Bodies that were answered or refused take no memory any more.
     assert [running.ask("/v1/predict", body + spaces).status for _ in range(8)] == [200] * 8
+
+
+@pytest.fixture(scope="module")
+def api(narrow):
+    schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
+    # The service with narrow limits, because generated requests may ask for the whole catalogue.
+    return schemathesis.openapi.from_url(f"{narrow.url}/v1/openapi.json", headers=narrow.headers)
+
+
+@pytest.mark.filterwarnings("ignore")  # of schemathesis itself
+def test_generated_requests_are_answered_as_the_document_says(api, narrow):
+    import schemathesis
+    from schemathesis.checks import load_all_checks
+    from schemathesis.core.parameters import ParameterLocation
+    from schemathesis.specs.openapi import checks
+
+    load_all_checks()
+    asked = [
+        schemathesis.checks.not_a_server_error,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_schema_conformance,
+    ]
+    count = 0
+    for result in api.get_all_operations():
+        operation = result.ok()
+
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+
+            @hypothesis.settings(
+                max_examples=PER_OPERATION,
+                deadline=None,
+                database=None,
+                derandomize=PER_OPERATION < 50,
+                suppress_health_check=list(hypothesis.HealthCheck),
+                phases=[hypothesis.Phase.generate],
+            )
+            @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case):
+                nonlocal count
+                count += 1
+                response = case.call(headers=narrow.headers)
+                # Bodies that the document does not allow are refused; what is too large may be so unread, which
+                # schemathesis takes for accepted.
+                body = case.meta.components.get(ParameterLocation.BODY)
+                wrong = body is not None and body.mode.is_negative and response.status_code != 413
+                strict = [checks.negative_data_rejection] if wrong else []
+                case.validate_response(response, checks=[*asked, *strict])
+
+            # Operations without parameters and body cannot get an invalid request.
+            with contextlib.suppress(hypothesis.errors.Unsatisfiable):
+                ask()
+    assert count >= 10 * PER_OPERATION
+    assert not [line for line in narrow.lines() if line["level"] == "error"]
+    print(count, "requests")  # noqa: T201  # seen with -s

@@ -76,7 +76,7 @@ def test_without_extraction_only_templates_answer(narrow):
 
 def test_a_file_beside_the_service_is_no_model(tmp_path, monkeypatch):
     from joulecast.service.answers import Answers
-    from joulecast.service.questions import PredictQuestion
+    from joulecast.service.schemas import PredictQuestion
     from joulecast.service.settings import Settings
 
     network = joulecast.Network.of([(joulecast.Operation("relu", [(2, 2)]), 1)])

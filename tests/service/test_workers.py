@@ -35,6 +35,12 @@ def held():
     found.let_go.set()
 
 
+async def settled():
+    """All questions are waiting for what they will wait for."""
+    for _ in range(9):
+        await asyncio.sleep(0)
+
+
 async def busy(workers, held):
     """A task that occupies the only thread."""
     task = asyncio.ensure_future(workers.run(held.hold, seconds=60, client="first"))
@@ -51,7 +57,7 @@ async def test_clients_take_turns(held):
     tasks = [await busy(workers, held)]
     tasks += [asked(workers, held.note(f"greedy {i}"), "greedy") for i in range(5)]
     tasks += [asked(workers, held.note(f"honest {i}"), "honest") for i in range(2)]
-    await asyncio.sleep(0)
+    await settled()
     held.let_go.set()
     await asyncio.gather(*tasks)
     assert workers.waiting == 0
@@ -63,10 +69,10 @@ async def test_the_longest_queue_gives_way(held):
     workers = Workers(1, 1, 6)
     tasks = [await busy(workers, held)]
     greedy = [asked(workers, held.note(f"greedy {i}"), "greedy") for i in range(5)]
-    await asyncio.sleep(0)
+    await settled()
     more = asked(workers, held.note("greedy too many"), "greedy")
     honest = [asked(workers, held.note(f"honest {i}"), "honest") for i in range(2)]
-    await asyncio.sleep(0)
+    await settled()
     held.let_go.set()
     results = await asyncio.gather(*tasks, *greedy, more, *honest, return_exceptions=True)
     refused = [isinstance(result, RefusalError) and result.status == 429 for result in results]
@@ -80,7 +86,7 @@ async def test_a_client_that_disconnects_leaves_the_queue(held):
     running = await busy(workers, held)
     gone = asyncio.Event()
     waits = asked(workers, held.note("nobody waits for it"), "other", left=gone.wait())
-    await asyncio.sleep(0)
+    await settled()
     assert workers.waiting == 2
     gone.set()
     with pytest.raises(RefusalError, match="disconnected"):
@@ -106,11 +112,11 @@ async def test_threads_are_shared_out(held):
     """A client has two of four threads, and another does not wait for it."""
     workers = Workers(2, 4, 100)
     greedy = [asked(workers, held.hold, "greedy") for _ in range(10)]
-    await asyncio.sleep(0)
+    await settled()
     assert workers._running == {"greedy": 2}
     assert await asked(workers, lambda: "answered", "honest") == "answered"
     others = [asked(workers, held.hold, f"{n}") for n in range(3)]
-    await asyncio.sleep(0)
+    await settled()
     assert workers._running == {"greedy": 2, "0": 1, "1": 1}
     held.let_go.set()
     await asyncio.gather(*greedy, *others)

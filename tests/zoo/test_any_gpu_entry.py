@@ -22,7 +22,7 @@ from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import RooflineRecipe, SharedForestRecipe, TransformerRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.entry import load_any
-from joulecast.zoo.training import renew_hosts, train_any_gpu
+from joulecast.zoo.training import Loaded, renew_hosts, train_any_gpu
 
 A30 = find_gpu("A30")
 
@@ -33,12 +33,12 @@ pytest.importorskip("torch", reason="fits the transformer")
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    return [(save(data, folder / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
+    return [Loaded(save(data, folder / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
 
 
 @pytest.fixture(scope="module")
 def trained(data):
-    return train_any_gpu(data, (), SharedForestRecipe(trees=10, folds=2))
+    return train_any_gpu(data, SharedForestRecipe(trees=10, folds=2))
 
 
 @pytest.fixture
@@ -74,8 +74,7 @@ def test_the_host_cost_of_a_network_is_learned_again_without_training(entry):
 
 def test_the_roofline_predictor_can_be_an_entry(tmp_path):
     data = simulated_gpu("T4")
-    datasets = [(save(data, tmp_path / "data"), data)]
-    entry = train_any_gpu(datasets, (), RooflineRecipe(folds=2)).save(tmp_path)
+    entry = train_any_gpu([Loaded(save(data, tmp_path / "data"), data)], RooflineRecipe(folds=2)).save(tmp_path)
     assert entry.name == "roofline"
     # With a power cap that is never reached.
     gpu, operations = replace(find_gpu("L4"), power_limit_w=1e4, power_range_w=None), simulated_operations()
@@ -90,25 +89,17 @@ def test_the_roofline_predictor_can_be_an_entry(tmp_path):
 TINY = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=2, batch=32, folds=2)
 
 
-def measured_networks(gpus):
-    operations = simulated_operations()
-    for gpu in map(find_gpu, gpus):
-        for first in (0, 40):
-            network = Network.of([(operation, 3) for operation in operations[first : first + 8]], name=f"net{first}")
-            m = NetworkMeasurement(network.name, (1,), "fp32", "inference", 2e-3, 60.0, 0.12)
-            yield gpu, m, network
+def measured_networks():
+    for first in (0, 40):
+        for mode in ("inference", "training"):
+            calls = [(replace(each, mode=mode), 3) for each in simulated_operations()[first : first + 8]]
+            network = Network.of(calls, name=f"net{first}")
+            yield NetworkMeasurement(network.name, (1,), "fp32", mode, 2e-3, 60.0, 0.12), network
 
 
 @pytest.fixture(scope="module")
 def transformer(data):
-    networks = [*measured_networks(("A30", "T4"))]
-    networks += [(gpu, replace(m, mode="training"), in_training(network)) for gpu, m, network in networks]
-    return train_any_gpu(data, networks, TINY, quick=True)
-
-
-def in_training(network):
-    calls = [(replace(entry.operation, mode="training"), entry.count) for entry in network]
-    return Network.of(calls, name=network.name)
+    return train_any_gpu([replace(each, networks=dict(measured_networks())) for each in data], TINY, quick=True)
 
 
 def test_what_was_read_is_written_unchanged(transformer, tmp_path):
@@ -131,39 +122,27 @@ def of_networks(facts):
     return facts["intervals"]["networks"]["training"]
 
 
-# File -> values that an attacker who knows the format could write into it.
+# Values that an attacker who knows the format could write into an entry.
 HOSTILE = {
-    "errors that are a number": (
-        "predictor.json",
-        lambda facts: of_networks(facts).update(edp=-1),
-    ),
-    "errors that lack a quantity": (
-        "predictor.json",
-        lambda facts: of_networks(facts).pop("power"),
-    ),
-    "errors out of order": (
-        "predictor.json",
-        lambda facts: of_networks(facts).update(time=[2, 1]),
-    ),
-    "errors within errors": (
-        "predictor.json",
-        lambda facts: of_networks(facts).update(time=[[1]]),
-    ),
-    "errors for some families only": ("predictor.json", lambda facts: facts["intervals"].update(time={"conv": [1]})),
-    "fewer kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].pop()),
-    "more kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].append("relu6")),
-    "a vocabulary of lists": ("predictor.json", lambda facts: facts.update(vocabulary=[[]] * len(facts["vocabulary"]))),
-    "launches of some kinds only": ("predictor.json", lambda facts: facts["host_s"]["training"].pop("")),
-    "another form of the facts": ("predictor.json", lambda facts: facts.update(recipe=[])),
+    "errors that are a number": lambda facts: of_networks(facts).update(edp=-1),
+    "errors that lack a quantity": lambda facts: of_networks(facts).pop("power"),
+    "errors out of order": lambda facts: of_networks(facts).update(time=[2, 1]),
+    "errors within errors": lambda facts: of_networks(facts).update(time=[[1]]),
+    "errors for some families only": lambda facts: facts["intervals"].update(time={"conv": [1]}),
+    "fewer kinds than vectors": lambda facts: facts["vocabulary"].pop(),
+    "more kinds than vectors": lambda facts: facts["vocabulary"].append("relu6"),
+    "a vocabulary of lists": lambda facts: facts.update(vocabulary=[[]] * len(facts["vocabulary"])),
+    "launches of some kinds only": lambda facts: facts["host_s"]["training"].pop(""),
+    "another form of the facts": lambda facts: facts.update(recipe=[]),
 }
 
 
-@pytest.mark.parametrize(("file", "change"), HOSTILE.values(), ids=HOSTILE)
-def test_hostile_values_are_refused_when_loading(transformer, tmp_path, file, change):
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_values_are_refused_when_loading(transformer, tmp_path, change):
     entry = transformer.save(tmp_path)
-    values = json.loads((entry / file).read_text())
-    change(values)
-    rewrite(entry, file, values)
+    facts = json.loads((entry / "predictor.json").read_text())
+    change(facts)
+    rewrite(entry, "predictor.json", facts)
     with pytest.raises(ZooError):
         load_any(entry)
 

@@ -1,7 +1,8 @@
-"""Zoo entries: round trip, golden prediction, and every way to be damaged that a user could meet."""
+"""Zoo entries: round trip, golden prediction, every way to be damaged that a user could meet; and cards."""
 
 import json
 import os
+import re
 import shutil
 import zlib
 from dataclasses import replace
@@ -18,9 +19,11 @@ from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
+from joulecast.zoo.cards import Measured, measured_gpus
 from joulecast.zoo.catalogue import CPU_FOLDERS, load_any
 from joulecast.zoo.files import StoredEntry, parsed_json
-from joulecast.zoo.training import train
+from joulecast.zoo.rendering import markdown
+from joulecast.zoo.training import Loaded, train
 
 RECIPE = ForestRecipe(trees=8, folds=3)
 TIME, POWER = "time.safetensors.z", "power.safetensors.z"
@@ -29,8 +32,7 @@ TIME, POWER = "time.safetensors.z", "power.safetensors.z"
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     data = replace(simulated_dataset(), networks=())
-    folder = save(data, tmp_path_factory.mktemp("data") / "d")
-    return train(data, folder, "inference", RECIPE, {})
+    return train(Loaded(save(data, tmp_path_factory.mktemp("data") / "d"), data), "inference", RECIPE)
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +86,6 @@ def test_damaged_files_are_refused_and_left_alone(entry, name, damage):
     assert content is None or path.read_bytes() == content
 
 
-def test_a_regressor_that_predicts_otherwise_is_refused(entry):
-    rewrite(entry, TIME, (entry / POWER).read_bytes())
-    with pytest.raises(ZooError, match="no longer predicts"):
-        load_entry(entry)
-
-
 @pytest.mark.parametrize(
     ("name", "change", "says"),
     [
@@ -136,15 +132,21 @@ def test_wrong_manifests_are_refused(entry, change, says):
         assert "joulecast train" in caught.value.hint
 
 
-def test_no_code_is_loaded(entry):
-    rewrite(entry, TIME, zlib.compress(b"cos\nsystem\n(S'touch /tmp/never'\ntR."))
-    with pytest.raises(ZooError, match="file of arrays in a zoo entry is damaged"):
-        load_entry(entry)
-
-
-def test_what_unpacks_to_gigabytes_is_refused(entry):
-    rewrite(entry, TIME, zlib.compress(bytes((128 << 20) + 1), 1))
-    with pytest.raises(ZooError, match="unpacks to more"):
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (lambda entry: (entry / POWER).read_bytes(), "no longer predicts"),
+        (
+            lambda _: zlib.compress(b"cos\nsystem\n(S'touch /tmp/never'\ntR."),
+            "file of arrays in a zoo entry is damaged",
+        ),
+        (lambda _: zlib.compress(bytes((128 << 20) + 1), 1), "unpacks to more"),
+    ],
+    ids=["another predictor", "code", "gigabytes"],
+)
+def test_other_arrays_are_refused(entry, content, says):
+    rewrite(entry, TIME, content(entry))
+    with pytest.raises(ZooError, match=says):
         load_entry(entry)
 
 
@@ -203,3 +205,50 @@ def test_finding_predictors(entry):
 def test_training_that_is_killed_leaves_the_old_entry_or_the_new_one():
     with benchmark("kills") as kills:
         assert kills.trainings(5) == 0
+
+
+# Cards: what entries say is renewed without training, and nothing else changes; what was measured on each GPU.
+
+SHIPPED = sorted(path.parent for path in shipped("zoo").glob("*/*/card.json"))
+
+
+def words(text):
+    """The words of a text, whatever the order of its rows."""
+    return sorted(re.findall(r"[^\s,]+", text))
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
+def test_what_people_read_is_written_from_the_card(folder):
+    card = json.loads((folder / "card.json").read_text())
+    assert words((folder / "README.md").read_text()) == words(markdown(card)), "run `python3 tasks.py golden`"
+
+
+@pytest.mark.parametrize("name", ["a30/forest-inference", "any-gpu/kernels"])
+def test_old_sentences_are_replaced_and_nothing_else(name, tmp_path):
+    entry = shutil.copytree(shipped("zoo") / name, tmp_path / "entry")
+    with benchmark("renew") as script:
+        renew_card = script.renew_card
+    renew_card(entry)
+    assert not renew_card(entry)
+    before = {path.name: path.read_bytes() for path in entry.iterdir()}
+    rewrite(entry, "card.json", {**json.loads(before["card.json"]), "splits": "as it was", "limits": ["none"]})
+    assert renew_card(entry)
+    assert {path.name: path.read_bytes() for path in entry.iterdir()} == before
+
+
+def test_the_zoo_knows_what_it_learned_from():
+    found = measured_gpus()
+    assert found["NVIDIA A30"].networks == 48  # 20 in inference, 28 in training
+    assert found["NVIDIA A30"].has_power
+    assert not found["Tesla T4"].has_power  # NeuSight measured only times.
+    assert len(found["NVIDIA A100-PCIE-40GB"].clocks_mhz) == 12
+    assert found["NVIDIA H200"].has_power  # kernels in half precision and below
+    assert not found["NVIDIA L40S"].has_power
+    assert "NVIDIA H100 NVL" not in found
+
+
+def test_datasets_add_up_and_predictors_share():
+    one, other = Measured(100, 5, (900.0,), True), Measured(50, 3, (600.0, 900.0))
+    assert one + other == Measured(150, 8, (600.0, 900.0), True)
+    assert one | other == Measured(100, 5, (600.0, 900.0), True)
+    assert str(other) == "50 operations, 3 measurements of networks at 2 clocks (time only)"

@@ -1,4 +1,4 @@
-"""The entry of device times of kernels: round trip, damage, and how predictors find it."""
+"""The entry of kernels: round trip, damage, how predictors find it; and power, from readings to predictions."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from simulated_measurements import simulated_kernels
 
 from conftest import rewrite
 from joulecast import Network, Operation
-from joulecast.datasets import NetworkMeasurement, save
+from joulecast.datasets import Dataset, NetworkMeasurement, save
 from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
@@ -19,7 +19,9 @@ from joulecast.predictors.model.basis import is_like_measured
 from joulecast.predictors.model.in_networks import NetworkFactors, cached_share
 from joulecast.predictors.model.physics import STARTS
 from joulecast.predictors.model.roofline import NoResidual
+from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.physics.power_cap import Jobs
 from joulecast.predictors.recipes import KernelRecipe, TreeSettings
 from joulecast.zoo import find_predictor, kernels_training
 from joulecast.zoo.entry import load_any
@@ -27,13 +29,17 @@ from joulecast.zoo.files import MANIFEST
 from joulecast.zoo.kernels_entry import load_kernels
 from joulecast.zoo.kernels_training import learn_more, network_errors, network_factors, train_kernels
 from joulecast.zoo.other_entries import AnyGpuEntry
+from joulecast.zoo.training import Loaded
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
 
 TREES = TreeSettings(trees=10, depth=3, learning_rate=0.3, min_child_weight=5.0)
 RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4)
-H100 = find_gpu("H100 SXM")
+LARGER = replace(
+    RECIPE, generation=replace(TREES, trees=20, depth=4), other_generations=replace(TREES, trees=20, depth=4)
+)
+H100, H200 = find_gpu("H100 SXM"), find_gpu("H200")
 BY_MEMORY = Operation("linear", [(8, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")
 
 HOSTS = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
@@ -43,8 +49,8 @@ BASE = AnyGpuEntry("any", NoResidual(), HOSTS, {}, None)
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    datasets = [(save(data, folder / data.card.gpu), data) for data in map(simulated_kernels, (H100.name, "H200"))]
-    return train_kernels(datasets, RECIPE)
+    datasets = map(simulated_kernels, (H100.name, "H200"))
+    return train_kernels([Loaded(save(data, folder / data.card.gpu), data) for data in datasets], RECIPE)
 
 
 @pytest.fixture
@@ -100,6 +106,7 @@ def rewritten(entry, change):
         (lambda facts, golden: facts["errors"].update({"linear, half": {"elsewhere": "0.1"}}), "an unknown basis"),
         (lambda facts, golden: facts.update(trees=[["9.0", "product"], ["7.0", "product"]]), "missing"),
         (lambda facts, golden: facts.pop("measured"), "damaged"),
+        (lambda facts, golden: facts["in_networks"].update(products=50.0), "network factors"),
         (lambda facts, golden: facts.update(trees=[["9.0", "product"]] * 200), "impossible number"),
         (lambda facts, golden: golden["kernels"][0].update(device_s=[1.0] * 8), "no longer predicts"),
         (lambda facts, golden: golden["kernels"][0].update(operations=[]), "golden"),
@@ -114,7 +121,7 @@ def test_impossible_facts_are_refused(entry, change, said):
 def test_another_generation_is_learned_and_the_others_stay_as_they_are(entry, operations, tmp_path):
     before, l40s = load_kernels(entry), find_gpu("L40S")
     other, data = map(simulated_kernels, ("RTX 4090", l40s.name))
-    more = [(save(each, tmp_path / each.card.gpu), each) for each in (other, data)]
+    more = [Loaded(save(each, tmp_path / each.card.gpu), each) for each in (other, data)]
     after = load_any(learn_more(more, before, RECIPE).save(tmp_path / "more"))
     known, now = before.kernels, after.kernels
     assert (now.device_s(operations, H100) == known.device_s(operations, H100)).all()
@@ -135,7 +142,7 @@ def test_nothing_to_learn_from(tmp_path):
     data = simulated_kernels(H100.name)
     few = type(data)(data.card, data.measurements[:20])
     with pytest.raises(DatasetError, match="too few"):
-        train_kernels([(save(few, tmp_path / "few"), few)], KernelRecipe())
+        train_kernels([Loaded(save(few, tmp_path / "few"), few)], KernelRecipe())
 
 
 def test_only_what_is_asked_for_is_read(entry, operations):
@@ -231,16 +238,20 @@ def test_load_units_take_cycles_beside_the_memory(trained):
     assert slowest.device_time_s > longer.device_time_s * 1.5  # Twice the cycles, but the same memory.
 
 
+def slower_networks(kernels, rows):
+    """Measured networks of one operation by name, which take so many times as long as its loop."""
+    network = Network.of([(BY_MEMORY, 100)])
+    for gpu, name, slower in rows:
+        alone = replace(BASE, kernels=kernels).on(gpu, "inference").predict(network)
+        time_s = slower * alone.time_s
+        yield gpu, NetworkMeasurement(name, (1, 1), "bf16", "inference", time_s, 300.0, 300.0 * time_s), network
+
+
 def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(trained, tmp_path):
     """One chip is 1.2 times slower inside networks, the other 1.02 times: what each says of the other, by hand."""
-    network = Network.of([(BY_MEMORY, 100)])
-    measured = []
-    for gpu, slower in ((H100, 1.2), (find_gpu("A10"), 1.02)):
-        alone = replace(BASE, kernels=trained.predictor).on(gpu, "inference").predict(network)
-        for name in ("first", "second"):
-            time_s = slower * alone.time_s
-            m = NetworkMeasurement(name, (1, 1), "bf16", "inference", time_s, alone.power_w, alone.power_w * time_s)
-            measured.append((gpu, m, network))
+    chips = ((H100, 1.2), (find_gpu("A10"), 1.02))
+    rows = [(gpu, name, slower) for gpu, slower in chips for name in ("first", "second")]
+    measured = [*slower_networks(trained.predictor, rows)]
     errors = network_errors(BASE, trained.predictor, measured)
     of_names, of_chips = errors["networks of the chip"]["time"], errors["networks of other chips"]["time"]
     assert of_names == pytest.approx([0.0] * 4, abs=0.01)
@@ -259,15 +270,9 @@ def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(tra
 
 def test_who_knows_less_of_a_chip_is_no_surer_of_it(trained):
     """Networks of the chip itself mislead more than those of the other chip, which are as quick as their loops."""
-    network = Network.of([(BY_MEMORY, 100)])
-    measured = []
-    for gpu, name, slower in ((H100, "first", 1.2), (H100, "second", 1.0), (find_gpu("A10"), "first", 1.0)):
-        alone = replace(BASE, kernels=trained.predictor).on(gpu, "inference").predict(network)
-        time_s = slower * alone.time_s
-        m = NetworkMeasurement(name, (1, 1), "bf16", "inference", time_s, alone.power_w, alone.power_w * time_s)
-        measured.append((gpu, m, network))
-    measured.append((measured[-1][0], replace(measured[-1][1], network="second"), network))
-    errors = network_errors(BASE, trained.predictor, measured)
+    a10 = find_gpu("A10")
+    rows = [(H100, "first", 1.2), (H100, "second", 1.0), (a10, "first", 1.0), (a10, "second", 1.0)]
+    errors = network_errors(BASE, trained.predictor, [*slower_networks(trained.predictor, rows)])
     known, unknown = (errors[f"networks of {whose}"]["time"] for whose in ("the chip", "other chips"))
     assert max(known) > 0.1
     assert all(less <= more for less, more in zip(known, unknown, strict=True))
@@ -293,7 +298,86 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
         assert ("half precision" in prediction.spread.basis) is half
 
 
-def test_impossible_factors_of_networks_are_refused(trained, tmp_path):
-    folder = replace(trained, predictor=replace(trained.predictor, network_factors=NetworkFactors(50.0))).save(tmp_path)
-    with pytest.raises(ZooError, match="network factors"):
-        load_kernels(folder)
+# Power, from readings to predictions.
+
+
+def with_readings(data: Dataset) -> Dataset:
+    """Bursts and long runs of them. A long run draws 350 W; large products draw the cap and are 12 % slower."""
+    runs = []
+    for m in data.measurements:
+        if m.sustained is None and m.operation.attributes["implementation"] == "pytorch":
+            capped = m.operation.input_shapes[0][0] >= 512
+            power_w, device_s = (700.0, m.device_time_s * 1.12) if capped else (350.0, m.device_time_s)
+            read = {"power_w": power_w, "energy_j": power_w * device_s, "device_time_s": device_s, "sustained": True}
+            runs.append(replace(m, time_s=device_s, **read))
+    return replace(data, measurements=(*data.measurements, *runs))
+
+
+@pytest.fixture(scope="module")
+def powered(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    datasets = [with_readings(simulated_kernels(name)) for name in (H100.name, H200.name)]
+    return train_kernels([Loaded(save(data, folder / data.card.gpu), data) for data in datasets], LARGER)
+
+
+def linear(rows, columns=8192, reduction=8192):
+    return Operation("linear", [(rows, reduction)], {"out_features": columns, "bias": False}, precision="bf16")
+
+
+def predictor(kernels, gpu=H200):
+    return SharedByAll(NoResidual(), kernels=kernels).on(gpu, "inference")
+
+
+def test_power_below_the_cap_is_what_was_read(powered):
+    long, shorter = linear(64, 28672), linear(64, 1024)  # 470 MB of weights take 98 us, 17 MB take 4 us
+    demand_w = powered.predictor.demand_w(OperationList([long, shorter]), H200)
+    assert demand_w == pytest.approx([350, 350], rel=0.03)
+    read_w, faded_w = predictor(powered.predictor).predict([long, shorter]).power_w
+    assert read_w == pytest.approx(350, rel=0.03)
+    # No power was read of kernels below 60 us. Energy constants know half of this, and count more in shorter ones.
+    assert faded_w < 0.9 * read_w
+
+
+def test_a_long_run_sits_at_the_cap_and_takes_longer_than_a_burst(powered):
+    predictions = predictor(powered.predictor).predict([linear(4096)])
+    assert predictions.power_w[0] == pytest.approx(H200.power_limit_w, rel=0.01)
+    assert predictions.held_clock_mhz[0] < 0.95 * H200.boost_clock_mhz
+    # One call after the other is a network of this one operation: what ran in 1.12 of the burst's time.
+    uncapped = predictor(powered.predictor).predict_for_network([linear(4096)], H200.power_limit_w)
+    jobs = Jobs.of([uncapped.work], [np.ones(1)], [(0.0, 1.0, H200.power_limit_w)])
+    _, device_s, _ = jobs.settled(np.array([[float(H200.boost_clock_mhz)]]))
+    assert device_s[0, 0] / predictions.device_time_s[0] == pytest.approx(1.12, abs=0.03)
+
+
+def test_many_gpus_at_once_give_what_each_gives_alone(powered):
+    engine = Operation("linear", [(64, 512)], {"out_features": 256, "implementation": "tensorrt_llm"}, precision="bf16")
+    some = [linear(1), linear(64), engine, Operation("relu", [(8, 8)])]
+    gpus = [find_gpu(name) for name in ("H200", "H100 SXM", "B200", "A30", "MI210")]
+    together = OperationList(some)
+    powered.predictor.prefetch(together, gpus)
+    for gpu in gpus:
+        # In another order, because a list of the same operations would be answered from the cache.
+        alone = OperationList(reversed(some))
+        for of in (powered.predictor.device_s, powered.predictor.demand_w):
+            np.testing.assert_array_equal(of(together, gpu), of(alone, gpu)[::-1])
+
+
+def test_older_generations_keep_the_energies_of_physics(powered):
+    old = find_gpu("A100 SXM4 80GB")
+    assert np.isnan(powered.predictor.demand_w(OperationList([linear(64)]), old)).all()
+
+
+def test_what_is_stored_says_the_same_of_power(powered, tmp_path):
+    stored = load_kernels(powered.save(tmp_path)).kernels
+    operations = OperationList([linear(1), linear(64), linear(4096)])
+    for gpu in (H200, find_gpu("H100 PCIe"), find_gpu("B200")):
+        # Stored trees add up in another precision. A rounding error in a time may lead to another leaf of the power.
+        assert stored.demand_w(operations, gpu) == pytest.approx(powered.predictor.demand_w(operations, gpu), rel=1e-3)
+    (row,) = [
+        row
+        for row in powered.card.errors
+        if (row["split"], row["where"], row["what"]) == ("measured", H200.name, "linear, half")
+    ]
+    assert 0 < row["power"]["mean"] < 0.1
+    (calibration, _), *_ = stored.calibrations(operations, H200)
+    assert calibration.groups["GPU"][0].errors["power"].max() < 0.1

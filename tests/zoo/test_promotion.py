@@ -24,7 +24,6 @@ def errors(spread, seed, *, networks=30, bias=0.0):
 def test_a_clearly_better_predictor_is_better():
     verdict = compare(errors(0.1, 0), errors(0.03, 1))
     assert verdict.better
-    assert verdict.gain > verdict.least_gain > 0
     assert verdict.compared == 60
 
 

@@ -6,7 +6,7 @@ from simulated_measurements import simulated_gpu
 from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.predictors.recipes import BoostingRecipe, TransformerRecipe, XGBoostRecipe
-from joulecast.zoo.training import train_any_gpu
+from joulecast.zoo.training import Loaded, train_any_gpu
 
 OWN = {
     "forest": SMALL_RECIPE,
@@ -41,8 +41,8 @@ def test_a_recipe_for_one_gpu_gives_the_same_files_twice(recipe, tmp_path):
 @pytest.mark.parametrize("recipe", by_name(ANY_GPU))
 def test_a_recipe_for_any_gpu_gives_the_same_files_twice(recipe, tmp_path):
     pytest.importorskip("torch" if isinstance(recipe, TransformerRecipe) else "xgboost")
-    datasets = [(save(data, tmp_path / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
+    datasets = [Loaded(save(data, tmp_path / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
     one, other = (
-        contents(train_any_gpu(datasets, (), recipe, quick=True).save(tmp_path / name)) for name in ("one", "other")
+        contents(train_any_gpu(datasets, recipe, quick=True).save(tmp_path / name)) for name in ("one", "other")
     )
     assert one == other

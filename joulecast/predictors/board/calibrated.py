@@ -6,28 +6,25 @@ Its intervals come from the errors of the profile on operations that were left o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...hardware.gpu import VoltageCurve
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..intervals.calibration import ONE_SIGMA
-from ..intervals.conformal import clock_error, conformal_rank
-from ..intervals.operation_spread import OperationSpread, PredictedOperations
+from ..intervals.operation_spread import OperationSpread
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 from ..physics.roofline import on_tensor_cores
 from ..physics.voltage import voltage_of
 from ..predictor import OperationPredictor
-from .profile import ALL, CYCLES, DRAM, JOULES, PARTS, STATIC, VOLTAGE, WHOLE, BoardProfile, launches_in, places_of
+from .profile import CYCLES, DRAM, JOULES, PARTS, STATIC, VOLTAGE, WHOLE, BoardProfile, launches_in, places_of
 
 _HIGHEST = 0.99  # Of a lowest voltage, relative to that at the boost clock.
 _MIDDLE_BYTES, _DECADES = 1e7, 2.0  # Where factors of sizes are 1, and how far from there they grow: no farther.
@@ -64,54 +61,6 @@ def with_voltage(gpu: GPU, lowest: float, slope: float) -> GPU:
     own_knee = 1 - (1 - knee) * (1 - own_flat) / (1 - flat) / slope
     curve = VoltageCurve(own_flat, own_knee * known.boost_mhz, known.boost_mhz, 1.0, known.curve.bend)
     return replace(gpu, voltage=curve)
-
-
-@dataclass(frozen=True)
-class CalibratedSpread(OperationSpread):
-    """Errors of operations on a board that was calibrated.
-
-    A family with enough errors has the interval of its own ones. Another one keeps the interval that it has without
-    the profile, unless the errors of all families together are larger.
-
-    Args:
-        profile: The profile, with its errors on operations that were left out.
-        octaves_away: Distance of the clock that is asked for from the one that was measured, in octaves.
-    """
-
-    profile: BoardProfile | None = None
-    octaves_away: float = 0.0
-
-    def log_errors(self, predictions: PredictedOperations, level: float) -> dict[str, FloatArray]:
-        """See `OperationSpread.log_errors`."""
-        found = super().log_errors(predictions, level)
-        return {name: self._replaced(name, half, level, predictions.operations) for name, half in found.items()}
-
-    def sigmas(self, operations: tuple[Operation, ...]) -> dict[str, FloatArray]:
-        """See `OperationSpread.sigmas`."""
-        known = super().sigmas(operations)
-        return {name: self._replaced(name, sigma, ONE_SIGMA, operations) for name, sigma in known.items()}
-
-    def _replaced(self, quantity: str, half: FloatArray, level: float, operations: Sequence[Operation]) -> FloatArray:
-        errors = {} if self.profile is None else self.profile.errors.get(quantity, {})
-        everywhere = _quantile(errors.get(ALL), level)
-        if everywhere is None:
-            return half
-        own = np.array([_quantile(errors.get(name), level) or np.nan for name in FAMILIES])
-        own = own[OperationList.of(operations).derived(_families)]
-        if self.octaves_away:
-            added = clock_error(quantity, level, np.array(self.octaves_away))
-            own, everywhere = np.hypot(own, added), float(np.hypot(everywhere, added))
-        return np.where(np.isnan(own), np.maximum(half, everywhere), own)
-
-
-def _families(operations: OperationList) -> NDArray[np.int64]:
-    return np.asarray(numbers_of(operations).family, dtype=np.int64)
-
-
-def _quantile(errors: FloatArray | None, level: float) -> float | None:
-    """The error that covers a share of new operations; None where there are too few."""
-    rank = 0 if errors is None else conformal_rank(level, len(errors))
-    return None if errors is None or rank > len(errors) else float(errors[rank - 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,9 +124,8 @@ class CalibratedPredictor(OperationPredictor):
     def _with_errors(self, found: OperationPredictions, clock_mhz: float) -> OperationPredictions:
         if not isinstance(found.spread, OperationSpread):
             return found
-        own = {each.name: getattr(found.spread, each.name) for each in fields(OperationSpread)}
         away = float(abs(np.log2(clock_mhz / self.gpu.boost_clock_mhz)))
-        return replace(found, spread=CalibratedSpread(**own, profile=self.profile, octaves_away=away))
+        return replace(found, spread=replace(found.spread, left_out=self.profile.errors, octaves_away=away))
 
     def factors_of(self, operation: Operation) -> dict[str, float]:
         """Name of a part -> the factor that acts on it, for the parts of an operation."""

@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from ...hardware import GPU
 from ...operations.operation import MODES, Operation
 from ...operations.operation_list import OperationList
 from ..intervals.conformal import thinned
+from ..intervals.operation_spread import ALL
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.operation_numbers import FAMILIES, numbers_of
@@ -37,7 +38,6 @@ from ..predictor import OperationPredictor
 from .calibrated import calibrated, members, with_voltage
 from .profile import (
     ACTING,
-    ALL,
     CLASSES,
     DAY,
     ENERGY_PARTS,
@@ -92,9 +92,7 @@ class _Rows:
     def on(self, profile: BoardProfile) -> tuple[OperationPredictions, Work]:
         """The predictions for the board, and their work."""
         found = calibrated(self.predictor, profile).predict(self.operations, self.clock_mhz, self.cap_w)
-        if found.work is None:  # `_rows` keeps no such predictions.
-            raise TypeError("predictions without work")
-        return found, found.work
+        return found, cast(Work, found.work)  # `_rows` keeps no predictions without work.
 
     @cached_property
     def members(self) -> FloatArray:
@@ -113,20 +111,9 @@ class _Rows:
         return acting
 
 
-class _Equations(NamedTuple):
-    """Log errors of predictions as linear equations of the logs of factors.
-
-    Args:
-        errors: Log errors, shape (equations,).
-        follows: How each follows the log of each factor, shape (equations, parts).
-        groups: The operation of each.
-        judged: Whether each is among the errors that a profile is judged by.
-    """
-
-    errors: FloatArray
-    follows: FloatArray
-    groups: NDArray[np.int64]
-    judged: NDArray[np.bool_]
+Equations: TypeAlias = tuple[FloatArray, FloatArray, NDArray[np.int64], NDArray[np.bool_]]
+"""Log errors of predictions as linear equations of the logs of factors: errors, shape (equations,); how each follows
+the log of each factor, shape (equations, parts); the operation of each; whether a profile is judged by it."""
 
 
 def fit_profile(
@@ -237,7 +224,7 @@ def _fitted(
     profile, expected = empty, {}
     for _ in range(_ROUNDS):
         for quantity, names, equations in (("time", TIME_PARTS, _of_time), ("power", ENERGY_PARTS, _of_power)):
-            found = [equations(each, profile) for each in rows]
+            found = [equation for each in rows for equation in equations(each, profile)]
             errors, all_follow, of, judged = (np.concatenate(parts) for parts in zip(*found, strict=True))
             chosen = known[of] & np.isfinite(errors)
             mine = [name for name in names if all_follow[chosen][:, places_of([name])].any()]
@@ -254,7 +241,7 @@ def _fitted(
     return profile, expected
 
 
-def _of_time(rows: _Rows, profile: BoardProfile) -> _Equations:
+def _of_time(rows: _Rows, profile: BoardProfile) -> list[Equations]:
     """Errors of device times where they were measured, and of loops."""
     found, work = rows.on(profile)
     parts, one = work.parts, np.ones(len(rows.groups))
@@ -266,15 +253,13 @@ def _of_time(rows: _Rows, profile: BoardProfile) -> _Equations:
     in_loop = busy[:, None] * on_device + rows.follows(launches=1 - busy)
     timed = np.isfinite(rows.device_s)
     loop_s = np.where(timed & (rows.loop_s <= _SAME * rows.device_s), np.nan, rows.loop_s)
-    return _Equations(
-        np.concatenate([np.log(rows.device_s / found.device_time_s), np.log(loop_s / found.time_s)]),
-        np.concatenate([on_device, in_loop]),
-        np.concatenate([rows.groups, rows.groups]),
-        np.concatenate([timed, ~timed]),
-    )
+    return [
+        (np.log(rows.device_s / found.device_time_s), on_device, rows.groups, timed),
+        (np.log(loop_s / found.time_s), in_loop, rows.groups, ~timed),
+    ]
 
 
-def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
+def _of_power(rows: _Rows, profile: BoardProfile) -> list[Equations]:
     """Errors of power of loops below the cap, and of dynamic energy of loops at it.
 
     At the cap power says nothing. But joules above the static ones do: with too many of them a network would be
@@ -299,26 +284,12 @@ def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
         nudged = replace(work, gpu=with_voltage(rows.predictor.gpu, *of_curve.values())).at(held_mhz)[1]
         voltage[name] = np.where(read, np.log(np.maximum(nudged, _LEAST) / joules) / math.log1p(_NUDGE), 0.0)
     at_cap = np.isfinite(rows.power_w) & ~below
-    return _Equations(
-        np.concatenate(
-            [
-                np.where(below, np.log(rows.power_w / found.power_w), np.nan),
-                np.where(at_cap, np.log(above_w * rows.loop_s / joules), np.nan),
-            ]
-        ),
-        np.concatenate(
-            [
-                rows.follows(
-                    static=1 - dynamic,
-                    dynamic=dynamic * follows,
-                    **{name: dynamic * follows * each for name, each in voltage.items()},
-                ),
-                rows.follows(static=static_w / above_w, dynamic=one, **voltage),
-            ]
-        ),
-        np.concatenate([rows.groups, rows.groups]),
-        np.concatenate([below, np.zeros(len(below), dtype=bool)]),
-    )
+    powers = np.where(below, np.log(rows.power_w / found.power_w), np.nan)
+    of_loops = {name: dynamic * follows * each for name, each in voltage.items()}
+    all_follow = rows.follows(static=1 - dynamic, dynamic=dynamic * follows, **of_loops)
+    above = np.where(at_cap, np.log(above_w * rows.loop_s / joules), np.nan)
+    above_follow = rows.follows(static=static_w / above_w, dynamic=one, **voltage)
+    return [(powers, all_follow, rows.groups, below), (above, above_follow, rows.groups, np.zeros(len(below), bool))]
 
 
 def _shrunk(errors: FloatArray, follows: FloatArray, classes: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:

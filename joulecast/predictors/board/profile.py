@@ -28,6 +28,7 @@ from ...operations.operation import MODES
 from ...rendering.answers import plain
 from ...system.regular_files import MOST_BYTES, first_line, is_file, read_json
 from ...system.whole_files import whole_file
+from ..intervals.operation_spread import ALL
 from ..physics.operation_numbers import FAMILIES, KIND_PLACES
 
 UNITS = ("DRAM", "products on tensor cores", "products on other units", "cycles of other operations")
@@ -65,9 +66,6 @@ _PLACES = {name: place for place, name in enumerate(PARTS)}
 KIND, FORMAT = "joulecast calibration", 2
 
 QUANTITIES = ("time", "power", "energy")
-ALL = "all"
-"""Errors of all families together, beside those of single families."""
-
 MOST_ERRORS = 99
 """Most errors of a quantity and family."""
 

@@ -112,7 +112,9 @@ def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -
         if not len(known):
             continue
         some = table.some(known)
-        (burst,) = model.bursts([(as_parts(some), some.gpu)])
+        no = np.zeros(len(known), dtype=bool)
+        parts = Parts(np.arange(len(known)), some.kernels, some.parts, no, no)  # each of an operation of its own
+        (burst,) = model.bursts([(parts, some.gpu)])
         first = drawn_by_size(some.kernels, some.parts, 2, recipe.seed + 1) == 0
         predicted = {"time": np.maximum(burst.device_s, LEAST_S)}
         errors = _table(model, some.kernels, some.parts, some.gpu, {"time": some.device_s}, predicted)
@@ -131,12 +133,6 @@ def _table(
     bases = {part: model.basis(part, gpu) for part in set(parts.tolist()) if part in model.measured}
     split = [bases.get(part, "") for part in parts.tolist()]
     return Errors.of_operations(split, gpu.name, kernels, *known, what=parts).where(np.isin(parts, list(bases)))
-
-
-def as_parts(table: Measured) -> Parts:
-    """Measured kernels as parts of a list that they are all of."""
-    count = len(table.parts)
-    return Parts(np.arange(count), table.kernels, table.parts, np.zeros(count, bool), np.zeros(count, bool))
 
 
 def validate_power(model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe) -> Errors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Protocol
 
@@ -16,8 +16,9 @@ from ...errors import InputError
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..physics.cached import cached
+from ..physics.operation_numbers import FAMILIES, numbers_of
 from .calibration import ONE_SIGMA, QUANTITIES, Calibration, Cases
-from .conformal import clock_error, least_half_width, never_measured, octaves
+from .conformal import clock_error, conformal_rank, least_half_width, never_measured, octaves
 
 
 class PredictedOperations(Protocol):
@@ -59,6 +60,10 @@ class OperationIntervals:
     energy_j: tuple[FloatArray, FloatArray]
 
 
+ALL = "all"
+"""Errors on a board of all families together, beside those of single families."""
+
+
 @dataclass(frozen=True)
 class OperationSpread:
     """Errors of operations, to be looked up for one request.
@@ -68,12 +73,18 @@ class OperationSpread:
         measured_mhz: The clock that those were measured at; None for a predictor of any clock.
         fallback: Intervals of the predictor that stood in for operations that were never measured, and a mask of
             those operations, shape (operations,).
+        left_out: Quantity -> family, or ALL -> sorted errors on operations of one board that was calibrated. A family
+            with enough of them has the interval of its own ones. Another one keeps the interval that it has without
+            them, unless the errors of all families together are larger.
+        octaves_away: Distance of the clock that is asked for from the one that `left_out` was measured at, in octaves.
     """
 
     calibration: Calibration
     trained_on: frozenset[str]
     measured_mhz: float | None
     fallback: tuple[OperationSpread, NDArray[np.bool_]] | None = None
+    left_out: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
+    octaves_away: float = 0.0
 
     def log_errors(self, predictions: PredictedOperations, level: float) -> dict[str, FloatArray]:
         """Half widths of the logarithms of time, power and energy.
@@ -94,7 +105,8 @@ class OperationSpread:
             other, places = self.fallback
             for quantity, half in other.log_errors(predictions, level).items():
                 found[quantity] = np.where(places & ~np.isnan(half), half, found[quantity])
-        return {quantity: known.widened(quantity, half, level) for quantity, half in found.items()}
+        widened = {quantity: known.widened(quantity, half, level) for quantity, half in found.items()}
+        return self._on_board(widened, level, predictions.operations)
 
     def looked_up(self, operations: Sequence[Operation]) -> LookedUp:
         """What the calibration says about operations at any clock."""
@@ -103,10 +115,28 @@ class OperationSpread:
     def sigmas(self, operations: tuple[Operation, ...]) -> dict[str, FloatArray]:
         """Quantity -> standard deviations of the log errors of the operations' device times or energies."""
         found = self.looked_up(operations).sigmas
-        if self.fallback is None:
-            return found
-        other, places = self.fallback
-        return {name: np.where(places & ~np.isnan(s), s, found[name]) for name, s in other.sigmas(operations).items()}
+        if self.fallback is not None:
+            other, places = self.fallback
+            its = other.sigmas(operations)
+            found = {name: np.where(places & ~np.isnan(sigma), sigma, found[name]) for name, sigma in its.items()}
+        return self._on_board(found, ONE_SIGMA, operations)
+
+    def _on_board(
+        self, halves: dict[str, FloatArray], level: float, operations: Sequence[Operation]
+    ) -> dict[str, FloatArray]:
+        """Half widths with the errors on operations of the board, see `left_out`."""
+        found = dict(halves)
+        for quantity, errors in self.left_out.items():
+            added = clock_error(quantity, level, np.array(self.octaves_away))
+            known = {}
+            for family, sizes in errors.items():
+                if (rank := conformal_rank(level, len(sizes))) <= len(sizes):
+                    known[family] = float(np.hypot(sizes[rank - 1], added))
+            if ALL in known:
+                own = np.array([known.get(name, np.nan) for name in FAMILIES])
+                own = own[OperationList.of(operations).derived(_families)]
+                found[quantity] = np.where(np.isnan(own), np.maximum(halves[quantity], known[ALL]), own)
+        return found
 
     def take(self, places: NDArray[np.intp]) -> OperationSpread:
         """The spread of the operations at given indices; an index may occur twice."""
@@ -126,6 +156,10 @@ class OperationSpread:
     def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
         """See `Calibration.far_outside`."""
         return self.looked_up(operations).far
+
+
+def _families(operations: OperationList) -> NDArray[np.int64]:
+    return np.asarray(numbers_of(operations).family, dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,10 @@ class PreparedOnCpu:
         work_s, between_s = known.serial.parts_s(counts, calls.time_s)
         costs = tuple(self._costs(calls, counts, (work_s + between_s) / work_s if work_s else 1.0))
         energies_j = [cost.energy_j for cost in costs if cost.energy_j is not None]
+        errors, spread = known.network_errors, None
+        if errors and coverage.share is not None:
+            basis = f"{len(errors['time'])} measurements of networks on this CPU, each left out by name"
+            spread = NetworkSpread(errors, dict.fromkeys(errors, 1.0), coverage.share, False, basis, None)
         need = None if network.input_shape is None else memory_need(network)
         return Prediction(
             network=network.name,
@@ -137,7 +141,7 @@ class PreparedOnCpu:
             power_limit_w=None,
             held_clock_mhz=None,
             operations=costs,
-            spread=self._spread(coverage),
+            spread=spread,
             notes=tuple(self._notes(coverage)),
             coverage=coverage,
             host=known.operations.cpu.name,
@@ -159,13 +163,6 @@ class PreparedOnCpu:
             # NaN stands for what is missing, or was not measured.
             seconds, watts, joules = (None if np.isnan(value) else float(value) for value in values)
             yield OperationCost(entry, seconds, watts, joules, source, cast(Bound, str(bound)), joules)
-
-    def _spread(self, coverage: Coverage) -> NetworkSpread | None:
-        errors = self.predictor.network_errors
-        if not errors or coverage.share is None:
-            return None
-        networks = f"{len(errors['time'])} measurements of networks on this CPU, each left out by name"
-        return NetworkSpread(errors, dict.fromkeys(errors, 1.0), coverage.share, False, networks, None)
 
     def _notes(self, coverage: Coverage) -> Iterator[str]:
         if coverage:

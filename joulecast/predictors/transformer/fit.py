@@ -260,7 +260,7 @@ def _trained(
     # Muon trains the matrices that are applied to tokens and those of layers; AdamW embeddings, biases and heads.
     layers = [name for name, each in parameters.items() if name.startswith("over_") and each.ndim > 1]
     matrices = [parameters.pop(name) for name in ("read", *layers)]
-    lost = descend(loss, [*parameters.values()], matrices, recipe, len(examples.weight), betas=(0.9, 0.99))
+    lost = descend(loss, [*parameters.values()], matrices, recipe, len(examples.weight))
     of_other_steps = {"loss_alone": together, "loss_together": ~together}
     losses = {name: np.ma.masked_array(lost, other.reshape(lost.shape)) for name, other in of_other_steps.items()}
     return reading(weights, *in_units), {n: each.mean(axis=1).filled(np.nan).tolist() for n, each in losses.items()}
@@ -278,7 +278,7 @@ _LEAST_NORM = 1e-12
 
 _WARM_UP = 0.1  # Share of the steps until the learning rate reaches its highest value.
 _MOST_GRADIENT = 1.0  # Larger gradients are scaled down to this norm.
-_DECAY = 1e-4  # Weight decay of AdamW.
+_DECAY, _BETAS = 1e-4, (0.9, 0.99)  # Weight decay of AdamW, and decay rates of its two running means.
 
 
 @contextmanager
@@ -300,7 +300,6 @@ def descend(
     matrices: Sequence[Tensor],
     recipe: TransformerRecipe,
     count: int,
-    betas: tuple[float, float],
 ) -> FloatArray:
     """Fit parameters by gradient descent.
 
@@ -311,7 +310,6 @@ def descend(
             learning rate of 0 for matrices, AdamW updates them, too.
         recipe: Passes, batches and learning rates.
         count: Number of examples.
-        betas: Decay rates of AdamW's two running means.
 
     Returns:
         The loss of each step, shape (passes, steps of a pass).
@@ -319,7 +317,7 @@ def descend(
     parameters, batch, by_muon = [*others, *matrices], min(recipe.batch, count), recipe.matrix_learning_rate > 0
     losses = np.empty((recipe.epochs, count // batch))
     by_adam = others if by_muon else parameters
-    adam = torch.optim.AdamW(by_adam, lr=recipe.learning_rate, weight_decay=_DECAY, betas=betas, foreach=True)
+    adam = torch.optim.AdamW(by_adam, lr=recipe.learning_rate, weight_decay=_DECAY, betas=_BETAS, foreach=True)
     optimizers = [adam, Muon(matrices, recipe.matrix_learning_rate)] if by_muon else [adam]
     schedules = [
         torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(step / losses.size))

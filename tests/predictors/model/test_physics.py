@@ -114,6 +114,8 @@ def at_rate(rate):
         ),
         # Four queries that share keys lie in one tile, of 16 rows at least; 4 tiles would take four times as long.
         (attention(4096, "sglang", queries=1, shared=4), {}, HOPPER, {"compute_s": 16 * 4096 * 256 / 1024e9}),
+        # 16 queries of five heads would fill 80 of 128 rows of a tile: each head has one of its own.
+        (attention(4096, "sglang", queries=16, shared=5), {}, HOPPER, {"compute_s": 5 * 16 * 4096 * 256 / 1024e9}),
         # Decoding reads its cache at the bandwidth of the memory.
         (
             attention(65536, "sglang", queries=1, heads=8, size=128),
@@ -198,6 +200,9 @@ def test_what_trees_see_of_a_product():
     assert np.isfinite(matrix).all()
     found = dict(zip(FEATURES, matrix[0].tolist(), strict=True))
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+    of_attention = dict(zip(FEATURES, matrix[1].tolist(), strict=True))  # one tile, which computes
+    assert of_attention["log_least_cycles"] == pytest.approx(np.log2(CYCLES), abs=0.1)
+    assert of_attention["compute_share"] == pytest.approx(1, abs=0.05)
 
 
 EXPERTS = Operation("experts", [(10, 16)], {"intermediate": 32, "top_k": 2, "experts": 4}, precision="bf16")
