@@ -81,8 +81,8 @@ def test_an_operation_kind_is_one_row_and_one_runner(copied):
     )
     replace(
         package / "profiling" / "runners.py",
-        '    "relu": _module(nn.ReLU),\n',
-        '    "relu": _module(nn.ReLU),\n    "smooth_relu": _module(nn.Softplus),\n',
+        '    "linear": _over(nn.Linear, -1),\n',
+        '    "linear": _over(nn.Linear, -1),\n    "smooth_relu": _module(nn.Softplus),\n',
     )
     run(
         "import joulecast, torch\n"
