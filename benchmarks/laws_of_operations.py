@@ -12,6 +12,7 @@ from laws_drawn import COSTS, Batch, costs
 
 from joulecast.arrays import FloatArray
 from joulecast.hardware import GPU, gpus
+from joulecast.operations.kind import passes
 from joulecast.operations.kinds import KINDS
 from joulecast.operations.operation import Operation
 from joulecast.predictors.operation_predictions import OperationPredictions
@@ -40,7 +41,7 @@ _LARGE_S, _ALIGNED, _COLUMNS, _ROWS = 200e-6, 1024, 2048, 16384
 # do but to read its matrix; small ones wait for launches and steps.
 _MOST_APART, _MOST_PASSES, _SMALL_S = 2.0, 3.0, 50e-6
 _ALONE = 50  # One operation of so many is predicted alone, and compared with its prediction among others.
-ANY_GPU = "any-gpu/boosting"
+ANY_GPU = "any-gpu/forest"
 """The predictor that answers from a data sheet alone, on every GPU."""
 
 
@@ -114,7 +115,11 @@ def _in_training(one: Operation) -> Operation | None:
     row = KINDS[one.kind]
     if one.mode == "training" or row.measured_only or one.precision in row.quantized:
         return None
-    return one.replace(mode="training") if row.has_gradient and row.training_reads != row.reads else None
+    return (
+        one.replace(mode="training")
+        if row.has_gradient and passes(row.training).reads != passes(row.forward).reads
+        else None
+    )
 
 
 def _with_heavy_backward(one: Operation) -> Operation | None:

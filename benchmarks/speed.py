@@ -24,10 +24,10 @@ from many import BLOCKS, candidates, table_of
 
 import joulecast
 from joulecast import Operation
+from joulecast.extraction import network_of
 from joulecast.extraction.cache import recall, remember
 from joulecast.extraction.models.torchvision_models import build, import_torchvision, model_names
 from joulecast.extraction.templates import store
-from joulecast.extraction.tracing import trace
 from joulecast.hardware import gpus
 from joulecast.operations.kinds import KINDS
 from joulecast.predictors.batches import cores
@@ -182,7 +182,7 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
     size_bytes = sum(path.stat().st_size for path in store.FOLDER.iterdir())
     yield f"templates of all {len(store.names())} models in the package", f"{size_bytes / 1e6:.2f} MB", "", "< 3 MB"
     import_torchvision()
-    yield ms("warm extraction of ResNet-50, built and traced", 150, lambda: trace(build("resnet50"), shape), 15)
+    yield ms("warm extraction of ResNet-50, built and traced", 150, lambda: network_of(build("resnet50"), shape), 15)
     with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, JOULECAST_CACHE=folder):
         remember(network, "resnet50", ["benchmark"], ["aten.linear"])
         yield ms("the same again, from the cache of extractions", 5, lambda: recall("resnet50", ["benchmark"]))
@@ -194,7 +194,7 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
     yield ms(what, 1500, lambda: extract("llama2_7b", (1, 1), cache_length=2048), 5)
     start = time.perf_counter()
     for name in model_names():
-        trace(build(name), (1, 3, 299, 299) if name == "inception_v3" else (1, 3, 224, 224))
+        network_of(build(name), (1, 3, 299, 299) if name == "inception_v3" else (1, 3, 224, 224))
     seconds = time.perf_counter() - start
     yield "extraction of all 80 classification models, built and traced", f"{seconds:.1f} s", "", "< 60 s"
     yield "peak memory of a process that extracts these", printed_mb(PEAK), "", "< 1 GB"
@@ -205,7 +205,7 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
     )
     for what, per_s in zip(whats, batch_per_s(), strict=True):
         yield what, f"{per_s:,.0f}", "", "1,000,000 on two cores"
-    for name in ("a30/forest-inference", "any-gpu/boosting"):
+    for name in ("a30/forest-inference", "any-gpu/forest"):
         yield ms(f"loading {name}", 100, lambda name=name: load_any(shipped("zoo") / name), 9)
 
 

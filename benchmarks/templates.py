@@ -14,7 +14,7 @@ from pathlib import Path
 from joulecast.errors import JoulecastError
 from joulecast.extraction.job import Job
 from joulecast.extraction.models.named_models import build
-from joulecast.extraction.templates import Request, answer, store
+from joulecast.extraction.templates import answer, store
 from joulecast.extraction.traced_models import traced
 from joulecast.operations.attributes import HALF_PRECISIONS
 from joulecast.operations.inputs import Inputs
@@ -69,7 +69,7 @@ def compare(name: str) -> list[tuple[str, int, int, list[str]]]:
             cache_length = sizes[-1] if cached else None
             optimizer = next(OPTIMIZERS) if mode == "training" else None
             asked = {"mode": mode, "precision": next(PRECISIONS), "optimizer": optimizer}
-            mine = answer(name, Request(inputs, cache_length=cache_length, **asked))
+            mine = answer(name, Job(name, inputs, cache_length=cache_length, **asked))
             theirs = extracted(module, name, inputs, cache_length, **asked)
             if mine is None and theirs is None:
                 refused += 1

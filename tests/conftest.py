@@ -345,14 +345,13 @@ def rewrite(entry, name, value):
     (entry / "manifest.json").write_text(json.dumps(manifest))
 
 
-@pytest.fixture(scope="session")
+@lru_cache(maxsize=1)
 def physics_caches():
     """The caches of all functions of physics."""
     from joulecast.predictors.physics import clock, fp32_kernels, relative  # noqa: F401  (these import all the others)
 
-    cache = type(lru_cache(lambda: 0))
     # Not isinstance, which asks lazy modules for their class and makes them warn.
-    found = [each for each in gc.get_objects() if type(each) is cache]
+    found = [each for each in gc.get_objects() if type(each) is type(physics_caches)]
     return [each for each in found if (each.__module__ or "").startswith("joulecast.predictors.physics")]
 
 
@@ -368,6 +367,6 @@ def nothing_remembered(request, monkeypatch):
     if request.path.parent.name in ("physics", "networks", "intervals"):
         RESULTS.clear()
     if request.path.parent.name == "physics":
-        for each in request.getfixturevalue("physics_caches"):
+        for each in physics_caches():
             each.cache_clear()
         monkeypatch.setattr(operation_numbers, "_ROWS", copy.copy(operation_numbers._ROWS))  # A copy has no rows.

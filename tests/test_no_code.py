@@ -42,7 +42,9 @@ def test_only_files_of_the_user_and_dask_run_code():
         for kind, what in found_in(ast.parse(path.read_text(encoding="utf-8"))):
             found.setdefault(kind, {}).setdefault(path.relative_to(PACKAGE).as_posix(), set()).add(what)
     assert found.pop("code").keys() == {FILE_OF_THE_USER}
-    assert found.pop("import").keys() <= DASK
+    imports = found.pop("import")
+    assert imports.pop(FILE_OF_THE_USER) == {"runpy"}
+    assert imports.keys() <= DASK
     # These import modules that are listed beside them, not what a file or a request names.
     assert found.pop("module").keys() <= LISTED
     assert found == {}

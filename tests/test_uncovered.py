@@ -11,8 +11,8 @@ from torch import nn
 import joulecast
 from joulecast import Network
 from joulecast.errors import InputError, UncoveredError
+from joulecast.extraction import network_of
 from joulecast.extraction.operators import OPERATORS
-from joulecast.extraction.tracing import trace
 from joulecast.operations.entry import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped, DroppedWork
 from joulecast.predictors.networks.costs import MOST_UNCOVERED_SHARE, percent
 from joulecast.predictors.networks.memory import memory_need
@@ -46,7 +46,7 @@ MOVED = 4 * (32 * 64 + 64 + 32 * 64)
 
 
 def test_how_large_dropped_work_is():
-    network = trace(nn.Sequential(nn.ReLU(), shared := Scale(), shared), SHAPE)
+    network = network_of(nn.Sequential(nn.ReLU(), shared := Scale(), shared), SHAPE)
     (dropped,) = network.dropped
     assert (dropped.name, dropped.count, dropped.reason) == ("joulecast_unknown.scale", 2, "no operation kind")
     assert dropped.work == DroppedWork(
@@ -56,13 +56,13 @@ def test_how_large_dropped_work_is():
         output_bytes=2 * 4 * 32 * 64,
         largest_bytes=4 * 2 * 32 * 64,
     )
-    half = trace(nn.Sequential(nn.ReLU(), Scale()), SHAPE, precision="bf16").dropped[0].work
+    half = network_of(nn.Sequential(nn.ReLU(), Scale()), SHAPE, precision="bf16").dropped[0].work
     assert half.moved_bytes == MOVED / 2
     assert network.uncounted == network.dropped
 
 
 def test_flops_of_dropped_work():
-    (linear,) = trace(nn.Sequential(nn.ReLU(), nn.Linear(64, 128)), SHAPE, whitelist={"relu"}).uncounted
+    (linear,) = network_of(nn.Sequential(nn.ReLU(), nn.Linear(64, 128)), SHAPE, whitelist={"relu"}).uncounted
     assert linear.work.flops == 2 * 32 * 64 * 128
     assert linear.work.parameter_bytes == 4 * (64 * 128 + 128)
     assert linear.work.largest_bytes == 4 * (32 * 64 + 32 * 128)
@@ -77,7 +77,7 @@ def test_flops_of_an_operator_without_a_kind_are_pytorchs(monkeypatch):
             one = torch.ones((), device=x.device)
             return torch._scaled_mm(a, a.t(), one, one, out_dtype=torch.bfloat16)
 
-    work = {d.name: d.work for d in trace(Eight(), SHAPE).uncounted}["aten._scaled_mm"]
+    work = {d.name: d.work for d in network_of(Eight(), SHAPE).uncounted}["aten._scaled_mm"]
     assert work.flops == 2 * 32 * 64 * 32
 
 
@@ -90,7 +90,7 @@ def test_what_fills_constants_is_exempt():
             parts += [torch.full_like(x, 3.0)[0], x.new_zeros(n), x.new_ones(n), x.new_full((n,), 1.0)]
             return torch.relu(x) + sum(torch.empty_like(x).fill_(1.0).zero_()[0] + part for part in parts)
 
-    network = trace(Fills(), SHAPE)
+    network = network_of(Fills(), SHAPE)
     assert {d.name for d in network.dropped} >= EXEMPT - {"aten._local_scalar_dense"}
     assert network.uncounted == ()
     assert joulecast.predict(network, None, "A30").uncovered == ()
@@ -105,7 +105,7 @@ def test_masks_and_positions_are_exempt_and_work_on_activations_is_not():
             torch.nonzero(positions)
             return torch.relu(x)
 
-    network = trace(Masks(), SHAPE)
+    network = network_of(Masks(), SHAPE)
     assert {d.reason for d in network.dropped} == {SHAPE_ARITHMETIC}
     assert Dropped("aten.add", 1, (), BOOKKEEPING).is_exempt
     assert not Dropped("aten.gcd", 1, (), "no operation kind").is_exempt
@@ -114,7 +114,7 @@ def test_masks_and_positions_are_exempt_and_work_on_activations_is_not():
         def forward(self, x):
             return torch.relu(x) + torch.gcd(x.int(), x.int())
 
-    (dropped,) = trace(Compares(), SHAPE).uncounted
+    (dropped,) = network_of(Compares(), SHAPE).uncounted
     assert dropped.work.moved_bytes == 4 * 3 * 32 * 64
 
 
@@ -206,13 +206,13 @@ def test_files_store_uncovered_work_and_earlier_files_load():
 @pytest.mark.parametrize(
     ("damaged", "says"),
     [
-        ("scale", "what was dropped is an object"),
-        ({"name": "aten.sort"}, "what was dropped is an object"),
-        ({"name": "aten.sort", "count": 1, "reason": "", "work": {"flops": 1}}, "dropped work is an object"),
+        ("scale", "what was dropped has the wrong type"),
+        ({"name": "aten.sort"}, "(?s)what was dropped .*KeyError: 'count'.*name, count and reason"),
+        ({"name": "aten.sort", "count": 1, "reason": "", "work": {"flops": 1}}, "missing 4 required"),
         (
             {"name": "aten.sort", "count": 1, "reason": ""}
             | {"work": dict.fromkeys([f.name for f in dataclasses.fields(DroppedWork)], -1)},
-            "integers from 0",
+            "-1 is out of range: 0",
         ),
     ],
 )

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-from ..errors import ExtractionError, InputError, JoulecastError
+from ..errors import ExtractionError, InputError
 from ..operations.inputs import Inputs, shape_text
 from .known_values import LARGEST, NeedsValuesError
 
 if TYPE_CHECKING:
-    from .job import Assume
+    from .job import Job
     from .recorder import Recorder
 
 LONGEST = 300
@@ -46,27 +46,27 @@ _HINTS: Mapping[str, str] = {
         "the forward asks for a GPU by itself: move tensors to that of another, tensor.to(x.device)",
     ),
 }
-_ASSUMPTIONS: tuple[Assume, ...] = ({"experts": "uniform"}, {"boxes": 100}, {"boxes": 100, "box_side": 100})
-_NOTHING_TO_ASSUME = (
-    "nothing that can be assumed gives this value: take decisions by values out of the forward (layers skipped by "
-    "chance: layerdrop=0), or extract what comes before them, such as a backbone"
+_STATE_VALUES = (
+    "state what only the input says: assume={'experts': 'uniform'} for a mixture of experts, {'boxes': 100} for what "
+    "is selected, with 'box_side': 100 for masks and key points"
+)
+_TAKE_OUT = (
+    "take decisions by values out of the forward (layers skipped by chance: layerdrop=0), or extract what comes before "
+    "them, such as a backbone"
 )
 
 
-def explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs, hint: str | None) -> ExtractionError:
-    """Convert an exception of a forward to an error that says where it was raised and what to do.
-
-    Without a hint, one is chosen by the message of PyTorch.
-    """
+def explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs, job: Job) -> ExtractionError:
+    """Convert an exception of a forward to an error that says where it was raised and what to do."""
     where = f"{name}.{recorder.path}" if recorder.path else name
     what = next(iter(str(error).strip().splitlines()), "no message")[:LONGEST]
     within = f" in {recorder.operator}" if recorder.operator else ""
-    most = None
+    most = hint = None
     if isinstance(error, NeedsValuesError) and any(math.prod(each.shape) >= LARGEST for each in inputs.all):
-        most, hint = (
-            f"fewer than {LARGEST:,} tokens, because not even positions are followed in more",
-            "give fewer tokens",
-        )
+        most = f"fewer than {LARGEST:,} tokens, because not even positions are followed in more"
+        hint = "give fewer tokens"
+    elif isinstance(error, NeedsValuesError):
+        hint = _TAKE_OUT if "box_side" in (job.assume or ()) else f"{_STATE_VALUES}; or {_TAKE_OUT}"
     # Each of several numbers is read as an input with one dimension.
     sizes = [size for each in inputs.positional for size in each.shape]
     if not hint and 1 < len(sizes) == len(inputs.positional) and not inputs.named:
@@ -77,21 +77,6 @@ def explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs, h
         allowed=most,
         hint=hint or next((each for sign, each in _HINTS.items() if sign in what), _CHECK_DIMENSIONS),
     )
-
-
-def what_to_assume(trace: Callable[..., Any], stated: Assume | None) -> str:
-    """Try assumptions on a model whose forward depends on values, and suggest one under which it runs.
-
-    `trace` extracts the model with `assume` as its argument. What the user has stated already is kept.
-    """
-    tried = _ASSUMPTIONS if not stated else () if "box_side" in stated else ({"boxes": 100, **stated, "box_side": 100},)
-    for assume in tried:
-        try:
-            trace(assume=assume)
-        except JoulecastError:
-            continue
-        return f"the model runs under an assumption: assume={assume}"
-    return _NOTHING_TO_ASSUME
 
 
 def refuse_module(module: torch.nn.Module) -> None:

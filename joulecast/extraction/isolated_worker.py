@@ -25,7 +25,7 @@ from ..system.limits import used_bytes
 from ..system.regular_files import first_line
 from .job import Job
 from .models.language_models import BY_NAME
-from .sources import named_network, network_of_file
+from .sources import named_network, network_of, network_of_file
 
 _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")
 
@@ -44,11 +44,9 @@ def _import_libraries(suffix: str | None, *, builds_transformer: bool) -> None:
     with contextlib.suppress(ImportError):
         import torch
 
-        from .tracing import trace
-
         # Large parts of torch are imported on first use, so a small model is traced.
         for mode in MODES:
-            trace(torch.nn.Linear(1, 1), (1, 1), mode=mode)
+            network_of(torch.nn.Linear(1, 1), (1, 1), mode=mode)
     if suffix != ".pt2":
         with contextlib.suppress(ImportError):
             from .models import named_models, transformers_models

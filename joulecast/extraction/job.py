@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import InputError, unknown_name
-from ..operations.inputs import Inputs
+from ..operations.inputs import Inputs, require_positive_integer
 from ..operations.kinds import KINDS
 from .operators import WHITELIST
 
@@ -57,8 +57,10 @@ class Assumptions:
         experts = stated.get("experts")
         if experts not in (None, "uniform"):
             raise InputError("tokens can be assumed to spread evenly", given=f"experts={experts!r}", allowed="uniform")
-        boxes = _positive(stated, "boxes", "a number of boxes")
-        return cls(experts is not None, boxes, _positive(stated, "box_side", "the side of a box in pixels"))
+        numbers: dict[str, Any] = {name: stated[name] for name in ("boxes", "box_side") if stated.get(name) is not None}
+        for name, value in numbers.items():
+            require_positive_integer(name, value)
+        return cls(experts is not None, **numbers)
 
     def __iter__(self) -> Iterator[str]:
         """Each assumption in words."""
@@ -68,16 +70,6 @@ class Assumptions:
             yield f"every selection by values keeps {self.boxes} candidates, or all where there are fewer"
         if self.box_side is not None:
             yield f"every box is a square of {self.box_side} x {self.box_side} pixels"
-
-
-def _positive(stated: Assume, name: str, what: str) -> int | None:
-    value = stated.get(name)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
-        return value
-    raise InputError(f"{what} is a positive integer", given=f"{name}={value!r}", allowed="1 or more")
-
-
-NOTHING_ASSUMED = Assumptions()
 
 
 OPTIMIZERS: tuple[str, ...] = tuple(kind.removesuffix("_step") for kind, row in KINDS.items() if row.is_optimizer_step)
@@ -157,11 +149,6 @@ class Job:
         names = [field.name for field in fields(cls)]
         return cls(**{name: arguments[name] for name in names if name in arguments} | changed)
 
-    @property
-    def for_trace(self) -> dict[str, Any]:
-        """The keyword arguments of `tracing.trace` among the fields."""
-        return {name: getattr(self, name) for name in _FOR_TRACE}
-
     def to_json(self, inputs: Inputs | None) -> dict[str, Any]:
         """What the process that extracts models needs beside the model; `of_json` reads it."""
         return {
@@ -181,4 +168,3 @@ class Job:
 
 
 _IN_JSON = ("mode", "precision", "cache_length", "optimizer", "autocast", "lora", "lora_targets")
-_FOR_TRACE = ("mode", "precision", "whitelist", "operators", "optimizer", "assume")

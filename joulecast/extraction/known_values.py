@@ -167,9 +167,7 @@ class KnownValues:
     """Computes the values of meta tensors that do not depend on the input."""
 
     def __init__(self, assumptions: Assumptions) -> None:
-        self.boxes = assumptions.boxes
-        """Number of candidates that a selection by unknown values keeps; None if nothing is assumed."""
-        self._assumptions = assumptions
+        self.assumptions = assumptions
         self._overwritten: set[int] = set()
         self._mixed: set[int] = set()
         self._storages: list[Any] = []
@@ -207,9 +205,9 @@ class KnownValues:
         assumed = any(getattr(leaf, "is_assumed", False) for leaf in tree_leaves((args, kwargs)))
         if decides(func):
             real = UNKNOWN if values is UNKNOWN else func(*values[0], **values[1])
-            if real is UNKNOWN and self.boxes is not None:
-                args = with_places(func, args, self.boxes)
-                real, assumed = selected(func, args, self.boxes), True
+            if real is UNKNOWN and self.assumptions.boxes is not None:
+                args = with_places(func, args, self.assumptions.boxes)
+                real, assumed = selected(func, args, self.assumptions.boxes), True
             self.decisions.append((func, real))
             if real is not UNKNOWN:
                 return tree_map(lambda value: self._on_meta(value, assumed), real)
@@ -231,10 +229,10 @@ class KnownValues:
                 know(tensor, value, is_assumed=assumed)
         else:
             self._forget(func, args, kwargs)
-            chosen = routed(func, args, kwargs, made) if self._assumptions.experts else None
+            chosen = routed(func, args, kwargs, made) if self.assumptions.experts else None
             if chosen is not None:
                 know(*chosen, is_assumed=True)
-            value = decided(func, args, made, self._assumptions)
+            value = decided(func, args, made, self.assumptions)
             if value is not UNKNOWN:
                 know(made[0], value, is_assumed=True)
             constant = self._constant(func, args)

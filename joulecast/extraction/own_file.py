@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
+import runpy
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +27,7 @@ def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] 
     if not is_file(path):
         raise InputError("this Python file cannot be read", given=str(path), hint="give FILE.py:NAME")
     try:
-        content = vars(_run(path))
+        content = _run(path)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
             raise MissingDependencyError(
@@ -39,7 +39,9 @@ def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] 
             hint=f"run python {path}, and mend what it reports",
         ) from error
     if not name:
-        models = [key for key, value in content.items() if hasattr(value, "forward") and _is_own(value, path)]
+        # Classes that are written in this file, and objects that were made in it.
+        found = {key: value for key, value in content.items() if hasattr(value, "forward")}
+        models = [key for key, each in found.items() if not isinstance(each, type) or each.__module__ == path.stem]
         raise InputError(
             "a file may have several models: name one",
             given=text,
@@ -60,20 +62,10 @@ def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] 
         ) from error
 
 
-def _is_own(value: Any, path: Path) -> bool:
-    """Whether a class is written in this file, or an object was made in it."""
-    return not isinstance(value, type) or value.__module__ == path.stem
-
-
-def _run(path: Path) -> Any:
-    """Run a Python file as a module. It can import the files beside it, as if it were run directly."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ImportError("this is not a Python file")
-    module = importlib.util.module_from_spec(spec)
+def _run(path: Path) -> dict[str, Any]:
+    """The names that a Python file defines. It can import the files beside it, as if it were run directly."""
     sys.path.insert(0, str(path.parent.resolve()))
     try:
-        spec.loader.exec_module(module)
+        return runpy.run_path(str(path), run_name=path.stem)
     finally:
         sys.path.pop(0)
-    return module

@@ -21,9 +21,9 @@ from ..operations.kinds import KINDS
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
 from .autocast import Autocast
-from .conversions import Bound, Converted, CustomOperators, is_tensor, shape_of
+from .conversions import Bound, Converted, is_tensor, shape_of
 from .gradients import CallSizes, Gradients, recomputed
-from .job import NOTHING_ASSUMED, Assumptions
+from .job import Assumptions, Job
 from .known_values import UNKNOWN, KnownValues, decides, run_on_meta, tensors_in, with_places, without_memory
 from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, QUANTIZED_PRODUCTS, SAVES_INPUT
 
@@ -34,7 +34,7 @@ _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records operators with the path of the module that runs them, for the arguments of `tracing.trace`.
+    """Records operators with the path of the module that runs them, as a job asks.
 
     The parameters are all tensors that the forward uses as such, and the learned ones those that need a gradient.
     """
@@ -42,31 +42,26 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(
         self,
         module: torch.nn.Module,
-        mode: str,
-        precision: str,
-        whitelist: Collection[str],
-        operators: CustomOperators | None = None,
+        job: Job,
         learned: Collection[torch.Tensor] = (),
         parameters: Collection[torch.Tensor] = (),
-        assumptions: Assumptions = NOTHING_ASSUMED,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._names = {id(child): name for name, child in module.named_modules()}
-        self._mode, self._whitelist = mode, whitelist
-        self._precision = "default" if precision in DTYPES else precision
-        self._operators = operators or {}
+        self._mode, self._whitelist, self._operators = job.mode, job.whitelist, job.operators or {}
+        self._precision = "default" if job.precision in DTYPES else job.precision
         self._learned = {id(tensor) for tensor in learned}
         self._parameters = {id(tensor) for tensor in parameters}
         # If all parameters are learned, every operation computes all gradients, but for the first layer, which
         # composition knows (predictors/networks/parts.py).
-        self.gradients = Gradients(learned) if mode == "training" and self._parameters != self._learned else None
+        self.gradients = Gradients(learned) if job.mode == "training" and self._parameters != self._learned else None
         self._is_needed = False  # whether the backward runs through the operator
         self.cast_bytes = 0
         """Bytes of the copies of parameters that autocast makes and that stay in memory."""
         self._stack: list[tuple[str, bool]] = []
         self._thread = threading.get_ident()
         self.autocast = Autocast()
-        self.known = KnownValues(assumptions)
+        self.known = KnownValues(Assumptions.of(job.assume))
         self.operator = ""  # name of the operator that is running
         self.calls: list[tuple[Operation, str]] = []
         self._sizes = CallSizes(parameters)
@@ -270,7 +265,7 @@ class Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # Tensors that a module holds besides its parameters are real, and were saved for the backward as such.
         # The gradient of a number that a masked assignment wrote is a sum over the masked elements. How many there are
         # does not matter for its shape, so one is taken if nothing is assumed.
-        args = with_places(func, self._recorder.on_meta(args), self._recorder.known.boxes or 1)
+        args = with_places(func, self._recorder.on_meta(args), self._recorder.known.assumptions.boxes or 1)
         result = run_on_meta(func, args, kwargs or {})
         tensors = [value for value in args if isinstance(value, torch.Tensor) and value.is_floating_point()]
         if func.overloadpacket.__name__ in ("add", "add_") and len(tensors) == 2 and result.ndim:
@@ -311,5 +306,5 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
             _, decision = self._decisions.popleft()
             if decision is not UNKNOWN:
                 return tree_map(self._recorder.on_meta, decision)
-        boxes = self._recorder.known.boxes
+        boxes = self._recorder.known.assumptions.boxes
         return run_on_meta(func, given if boxes is None else with_places(func, given, boxes), further)

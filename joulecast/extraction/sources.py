@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ExtractionError, InputError, MissingDependencyError, with_extra
-from ..operations.inputs import Inputs, shape_text
+from ..operations.inputs import Inputs, require_positive_integer, shape_text
 from ..operations.network import Network
 from ..operations.operation import Operation, require_mode, require_precision
 from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_json, refusing_damage
@@ -20,7 +19,7 @@ from .cache import recall, remember
 from .job import ATTENTION, Job, refuse_optimizer
 from .models.spelling import known_as, known_names
 from .operators import WHITELIST
-from .templates import Request, answer, refusal, store
+from .templates import answer, refusal, store
 
 if TYPE_CHECKING:
     import torch
@@ -30,13 +29,106 @@ if TYPE_CHECKING:
     Model = str | Path | torch.nn.Module | Network | Sequence[tuple[Operation, int]] | Any
 
 
-def listed_network(network: Network, job: Job) -> Network:
+def network_of(model: Model, input_shape: InputShape | None, **options: Any) -> Network:
+    """List the operations of a model; see `joulecast.extract` for the arguments, and `network_of_job` for errors."""
+    return network_of_job(Job(model, input_shape, **options))
+
+
+def network_of_job(job: Job) -> Network:
+    """List the operations of the model of a job; see `joulecast.extract`.
+
+    Raises UnknownNameError: there is no such model, mode or precision. Raises InputError: a shape, file or list is not
+    valid. Raises ExtractionError: the forward raises, or depends on values of the input. Raises MissingDependencyError:
+    the model needs a library that is not installed.
+    """
+    job, attention = _checked(job)
+    model = job.model
+    path = Path(model) if isinstance(model, str | Path) else None
+    from_file = path is not None and (path.suffix in (".pt2", ".onnx", ".json") or is_file(path))
+    if job.model_options and (from_file or not isinstance(model, str)):
+        raise InputError(
+            "options make a model that is given by name",
+            given=f"{', '.join(job.model_options)} for a {type(model).__name__}",
+            hint="build the model with them, and give it without options",
+        )
+    if job.lora is not None and path is None:
+        raise InputError(
+            "adapters are put into models that are given by name, or by their config.json",
+            given=f"lora={job.lora} for a {type(model).__name__}",
+            hint="put adapters into your module with peft, and give it without lora",
+        )
+    network = _in_memory(job) if path is None else _from_file(path, job) if from_file else _named(str(model), job)
+    return network if attention is None else network.with_attention_by(attention)
+
+
+def named_network(job: Job, *, may_trace: bool = True) -> Network:
+    """List the operations of a named model. The name is never read as the path of a file.
+
+    Raises what `network_of_job` does, and MissingDependencyError if neither the cache nor a template has the model, and
+    it may not be traced with torch.
+    """
+    job, attention = _checked(job)
+    network = _named(str(job.model), job, may_trace)
+    return network if attention is None else network.with_attention_by(attention)
+
+
+def _checked(job: Job) -> tuple[Job, str | None]:
+    """A job without the library of attention among its assumptions, which does not depend on the model; and it."""
+    require_mode(job.mode)
+    require_precision(job.precision)
+    if job.cache_length is not None:
+        require_positive_integer("cache_length", job.cache_length)
+    if not isinstance(job.assume, Mapping) or ATTENTION not in job.assume:
+        return job, None
+    others = {name: value for name, value in job.assume.items() if name != ATTENTION}
+    return replace(job, assume=others or None), str(job.assume[ATTENTION])
+
+
+def _in_memory(job: Job) -> Network:
+    """The network of a model that is an object: listed operations, a module, a configuration or a program."""
+    model = job.model
+    if isinstance(model, Network):
+        return _listed(model, job)
+    # Neither a module nor a configuration can exist without its library, so this does not import any.
+    torch_module, transformers = sys.modules.get("torch"), sys.modules.get("transformers")
+    if torch_module is not None:
+        from .models.transformers_models import from_config
+        from .traced_models import traced
+
+        if transformers is not None and isinstance(model, transformers.PretrainedConfig):
+            model = from_config(model)
+        if isinstance(model, torch_module.export.ExportedProgram):
+            model = model.module()
+        if isinstance(model, torch_module.nn.Module):
+            return traced(model, Inputs.of(job.input_shape), job)
+    if isinstance(model, Sequence):
+        for item in model:
+            if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Operation)):
+                raise InputError(
+                    "a list of operations holds pairs of Operation and count",
+                    given=repr(item)[:200],
+                    allowed='such as [(Operation("relu", [(8, 64)]), 3)]',
+                )
+        return _listed(Network.of(model), job)
+    if isinstance(model, type):
+        raise InputError(
+            "this is a class, not a model", given=model.__name__, hint=f"give an instance: {model.__name__}(...)"
+        )
+    raise InputError(
+        "this is not a model",
+        given=type(model).__name__,
+        allowed="a name, a torch.nn.Module, a configuration of transformers, a Network, a list of (Operation, count), "
+        "or a file: network (JSON), config.json, .pt2, .onnx",
+    )
+
+
+def _listed(network: Network, job: Job) -> Network:
     """A network that was extracted before, in the mode and precision that are asked for.
 
     The default precision leaves that of each operation. Raises InputError: another shape is asked for, or an argument
     that only extraction can heed.
     """
-    for name in ("optimizer", "operators", "assume"):
+    for name in ("cache_length", "optimizer", "operators", "assume"):
         if getattr(job, name) is not None:
             raise InputError(
                 "a list of operations is complete",
@@ -58,115 +150,6 @@ def listed_network(network: Network, job: Job) -> Network:
     return network.replace(mode=mode, precision=None if job.precision == "default" else job.precision)
 
 
-def _pair(item: Any) -> tuple[Operation, int]:
-    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Operation):
-        return item[0], item[1]
-    raise InputError(
-        "a list of operations holds pairs of Operation and count",
-        given=repr(item)[:200],
-        allowed='such as [(Operation("relu", [(8, 64)]), 3)]',
-    )
-
-
-def _with_attention(extract: Callable[..., Network]) -> Callable[..., Network]:
-    """A function of a job that heeds the library of attention among its assumptions."""
-
-    @wraps(extract)
-    def heeding(job: Job, **options: Any) -> Network:
-        assume = job.assume
-        if not isinstance(assume, Mapping) or ATTENTION not in assume:
-            return extract(job, **options)
-        others = {name: value for name, value in assume.items() if name != ATTENTION}
-        return extract(replace(job, assume=others or None), **options).with_attention_by(str(assume[ATTENTION]))
-
-    return heeding
-
-
-def network_of(model: Model, input_shape: InputShape | None, **options: Any) -> Network:
-    """List the operations of a model; see `joulecast.extract` for the arguments, and `network_of_job` for errors."""
-    return network_of_job(Job(model, input_shape, **options))
-
-
-@_with_attention
-def network_of_job(job: Job) -> Network:
-    """List the operations of the model of a job; see `joulecast.extract`.
-
-    Raises UnknownNameError: there is no such model, mode or precision. Raises InputError: a shape, file or list is not
-    valid. Raises ExtractionError: the forward raises, or depends on values of the input. Raises MissingDependencyError:
-    the model needs a library that is not installed.
-    """
-    model = job.model
-    _check(job)
-    if job.model_options and not (isinstance(model, str) and not _is_file(Path(model))):
-        raise InputError(
-            "options make a model that is given by name",
-            given=f"{', '.join(job.model_options)} for a {type(model).__name__}",
-            hint="build the model with them, and give it without options",
-        )
-    if job.lora is not None and not isinstance(model, str | Path):
-        raise InputError(
-            "adapters are put into models that are given by name, or by their config.json",
-            given=f"lora={job.lora} for a {type(model).__name__}",
-            hint="put adapters into your module with peft, and give it without lora",
-        )
-    if isinstance(model, Network):
-        return listed_network(model, job)
-    if isinstance(model, str | Path) and _is_file(Path(model)):
-        return _from_file(Path(model), job)
-    if isinstance(model, str | Path):
-        return _named(str(model), job)
-    # Neither a module nor a configuration can exist without its library, so this does not import any.
-    torch_module, transformers = sys.modules.get("torch"), sys.modules.get("transformers")
-    if torch_module is not None:
-        from .traced_models import configured, traced
-
-        if isinstance(model, torch_module.nn.Module):
-            return traced(model, Inputs.of(job.input_shape), job)
-        if transformers is not None and isinstance(model, transformers.PretrainedConfig):
-            return configured(model, Inputs.of(job.input_shape), job)
-        if isinstance(model, torch_module.export.ExportedProgram):
-            return traced(model.module(), Inputs.of(job.input_shape), job)
-    if isinstance(model, Sequence):
-        return listed_network(Network.of(map(_pair, model)), job)
-    if isinstance(model, type):
-        raise InputError(
-            "this is a class, not a model", given=model.__name__, hint=f"give an instance: {model.__name__}(...)"
-        )
-    raise InputError(
-        "this is not a model",
-        given=type(model).__name__,
-        allowed="a name, a torch.nn.Module, a configuration of transformers, a Network, a list of (Operation, count), "
-        "or a file: network (JSON), config.json, .pt2, .onnx",
-    )
-
-
-@_with_attention
-def named_network(job: Job, *, may_trace: bool = True) -> Network:
-    """List the operations of a named model. The name is never read as the path of a file.
-
-    Raises what `network_of_job` does, and MissingDependencyError if neither the cache nor a template has the model, and
-    it may not be traced with torch.
-    """
-    _check(job)
-    return _named(str(job.model), job, may_trace)
-
-
-def _check(job: Job) -> None:
-    require_mode(job.mode)
-    require_precision(job.precision)
-    length = job.cache_length
-    if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 1):
-        raise InputError(
-            "the length of a cache is a positive number of tokens",
-            given=repr(length),
-            allowed="1 or more, or None for no cache",
-        )
-
-
-def _is_file(path: Path) -> bool:
-    return path.suffix in (".pt2", ".onnx", ".json") or is_file(path)
-
-
 def network_of_file(job: Job) -> Network:
     """List the operations of the model in a file, in this process. The model of the job is the path of the file.
 
@@ -175,33 +158,19 @@ def network_of_file(job: Job) -> Network:
     path = Path(job.model)
     with refusing_damage("this file describes no model that can be", path):
         if path.suffix == ".onnx":
-            return _from_onnx(path, job)
-        from .traced_models import configured, traced
+            from .files.onnx_graphs import load as network_of_graph
+
+            return network_of_graph(path, job)
+        from .models.transformers_models import from_config
+        from .traced_models import traced
 
         if path.suffix == ".pt2":
             from .files.exported_programs import load
 
             program = load(path)
             return traced(program, program.inputs(job.input_shape), job, program.name)
-        return configured(read_json(path, MOST_JSON_BYTES, "this file"), Inputs.of(job.input_shape), job)
-
-
-def _from_onnx(path: Path, job: Job) -> Network:
-    from .files.onnx_graphs import load
-
-    if job.cache_length is not None:
-        raise InputError(
-            "an ONNX file has its cache among its inputs",
-            given=f"cache_length={job.cache_length}",
-            hint="leave out cache_length, and give the inputs of the cache by name with their shapes",
-        )
-    if job.optimizer is not None:
-        raise InputError(
-            "the step of an optimizer is not listed for ONNX files",
-            given=f"optimizer={job.optimizer}",
-            hint="give the PyTorch model instead, or leave the optimizer out",
-        )
-    return load(path, job.input_shape, mode=job.mode, precision=job.precision, whitelist=job.whitelist)
+        module = from_config(read_json(path, MOST_JSON_BYTES, "this file"))
+        return traced(module, Inputs.of(job.input_shape), job)
 
 
 def _from_file(path: Path, job: Job) -> Network:
@@ -209,7 +178,7 @@ def _from_file(path: Path, job: Job) -> Network:
     if path.suffix not in (".pt2", ".onnx"):
         content = read_json(path, MOST_JSON_BYTES, "this file")
         if not (isinstance(content, dict) and "model_type" in content and "operations" not in content):
-            return listed_network(Network.from_dict(content, name=path.stem), job)
+            return _listed(Network.from_dict(content, name=path.stem), job)
     if path.suffix != ".onnx" and find_spec("torch") is None:
         raise _lacks_torch(str(path))
     with open_regular(path) as file:
@@ -227,25 +196,31 @@ def _from_file(path: Path, job: Job) -> Network:
 
 def _named(name: str, job: Job, may_trace: bool = True) -> Network:
     name, has_torch = known_as(name), may_trace and find_spec("torch") is not None
-    if job.input_shape is None:
-        _refuse_without_shape(name, has_torch)
+    if job.input_shape is None and name in known_names():
+        shape, model = _input_of(name), store.load(name)
+        example = store.usual_shape(shape, {}) if model is None else model.example
+        raise InputError(
+            f"{name} needs the shape of its input",
+            given="none",
+            allowed=" x ".join(map(str, shape)),
+            hint=f"give a shape such as {','.join(map(str, example))}",
+        )
+    if job.input_shape is None and not has_torch:
+        raise refusal(name, job, known_names())
     inputs = Inputs.of(job.input_shape)
+    job = replace(job, input_shape=inputs)
     refuse_optimizer(job.optimizer, job.mode)
     # Neither the cache nor templates cover the user's own operators, assumptions and model options.
-    own = {**(job.operators or {}), **(job.assume or {}), **(job.model_options or {})}
-    own |= {name: value for name in ("autocast", "lora") if (value := getattr(job, name)) is not None}
+    own = [*(job.operators or ()), *(job.assume or ()), *(job.model_options or ())]
+    own += [each for each in ("autocast", "lora") if getattr(job, each) is not None]
     cached = job.whitelist is WHITELIST and not own
     key = [inputs.to_list(), job.mode, job.precision, job.cache_length, job.optimizer]
-    if cached and (recalled := recall(name, key)) is not None:
-        return recalled
-    request = Request(inputs, job.mode, job.precision, job.cache_length, job.optimizer)
-    if cached and (templated := answer(name, request)) is not None:
-        return templated
+    if cached and (known := recall(name, key) or answer(name, job)) is not None:
+        return known
     if not has_torch:
         listed = known_names()
-        if own and name in listed:
-            raise _lacks_torch(f"{name} with {', '.join(own)}")
-        raise refusal(name, request, listed)
+        with_own = f"{name} with {', '.join(own)}"
+        raise _lacks_torch(with_own) if own and name in listed else refusal(name, job, listed)
     from .models.named_models import build
     from .traced_models import traced
 
@@ -262,21 +237,6 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
     if cached:
         remember(network, name, key, operators_run)
     return network
-
-
-def _refuse_without_shape(name: str, has_torch: bool) -> None:
-    """Raise the error of a model that is known: an example of its shape; or, without torch, of one that is not."""
-    if name in (listed := known_names()):
-        model = store.load(name)
-        example = model.example if model is not None else store.usual_shape(_input_of(name), {})
-        raise InputError(
-            f"{name} needs the shape of its input",
-            given="none",
-            allowed=" x ".join(map(str, _input_of(name))),
-            hint=f"give a shape such as {','.join(map(str, example))}",
-        )
-    if not has_torch:
-        raise refusal(name, Request(Inputs()), listed)
 
 
 def _input_of(name: str) -> tuple[int | str, ...]:

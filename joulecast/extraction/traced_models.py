@@ -16,12 +16,11 @@ from torch import nn
 from ..errors import InputError
 from ..operations.inputs import Inputs, require_positive_integer
 from ..operations.network import Network
-from . import tracing
 from .job import Assumptions, Job
 from .known_values import without_memory
-from .models.transformers_models import from_config, is_transformer, named_inputs, prepare
+from .models.transformers_models import is_transformer, named_inputs, prepare
 from .recorder import Recorder
-from .tracing import Forward
+from .tracing import Forward, trace
 
 ALL_LINEAR = "all-linear"
 """The word of peft for adapters in every linear layer but the last one of the model."""
@@ -136,21 +135,20 @@ def traced(
     if job.lora is not None:
         adapt(module, job.lora, job.lora_targets)
     name = name or type(module).__name__
-    traces = _autocast(job.autocast)(partial(tracing.trace, module, **job.for_trace, on_trace=on_trace))
+    further = None
     if is_transformer(module):
-        title = name if job.cache_length is None else f"{name} after {job.cache_length} tokens"
-        further = partial(prepare, mode=job.mode, cache_length=job.cache_length)
-        return traces(input_shape=named_inputs(module, inputs), name=title, prepare=further)
-    if job.cache_length is not None:
+        inputs, further = named_inputs(module, inputs), partial(prepare, mode=job.mode, cache_length=job.cache_length)
+        name = name if job.cache_length is None else f"{name} after {job.cache_length} tokens"
+    elif job.cache_length is not None:
         raise InputError(
             "only transformers have a cache of keys and values",
             given=f"cache_length={job.cache_length} for {name}",
             hint="leave out cache_length",
         )
-    prepare_detector = None
-    if job.mode == "training" and _is_detector(module):
-        prepare_detector = partial(_with_targets, boxes=Assumptions.of(job.assume).boxes)
-    return traces(input_shape=inputs, name=name, prepare=prepare_detector)
+    elif job.mode == "training" and _is_detector(module):
+        further = partial(_with_targets, boxes=Assumptions.of(job.assume).boxes)
+    with _autocast(job.autocast):
+        return trace(module, inputs, job, name, further, on_trace)
 
 
 @contextmanager
@@ -167,8 +165,3 @@ def _autocast(precision: str | None) -> Iterator[None]:
     finally:
         torch.set_autocast_enabled("cuda", before[0])
         torch.set_autocast_dtype("cuda", before[1])
-
-
-def configured(config: Any, inputs: Inputs, job: Job) -> Network:
-    """Build the transformer of a configuration without weights, and trace it; for the arguments see `traced`."""
-    return traced(from_config(config), inputs, job)

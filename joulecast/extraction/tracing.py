@@ -8,9 +8,8 @@ table of operators is decomposed into simpler ones until all of them are in the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -21,14 +20,11 @@ from ..operations.attributes import ELEMENT_BYTES
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
 from ..operations.network import Network, ParameterBytes
-from ..operations.operation import require_mode, require_precision
-from .conversions import CustomOperators
-from .failures import LONGEST, explained, refuse_module, what_to_assume
+from .failures import LONGEST, explained, refuse_module
 from .gradients import WholeLayers, followed
-from .job import EXPERTS, Assume, Assumptions, refuse_optimizer
-from .known_values import NeedsValuesError, tensors_in
+from .job import EXPERTS, Job, refuse_optimizer
+from .known_values import tensors_in
 from .models import exclusive
-from .operators import WHITELIST
 from .recorder import DTYPES, Accumulations, Casts, Recorder, Replay
 
 Tensors = dict[str, torch.Tensor]
@@ -198,15 +194,9 @@ def _in_mode(module: torch.nn.Module, mode: str) -> Iterator[None]:
 @exclusive
 def trace(
     module: torch.nn.Module,
-    input_shape: Any,
-    *,
-    mode: str = "inference",
-    precision: str = "default",
+    inputs: Inputs,
+    job: Job,
     name: str | None = None,
-    whitelist: Collection[str] = WHITELIST,
-    operators: CustomOperators | None = None,
-    optimizer: str | None = None,
-    assume: Assume | None = None,
     prepare: Callable[[Forward], None] | None = None,
     on_trace: Callable[[Recorder], None] | None = None,
 ) -> Network:
@@ -214,42 +204,34 @@ def trace(
 
     The module is not changed: parameters, buffers, train/eval flags and the random state stay as they are. A training
     operation stands for its forward and backward. Operations on tensors of another type than fp32, and those in a
-    region of autocast, get the precision that they really run in. For the arguments see `joulecast.extract`; besides,
+    region of autocast, get the precision that they really run in. Module and inputs take the place of the job's.
     `prepare` is called before the forward, and may add arguments to it that are not inputs. `on_trace` is called at the
     end with the recorder, which has every call in its order, whereas a Network has the order of first uses only. Raises
-    InputError: `input_shape` is not a shape, or mode, precision or a kind does not exist. Raises ExtractionError: the
-    module raises an exception on this input, or depends on values of the input.
+    InputError: a kind or the job's optimizer does not exist. Raises ExtractionError: the module raises an exception on
+    this input, or depends on values of the input.
     """
-    inputs = Inputs.of(input_shape)
-    require_mode(mode)
-    require_precision(precision)
-    for kind in (*whitelist, *(kind for kind in (operators or {}).values() if isinstance(kind, str))):
+    for kind in (*job.whitelist, *(kind for kind in (job.operators or {}).values() if isinstance(kind, str))):
         named("operation kind", kind, KINDS)
-    refuse_optimizer(optimizer, mode)
+    refuse_optimizer(job.optimizer, job.mode)
     name = name or type(module).__name__
     refuse_module(module)
-    assumptions = Assumptions.of(assume)
     with torch.inference_mode(False):
-        forward = Forward(module, inputs, precision)
+        forward = Forward(module, inputs, job.precision)
     learned = forward.parameters(learned=True)
-    recorder = Recorder(module, mode, precision, whitelist, operators, learned, forward.parameters(), assumptions)
-    with _in_mode(module, mode), torch.inference_mode(False), torch.random.fork_rng(devices=[]):
+    recorder = Recorder(module, job, learned, forward.parameters())
+    with _in_mode(module, job.mode), torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         try:
             if prepare is not None:
                 prepare(forward)
             forward.record(recorder)
-            if mode == "training":
+            if job.mode == "training":
                 forward.record_accumulations(recorder)
-            if optimizer is not None:
-                recorder.optimize(optimizer, learned)
+            if job.optimizer is not None:
+                recorder.optimize(job.optimizer, learned)
         except JoulecastError:
             raise
         except Exception as error:
-            hint = None
-            if isinstance(error, NeedsValuesError):
-                again = partial(trace, module, input_shape, mode=mode, precision=precision, whitelist=whitelist)
-                hint = what_to_assume(partial(again, operators=operators, prepare=prepare), assume)
-            raise explained(error, name, recorder, inputs, hint) from error
+            raise explained(error, name, recorder, inputs, job) from error
     if not recorder.calls:
         left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped.listed())
         raise ExtractionError(
@@ -265,9 +247,9 @@ def trace(
         recorder.calls,
         name=name,
         input_shape=inputs.shape,
-        mode=mode,
+        mode=job.mode,
         dropped=recorder.dropped.listed(),
-        assumptions=tuple(dict.fromkeys((*assumptions, *grouped))),
+        assumptions=tuple(dict.fromkeys((*recorder.known.assumptions, *grouped))),
         channels_last=forward.channels_last,
         parameter_bytes=_parameter_bytes(forward, recorder),
     )

@@ -6,10 +6,11 @@ checked by the shape rules.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+from ..checked import is_number
 
 LARGEST = 2**31 - 1
 """The largest integer that an attribute may be. Kernels use 32-bit indices."""
@@ -48,11 +49,7 @@ class Attribute:
 
 
 def _is_integer(value: Any, least: int) -> bool:
-    return type(value) is int and least <= value <= LARGEST
-
-
-def _is_number(value: Any, least: float = 0, most: float = math.inf) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+    return is_number(value, least, LARGEST, int)
 
 
 def _is_dimension(value: Any) -> bool:
@@ -95,8 +92,8 @@ Triton, with which transformers were trained until 2023.
 
 COUNT = integer(1)
 FLAG = Range("True or False", lambda value: isinstance(value, bool))
-PROBABILITY = Range("a number from 0 to 1", lambda value: _is_number(value, most=1))
-NORM = Range("a number from 0 on, or infinity", _is_number)
+PROBABILITY = Range("a number from 0 to 1", lambda value: is_number(value, 0, 1, int | float))
+NORM = Range("a number from 0 on, or infinity", lambda value: is_number(value, 0, types=int | float))
 OUTPUT_SIZE = Range(
     f"an integer from 1 to {LARGEST}, or one for each spatial dimension; None keeps a dimension",
     _one_or_several(lambda value: value is None or _is_integer(value, 1)),

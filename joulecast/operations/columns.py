@@ -138,9 +138,9 @@ class _Reader:
     """Makes operations of rows, each different one once."""
 
     def __init__(self) -> None:
-        self.operations: list[Operation] = []
+        self.operations: dict[Operation, int] = {}
+        """Each different operation -> its place among them."""
         self._known: dict[tuple[Any, ...], int] = {}
-        self._places: dict[Operation, int] = {}
 
     def places(self, columns: Sequence[Any], start: int, stop: int) -> NDArray[np.intp]:
         """Index of the operation of each of these rows, shape (rows,)."""
@@ -169,10 +169,7 @@ class _Reader:
                 allowed='such as "[[32, 128]]" and "{}"; or lists and dictionaries',
                 hint="Network.to_frame() writes such columns",
             ) from error
-        place = self._places.setdefault(operation, len(self.operations))
-        if place == len(self.operations):
-            self.operations.append(operation)
-        self._known[row] = place
+        place = self._known[row] = self.operations.setdefault(operation, len(self.operations))
         return place
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from numbers import Integral
 from typing import Any, Self
 
+from ..checked import integer, text
 from ..errors import InputError, printable
 from .attributes import ELEMENT_BYTES
 from .operation import EXAMPLE, Operation
@@ -44,18 +46,23 @@ _LONGEST_TEXT = 1000
 
 
 def short_text(value: object) -> str:
-    """A value of a network file as a printable text. Raises InputError: it is no text, or a long one."""
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+    """A name, path or reason of a network file as a printable text. Raises TypeError or ValueError: it is none."""
+    return printable(text(value, _LONGEST_TEXT))
+
+
+@contextmanager
+def reading(what: str, allowed: str) -> Iterator[None]:
+    """Read a value of a file or client. Raises InputError: a part has the wrong type, or is missing."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InputError(
-            "a name, a path or a reason in a network is a short text",
-            given=repr(value)[:100],
-            allowed=f"up to {_LONGEST_TEXT} characters",
-        )
-    return printable(value)
-
-
-def _is_amount(value: object) -> bool:
-    return type(value) is int and value >= 0
+            f"a value of {what} has the wrong type, or is missing",
+            given=f"{type(error).__name__}: {error}"[:200],
+            allowed=allowed,
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -95,16 +102,6 @@ class DroppedWork:
             largest_bytes=(operation.input_size + size(operation.output_shape)) * element_bytes,
         )
 
-    @classmethod
-    def from_dict(cls, value: object) -> Self:
-        """Read what `Dropped.to_dict` wrote. Raises InputError: the value is not such an object."""
-        names = [field.name for field in fields(cls)]
-        if not isinstance(value, Mapping) or {*value} != {*names} or not all(map(_is_amount, value.values())):
-            raise InputError(
-                "dropped work is an object of integers from 0", given=repr(value)[:200], allowed=", ".join(names)
-            )
-        return cls(**value)
-
 
 @dataclass(frozen=True)
 class Dropped:
@@ -134,25 +131,17 @@ class Dropped:
         return value if self.work is None else {**value, "work": asdict(self.work)}
 
     @classmethod
-    def from_dict(cls, value: object) -> Self:
-        """Read what `to_dict` wrote, of this version or an earlier one.
-
-        Raises InputError: the value is not such an object.
-        """
-        if not isinstance(value, Mapping) or not {"name", "count", "reason"} <= set(value):
-            raise InputError(
-                "what was dropped is an object with name, count and reason",
-                given=repr(value)[:200],
-                allowed="name, count and reason; module_paths and work may be left out",
+    def from_dict(cls, value: Any) -> Self:
+        """Read what `to_dict` wrote, of this version or an earlier one. Raises InputError: it is no such object."""
+        with reading("what was dropped", "name, count and reason; module_paths and work may be left out"):
+            work = value.get("work")
+            return cls(
+                short_text(value["name"]),
+                integer(value["count"]),
+                tuple(map(short_text, value.get("module_paths", ()))),
+                short_text(value["reason"]),
+                None if work is None else DroppedWork(**{name: integer(amount) for name, amount in work.items()}),
             )
-        work = value.get("work")
-        return cls(
-            short_text(value["name"]),
-            int(value["count"]),
-            tuple(map(short_text, value.get("module_paths", ()))),
-            short_text(value["reason"]),
-            None if work is None else DroppedWork.from_dict(work),
-        )
 
 
 class DroppedTally:
@@ -248,12 +237,9 @@ class Entry:
         if not isinstance(value, Mapping):
             raise InputError("an operation is an object", given=repr(value)[:200], allowed=f"such as {EXAMPLE}")
         bare = {name: item for name, item in value.items() if name not in _OF_AN_ENTRY}
-        return cls(
-            Operation.from_dict(bare),
-            value.get("count", 1),
-            tuple(map(short_text, value.get("module_paths", ()))),
-            tuple(value.get("module_counts", ())),
-        )
+        with reading("an operation", f"such as {EXAMPLE}"):
+            paths, counts = value.get("module_paths", ()), value.get("module_counts", ())
+            return cls(Operation.from_dict(bare), value.get("count", 1), tuple(map(short_text, paths)), tuple(counts))
 
 
 def merged(entries: Iterable[Entry]) -> tuple[Entry, ...]:

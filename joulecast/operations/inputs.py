@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
 
-from ..checked import shown
+from ..checked import is_number, shown
 from ..errors import InputError, unknown_name
+from ..rendering.answers import plain
 from .attributes import REQUIRED
 from .kind import Kind
 from .rules import Shape, Shapes
@@ -22,7 +23,7 @@ LARGEST = 2**53
 
 def require_positive_integer(name: str, value: object) -> None:
     """Require that an argument is an integer from 1 to `LARGEST`. Raises InputError: it is not."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+    if not is_number(value, 1, LARGEST, int):
         raise InputError(
             f"{name} is a positive integer",
             given=shown(value),
@@ -227,11 +228,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 def shape_to_json(shape: InputShape | None) -> Any:
     """Shapes as JSON: a list of integers, a list of such lists, or an object from name to list."""
-    if shape is None:
-        return None
-    if isinstance(shape, Mapping):
-        return {name: list(item) for name, item in shape.items()}
-    return [item if isinstance(item, int) else list(item) for item in shape]
+    return plain(shape)
 
 
 def shape_from_json(value: Any) -> InputShape | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
 from .attributes import ELEMENT_BYTES, PRECISIONS, QUANTIZED, Attribute, Precision, one_of
@@ -61,12 +62,27 @@ class Traffic(NamedTuple):
     workspace: float = 0.0
 
 
-class Training(NamedTuple):
-    """What training does: FLOPs of the backward over those of the forward, and the traffic of both together."""
+class Passes(NamedTuple):
+    """What is read and what is written."""
 
-    backward_flops: float
     reads: Traffic
     writes: Traffic
+
+
+@cache
+def passes(text: str) -> Passes:
+    """Read what a row says of memory, such as "x 2y w -> x": inputs (x), output (y), parameters (w), workspace (t)."""
+    reads, writes = (
+        {name: float(n or 1) for n, name in re.findall(r"(\d*)([xywt])", side)} for side in text.split("->")
+    )
+    return Passes(*(Traffic(*(side.get(name, 0.0) for name in "xywt")) for side in (reads, writes)))
+
+
+class Training(NamedTuple):
+    """What training does: FLOPs of the backward over those of the forward, and the passes of both together."""
+
+    backward_flops: float
+    moves: str
 
 
 GRADIENTS = "gradients"
@@ -76,9 +92,6 @@ GRADIENTS = "gradients"
 learned; "none" for one that needs neither, so that its forward runs alone; "recomputed" for a forward that the backward
 of a checkpoint runs again.
 """
-
-_READ_ONCE = Traffic(inputs=1, parameters=1)
-_WRITE_ONCE = Traffic(output=1)
 
 
 @dataclass(frozen=True)
@@ -93,11 +106,12 @@ class Kind:
         attributes: Name of each attribute -> the values that it may have, and its default.
         parameters: Computes the number of parameter elements from input shapes and attributes.
         inputs: Least and greatest number of input tensors.
+        takes: Shapes of the inputs as `rules.fits` reads them; empty for any.
         has_gradient: Whether training runs a backward for it.
         backward_flops: FLOPs of the backward, if there is one, as a multiple of those of the forward.
         recomputed_flops: FLOPs of the forward that the backward computes again, as the same multiple.
-        reads, writes: Traffic of the forward.
-        training_reads, training_writes: Traffic of forward and backward together.
+        forward: How often the forward reads its tensors from memory, and writes them to it; see `passes`.
+        training: The same of forward and backward together.
         partial: A value of the attribute `gradients` -> what training does then; without a row for "none", this is what
             the forward does in inference.
         broadcast_reads, broadcast_writes: Additional passes over the output in training if an input is broadcast to the
@@ -125,13 +139,12 @@ class Kind:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     parameters: Callable[[Shapes, Attributes], int] = lambda shapes, attributes: 0
     inputs: tuple[int, int] = (1, 1)
+    takes: str = ""
     has_gradient: bool = True
     backward_flops: float = 1.0
     recomputed_flops: float = 0.0
-    reads: Traffic = _READ_ONCE
-    writes: Traffic = _WRITE_ONCE
-    training_reads: Traffic = Traffic(inputs=1, output=2, parameters=1)
-    training_writes: Traffic = Traffic(inputs=1, output=1, parameters=1)
+    forward: str = "x w -> y"
+    training: str = "x 2y w -> x y w"
     partial: Mapping[str, Training] = field(default_factory=dict)
     broadcast_reads: float = 0.0
     broadcast_writes: float = 0.0
@@ -161,12 +174,11 @@ class Kind:
         """Values that the attribute `gradients` may have; none for kinds without a backward."""
         return tuple(dict.fromkeys(("all", *self.partial, "none", "recomputed"))) if self.has_gradient else ()
 
-    def training(self, gradients: str) -> Training:
+    def trained(self, gradients: str) -> Training:
         """What training does for a value of the attribute `gradients`."""
         if gradients == "all":
-            return Training(self.backward_flops, self.training_reads, self.training_writes)
-        forward = Training(0.0, self.reads, self.writes)
-        return self.partial.get("none" if gradients == "recomputed" else gradients, forward)
+            return Training(self.backward_flops, self.training)
+        return self.partial.get("none" if gradients == "recomputed" else gradients, Training(0.0, self.forward))
 
     @property
     def is_optimizer_step(self) -> bool:
@@ -225,32 +237,30 @@ class Counted:
         if self.is_identity:
             return 0
         if self.has_backward:
-            return self._whole(self.forward_flops * (1 + self.row.training(self.gradients).backward_flops + again))
+            return self._whole(self.forward_flops * (1 + self.row.trained(self.gradients).backward_flops + again))
         return self.forward_flops
+
+    @property
+    def _passes(self) -> Passes:
+        return passes(self.row.trained(self.gradients).moves if self.mode == "training" else self.row.forward)
 
     @cached_property
     def bytes_read(self) -> int:
         """Bytes that the operation must read from memory in this mode."""
-        if self.mode == "training":
-            broadcast = self.row.broadcast_reads if self.has_backward else 0.0
-            return self._bytes(self.row.training(self.gradients).reads, broadcast)
-        return self._bytes(self.row.reads)
+        return self._bytes(self._passes.reads, self.row.broadcast_reads)
 
     @cached_property
     def bytes_written(self) -> int:
         """Bytes that the operation must write to memory in this mode."""
-        if self.mode == "training":
-            broadcast = self.row.broadcast_writes if self.has_backward else 0.0
-            return self._bytes(self.row.training(self.gradients).writes, broadcast)
-        return self._bytes(self.row.writes)
+        return self._bytes(self._passes.writes, self.row.broadcast_writes)
 
-    def _bytes(self, traffic: Traffic, broadcast_passes: float = 0.0) -> int:
+    def _bytes(self, traffic: Traffic, broadcast_passes: float) -> int:
         if self.is_identity:
             return 0
-        stored = self.storage
+        stored, broadcast = self.storage, broadcast_passes * self._broadcasts if self.has_backward else 0.0
         return self._whole(
             traffic.inputs * stored.inputs
-            + (traffic.output + broadcast_passes * self._broadcasts) * stored.output
+            + (traffic.output + broadcast) * stored.output
             + traffic.parameters * stored.parameters
             + traffic.workspace * stored.workspace
         )
@@ -282,7 +292,7 @@ class Counted:
     @property
     def is_identity(self) -> bool:
         """Whether it does nothing at all, like dropout in inference or with a probability of zero."""
-        moves = any((*self.row.reads, *self.row.writes))
+        moves = any(map(any, passes(self.row.forward)))
         return not moves or (self.row.is_noise and (self.mode == "inference" or not self.attributes["p"]))
 
     def _whole(self, amount: float) -> int:

@@ -16,15 +16,25 @@ The rows of kinds with rules of their own stand beside these, in `windows`, `pro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..errors import InputError
 from . import rules
 from .attributes import COUNT, DIMENSION, DIMENSIONS, FLAG, PROBABILITY, SHAPE, Attribute, one_of
-from .kind import INDEX_BYTES, MASK_BYTES, Family, Kind, Traffic, Training, with_types
+from .kind import INDEX_BYTES, MASK_BYTES, Family, Kind, Training, with_types
 from .lookups import FFT, INDEX_KINDS, logical
 from .parallel import PARALLEL
 from .products import PRODUCTS
-from .rules import Attributes, Shape, Shapes, dimension_of, per_input_element, per_output_element, size
+from .rules import (
+    Attributes,
+    Shape,
+    Shapes,
+    dimension_of,
+    per_input_element,
+    per_output_element,
+    require_multiple,
+    size,
+)
 from .windows import CONVOLUTIONS, POOLING, SAMPLING
 
 
@@ -40,67 +50,48 @@ _FLOPS_OF_AN_ELEMENT = {
 }  # fmt: skip
 
 
-def _channel_parameters(x: Shapes, a: Attributes) -> int:
-    """A scale and a shift per channel."""
-    if len(x[0]) < 2:
+def _row_size(x: Shapes, a: Attributes) -> int:
+    """Elements of a tensor of shape normalized_shape."""
+    normalized: Shape = a["normalized_shape"]
+    if x[0][-len(normalized) :] != normalized:
         raise InputError(
-            "the input needs a batch and a channel dimension", given=x[0], allowed="[batch, channels, ...]"
+            "normalized_shape is not the end of the input shape",
+            given=f"{normalized} of {x[0]}",
+            allowed=f"such as {x[0][-1:]}",
         )
-    return 2 * x[0][1] if a["affine"] else 0
-
-
-def _row_parameters(tensors: int) -> Callable[[Shapes, Attributes], int]:
-    """This number of tensors of shape normalized_shape."""
-
-    def parameters(x: Shapes, a: Attributes) -> int:
-        normalized = tuple(a["normalized_shape"])
-        if x[0][-len(normalized) :] != normalized:
-            raise InputError(
-                "normalized_shape is not the end of the input shape",
-                given=f"{normalized} of {x[0]}",
-                allowed=f"such as {x[0][-1:]}",
-            )
-        return tensors * size(normalized) if a["affine"] else 0
-
-    return parameters
+    return size(normalized)
 
 
 def _group_norm_output(x: Shapes, a: Attributes) -> Shape:
-    if len(x[0]) < 2 or x[0][1] % a["num_groups"]:
-        raise InputError(
-            "the channels of a group norm do not divide into its groups",
-            given=f"{a['num_groups']} groups of {x[0]}",
-            allowed="[batch, channels, ...] with channels a multiple of num_groups",
-        )
+    require_multiple("the channels of a group norm", x[0][1], a["num_groups"])
     return x[0]
 
 
-def _normalization(
-    parameters: Callable[[Shapes, Attributes], int],
-    flops: int,
-    output: Callable[[Shapes, Attributes], Shape] = rules.same,
-    **attributes: Attribute,
-) -> Kind:
-    """A normalization with this number of FLOPs per element; the attribute `affine` says whether it has parameters."""
+def _normalization(parameters: Callable[[Shapes, Attributes], int], flops: int, **row: Any) -> Kind:
+    """A normalization with this number of FLOPs per element; the attribute `affine` says whether it has parameters.
+
+    `row` has further columns of its kind.
+    """
     # In training, the forward reads the input twice (for statistics, then to normalize). So does the backward, which
     # reads x and dy.
     return Kind(
         family="normalization",
-        attributes={**attributes, "affine": Attribute(FLAG, True)},
-        output=output,
+        attributes={**row.pop("attributes", {}), "affine": Attribute(FLAG, True)},
         flops=per_output_element(flops),
-        parameters=parameters,
-        training_reads=Traffic(inputs=4, output=2, parameters=2),
+        parameters=lambda x, a: parameters(x, a) * int(a["affine"]),
+        training="4x 2y 2w -> x y w",
         # Both gradients come from the same sums over x and dy; that of the input takes another pass over them.
         partial={
-            "inputs": Training(1.0, Traffic(inputs=4, output=2, parameters=2), Traffic(inputs=1, output=1)),
-            "parameters": Training(0.5, Traffic(inputs=3, output=1, parameters=1), Traffic(output=1, parameters=1)),
-            "none": Training(0.0, Traffic(inputs=2, parameters=1), Traffic(output=1)),
+            "inputs": Training(1.0, "4x 2y 2w -> x y"),
+            "parameters": Training(0.5, "3x y w -> y w"),
+            "none": Training(0.0, "2x w -> y"),
         },
+        **row,
     )
 
 
-_NORMALIZED = Attribute(SHAPE, lambda x: x[0][-1:])  # By default the last dimension of the input.
+_CHANNELS = "[batch, channels, ...]"
+_NORMALIZED = {"normalized_shape": Attribute(SHAPE, lambda x: x[0][-1:])}  # By default the last dimension of the input.
 
 
 def _binary(*, is_product: bool) -> Kind:
@@ -112,8 +103,7 @@ def _binary(*, is_product: bool) -> Kind:
         inputs=(1, 2),
         output=rules.broadcast_inputs,
         flops=per_output_element(1),
-        training_reads=Traffic(inputs=2, output=2) if is_product else Traffic(inputs=1),
-        training_writes=Traffic(inputs=1, output=1) if is_product else Traffic(output=1),
+        training="2x 2y -> x y" if is_product else "x -> y",
         broadcast_reads=1,
         broadcast_writes=1 if is_product else 0,
         saves_output=is_product,
@@ -130,10 +120,8 @@ def _without_backward(family: Family, flops: int, reads: int, writes: int = 1, m
         family=family,
         flops=per_output_element(flops),
         has_gradient=False,
-        reads=Traffic(inputs=reads),
-        writes=Traffic(output=writes),
-        training_reads=Traffic(inputs=reads),
-        training_writes=Traffic(output=writes),
+        forward=f"{reads}x -> {writes}y",
+        training=f"{reads}x -> {writes}y",
         saves_output=False,
         moments=moments,
     )
@@ -164,20 +152,20 @@ def _reduction_output(x: Shapes, a: Attributes) -> Shape:
     return tuple(n for i, n in enumerate(x[0]) if i not in reduced)
 
 
-# In the backward, the gradient of a sum is copied to every element that was summed.
-_SPREAD = Traffic(inputs=1, output=1)
 _REDUCED = {"dim": Attribute(DIMENSIONS, None), "keepdim": Attribute(FLAG, False)}
 
 
-def _reduction(flops: int, training_reads: Traffic = _SPREAD, training_writes: Traffic = _SPREAD) -> Kind:
-    """A reduction over some dimensions, with this number of FLOPs per element of the input."""
+def _reduction(flops: int, training: str = "x y -> x y") -> Kind:
+    """A reduction over some dimensions, with this number of FLOPs per element of the input.
+
+    In the backward, the gradient of a sum is copied to every element that was summed.
+    """
     return Kind(
         family="pooling",
         attributes=_REDUCED,
         output=_reduction_output,
         flops=per_input_element(flops),
-        training_reads=training_reads,
-        training_writes=training_writes,
+        training=training,
     )
 
 
@@ -196,10 +184,16 @@ def _cat_output(x: Shapes, a: Attributes) -> Shape:
 KINDS: Mapping[str, Kind] = {
     **CONVOLUTIONS,
     **PRODUCTS,
-    "batch_norm": _normalization(_channel_parameters, 4),
-    "group_norm": _normalization(_channel_parameters, 6, _group_norm_output, num_groups=Attribute(COUNT)),
-    "layer_norm": _normalization(_row_parameters(2), 6, normalized_shape=_NORMALIZED),
-    "rms_norm": _normalization(_row_parameters(1), 4, normalized_shape=_NORMALIZED),
+    "batch_norm": _normalization(lambda x, a: 2 * x[0][1], 4, takes=_CHANNELS),
+    "group_norm": _normalization(
+        lambda x, a: 2 * x[0][1],
+        6,
+        takes=_CHANNELS,
+        output=_group_norm_output,
+        attributes={"num_groups": Attribute(COUNT)},
+    ),
+    "layer_norm": _normalization(lambda x, a: 2 * _row_size(x, a), 6, attributes=_NORMALIZED),
+    "rms_norm": _normalization(_row_size, 4, attributes=_NORMALIZED),
     "relu": unary(saves_output=False),
     **{kind: unary(flops) for kind, flops in _FLOPS_OF_AN_ELEMENT.items()},
     "softmax": Kind(
@@ -207,7 +201,7 @@ KINDS: Mapping[str, Kind] = {
         attributes={"dim": Attribute(DIMENSION, -1)},
         output=rules.same_along_dimension,
         flops=per_output_element(5),
-        training_reads=Traffic(inputs=1, output=2),
+        training="x 2y -> x y w",
     ),
     # The sum of all elements up to each position. The backward flips the gradient, sums it likewise, and flips it back.
     "cumsum": Kind(
@@ -215,8 +209,7 @@ KINDS: Mapping[str, Kind] = {
         attributes={"dim": Attribute(DIMENSION, 0)},
         output=rules.same_along_dimension,
         flops=per_output_element(1),
-        training_reads=Traffic(inputs=1, output=3),
-        training_writes=Traffic(output=4),
+        training="x 3y -> 4y",
     ),
     **dict.fromkeys(("add", "sub"), _binary(is_product=False)),
     **dict.fromkeys(("mul", "div", "pow"), _binary(is_product=True)),
@@ -227,8 +220,7 @@ KINDS: Mapping[str, Kind] = {
         output=rules.broadcast_inputs,
         flops=per_output_element(1),
         has_gradient=False,
-        training_reads=Traffic(inputs=1),
-        training_writes=Traffic(output=1),
+        training="x -> y",
         storage=with_types({}, output=MASK_BYTES),
     ),
     "complex_mul": Kind(
@@ -238,7 +230,7 @@ KINDS: Mapping[str, Kind] = {
         # Four products and two sums for each pair of numbers.
         flops=per_output_element(3),
         backward_flops=2.0,
-        training_reads=Traffic(inputs=2, output=2),
+        training="2x 2y -> x y w",
         broadcast_reads=1,
         broadcast_writes=1,
     ),
@@ -262,39 +254,38 @@ KINDS: Mapping[str, Kind] = {
     "norm": _reduction(2),
     # The backward computes a mask of the elements that equal the result, counts them, and divides the gradient by that
     # number.
-    "max": _reduction(1, Traffic(inputs=3, output=2), Traffic(inputs=2, output=2)),
+    "max": _reduction(1, "3x 2y -> 2x 2y"),
     "argmax": Kind(
         family="pooling",
         attributes=_REDUCED,
         output=_reduction_output,
         flops=per_input_element(1),
         has_gradient=False,
-        training_reads=Traffic(inputs=1),
-        training_writes=Traffic(output=1),
+        training="x -> y",
         storage=with_types({}, output=INDEX_BYTES),
     ),
     # One pass computes the mean and the sum of squares. The backward writes x - mean(x), and then scales it.
-    "var": _reduction(4, Traffic(inputs=3, output=1), Traffic(inputs=2, output=1)),
-    "prod": _reduction(1, Traffic(inputs=2, output=2)),
+    "var": _reduction(4, "3x y -> 2x y"),
+    "prod": _reduction(1, "2x 2y -> x y"),
     # The forward finds the maximum and sums exp(x - max). The backward computes softmax(x) times the gradient.
-    "logsumexp": _reduction(5, Traffic(inputs=3, output=3)),
+    "logsumexp": _reduction(5, "3x 3y -> x y"),
     "cat": Kind(
         family="movement",
         inputs=(1, 4096),
         attributes={"dim": Attribute(DIMENSION, 0)},
         output=_cat_output,
         # In the backward, the gradient of each input is a view of the output's gradient.
-        training_reads=Traffic(inputs=1),
-        training_writes=Traffic(output=1),
+        training="x -> y",
     ),
-    "copy": Kind(family="movement", training_reads=Traffic(inputs=1, output=1), saves_output=False),
+    "copy": Kind(family="movement", training="x y -> x y w", saves_output=False),
     # The copy of its input that an in-place operator makes in training if its backward needs that input.
     "save_input": _without_backward("movement", flops=0, reads=1),
     # The input of a part of a model in torch.utils.checkpoint, which is kept for the backward. It runs no kernel.
     "checkpoint": Kind(
         family="movement",
         has_gradient=False,
-        **dict.fromkeys(("reads", "writes", "training_reads", "training_writes"), Traffic()),  # type: ignore[arg-type]
+        forward="->",
+        training="->",
     ),
     **INDEX_KINDS,
     **SAMPLING,
@@ -304,9 +295,8 @@ KINDS: Mapping[str, Kind] = {
         family="elementwise",
         flops=per_output_element(10),
         has_gradient=False,
-        reads=Traffic(),
-        training_reads=Traffic(),
-        training_writes=Traffic(output=1),
+        forward="-> y",
+        training="-> y",
     ),
     **PARALLEL,
 }

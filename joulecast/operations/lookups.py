@@ -12,8 +12,18 @@ from collections.abc import Callable, Mapping
 from ..errors import InputError
 from . import rules
 from .attributes import COUNT, DIMENSION, ELEMENT_BYTES, FLAG, SOME_DIMENSIONS, Attribute, one_of
-from .kind import INDEX_BYTES, MASK_BYTES, Counted, Kind, Storage, Traffic, plain, with_types
-from .rules import Attributes, Shape, Shapes, dimension_of, per_input_element, per_output_element, size
+from .kind import INDEX_BYTES, MASK_BYTES, Counted, Kind, Storage, plain, with_types
+from .rules import (
+    Attributes,
+    Shape,
+    Shapes,
+    dimension_of,
+    per_input_element,
+    per_output_element,
+    require_at_most,
+    require_multiple,
+    size,
+)
 
 
 def _masked_fill_output(x: Shapes, a: Attributes) -> Shape:
@@ -30,18 +40,6 @@ def _masked_fill_output(x: Shapes, a: Attributes) -> Shape:
 def _table_elements(x: Shapes, a: Attributes) -> int:
     """Elements of the table in which rows are looked up."""
     return int(a["num_embeddings"] * a["embedding_dim"])
-
-
-def _bags_output(x: Shapes, a: Attributes) -> Shape:
-    """One vector per bag. The inputs are the indices of all bags, and the position at which each bag begins."""
-    indices, offsets = x
-    if len(indices) != 1 or len(offsets) != 1:
-        raise InputError(
-            "an embedding bag takes indices and offsets in a row each",
-            given=f"{indices} and {offsets}",
-            allowed="[number of indices] and [number of bags]",
-        )
-    return (offsets[0], a["embedding_dim"])
 
 
 def _bags_storage(o: Counted) -> Storage:
@@ -89,21 +87,15 @@ def _looking_up(output: Callable[[Shapes, Attributes], Shape]) -> Kind:
         inputs=(2, 2),
         attributes={"dim": Attribute(DIMENSION, 0)},
         output=output,
-        reads=Traffic(inputs=1),
-        training_reads=Traffic(inputs=2, output=1),
-        training_writes=Traffic(output=2, workspace=1),
+        forward="x -> y",
+        training="2x y -> 2y t",
         storage=storage,
     )
 
 
 def _scatter_output(x: Shapes, a: Attributes) -> Shape:
     """Shape of the input, which is changed in place; each element of the index says where a part of the source goes."""
-    if size(x[1]) % size(x[2]):
-        raise InputError(
-            "the source of a scatter does not divide into the elements of its index",
-            given=f"source {x[1]}, index {x[2]}",
-            allowed="a source of as many elements as the index has, or a multiple of it",
-        )
+    require_multiple("the elements of a scatter's source and index", size(x[1]), size(x[2]))
     return x[0]
 
 
@@ -141,12 +133,7 @@ def _sort_storage(o: Counted) -> Storage:
 def _topk_output(x: Shapes, a: Attributes) -> Shape:
     """The input with its dimension `dim` reduced to the k largest elements."""
     dim = dimension_of(x[0], a["dim"])
-    if a["k"] > x[0][dim]:
-        raise InputError(
-            "there are fewer elements than the k largest",
-            given=f"k={a['k']} of {x[0]}",
-            allowed=f"k up to {x[0][dim]}",
-        )
+    require_at_most("the k of a topk", a["k"], x[0][dim])
     return (*x[0][:dim], a["k"], *x[0][dim + 1 :])
 
 
@@ -164,9 +151,8 @@ INDEX_KINDS: Mapping[str, Kind] = {
         parameters=_table_elements,
         storage=with_types({0: INDEX_BYTES}),
         # The forward reads only the rows that are looked up. The gradient is as large as the whole table.
-        reads=Traffic(inputs=1, output=1),
-        training_reads=Traffic(inputs=2, output=3),
-        training_writes=Traffic(output=2, parameters=1),
+        forward="x y -> y",
+        training="2x 3y -> 2y w",
     ),
     # A mask and two values for each element. Backward: the gradient of each value is that of the output, or zero.
     "where": Kind(
@@ -174,8 +160,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
         inputs=(1, 3),
         output=rules.broadcast_inputs,
         flops=per_output_element(1),
-        training_reads=Traffic(inputs=1, output=2),
-        training_writes=Traffic(output=3),
+        training="x 2y -> 3y",
         storage=with_types({0: MASK_BYTES}),
     ),
     # Works in place; operators that do not are extracted with a copy before. The backward fills a copy of the gradient.
@@ -184,22 +169,22 @@ INDEX_KINDS: Mapping[str, Kind] = {
         inputs=(2, 2),
         output=_masked_fill_output,
         flops=per_output_element(1),
-        training_reads=Traffic(inputs=2, output=1),
-        training_writes=Traffic(output=3),
+        training="2x y -> 3y",
         storage=with_types({1: MASK_BYTES}),
     ),
+    # The inputs are the indices of all bags, and the position at which each bag begins.
     "embedding_bag": Kind(
         family="movement",
         inputs=(2, 2),
+        takes="[indices], [bags]",
         attributes={"num_embeddings": Attribute(COUNT), "embedding_dim": Attribute(COUNT)},
-        output=_bags_output,
+        output=lambda x, a: (*x[1], a["embedding_dim"]),
         flops=lambda x, a, out: size(x[0]) * out[-1],  # one addition for each element that is looked up
         parameters=_table_elements,
         storage=_bags_storage,
-        reads=Traffic(inputs=1),
+        forward="x -> y",
         # The backward writes a gradient of zeros for the whole table, and adds to the rows that were looked up.
-        training_reads=Traffic(inputs=2, output=1),
-        training_writes=Traffic(output=1, parameters=1, workspace=1),
+        training="2x y -> y w t",
     ),
     "gather": _looking_up(_gather_output),
     "index_select": _looking_up(_selected_output),
@@ -211,9 +196,8 @@ INDEX_KINDS: Mapping[str, Kind] = {
         output=_scatter_output,
         flops=lambda x, a, out: size(x[1]) if a["accumulate"] else 0,
         backward_flops=0.0,
-        reads=Traffic(inputs=1),
-        training_reads=Traffic(inputs=2, workspace=1),
-        training_writes=Traffic(output=2, workspace=1),
+        forward="x -> y",
+        training="2x t -> 2y t",
         storage=_scatter_storage,
     ),
     # Writes zeros, then a one for each class index.
@@ -222,9 +206,8 @@ INDEX_KINDS: Mapping[str, Kind] = {
         attributes={"num_classes": Attribute(COUNT)},
         output=lambda x, a: (*x[0], a["num_classes"]),
         has_gradient=False,
-        writes=Traffic(inputs=1, output=1),
-        training_reads=Traffic(inputs=1),
-        training_writes=Traffic(inputs=1, output=1),
+        forward="x w -> x y",
+        training="x -> x y",
         storage=with_types({0: INDEX_BYTES}, output=INDEX_BYTES),
     ),
     # The backward writes zeros, and then each gradient to the original position of its value.
@@ -235,10 +218,8 @@ INDEX_KINDS: Mapping[str, Kind] = {
         # About the least number of comparisons: log2 n for each element of a row of n.
         flops=lambda x, a, out: size(x[0]) * math.ceil(math.log2(max(_row_length(x, a), 2))),
         backward_flops=0.0,
-        reads=Traffic(inputs=1, workspace=1),
-        writes=Traffic(output=1, workspace=1),
-        training_reads=Traffic(inputs=1, output=1, workspace=1),
-        training_writes=Traffic(inputs=2, output=1, workspace=1),
+        forward="x t -> y t",
+        training="x y t -> 2x y t",
         storage=_sort_storage,
     ),
     "topk": Kind(
@@ -249,9 +230,8 @@ INDEX_KINDS: Mapping[str, Kind] = {
         backward_flops=0.0,
         # A radix select finds the k-th largest value, eight bits per pass; one more pass gathers all values that are
         # larger (TensorTopK.cu of PyTorch).
-        reads=Traffic(inputs=5),
-        training_reads=Traffic(inputs=5, output=1),
-        training_writes=Traffic(inputs=1, output=2),
+        forward="5x -> y",
+        training="5x y -> x 2y",
         storage=_topk_storage,
     ),
 }
@@ -309,9 +289,7 @@ FFT = Kind(
     },
     output=_fft_output,
     flops=_fft_flops,
-    reads=Traffic(inputs=1, workspace=1),
-    writes=Traffic(output=1, workspace=1),
-    training_reads=Traffic(inputs=1, output=1, workspace=2),
-    training_writes=Traffic(inputs=1, output=1, workspace=2),
+    forward="x t -> y t",
+    training="x y 2t -> x y 2t",
     storage=_fft_storage,
 )

@@ -16,7 +16,7 @@ from ..rendering.notebook import document, notes, table
 from ..system.regular_files import MOST_JSON_BYTES, read_json
 from ..system.whole_files import whole_file
 from ..units import si
-from .entry import Dropped, Entry, merged, short_text
+from .entry import Dropped, Entry, merged, reading, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import EXAMPLE, Operation, real_precision
 from .operation_list import IDENTITY, WORK, Deriving, OperationList, identity, operation_text
@@ -63,11 +63,8 @@ class NetworkDiff(Plain):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = [
-            *([operation_text(operation), str(count), ""] for operation, count in self.removed),
-            *([operation_text(operation), str(before), str(after)] for operation, before, after in self.changed),
-            *([operation_text(operation), "", str(count)] for operation, count in self.added),
-        ]
+        differ = [*((op, n, "") for op, n in self.removed), *self.changed, *((op, "", n) for op, n in self.added)]
+        rows = [[operation_text(operation), str(before), str(after)] for operation, before, after in differ]
         listed = table(["operation", f"calls in {self.names[0]}", f"in {self.names[1]}"], rows, frozenset({1, 2}))
         return document(str(self).splitlines()[0], listed if rows else "")
 
@@ -157,11 +154,7 @@ class Network(Tabular, Plain, Deriving):
         return cls(tuple(Entry(operation, count) for operation, count in counts.items()), name=name, mode=mode)
 
     @classmethod
-    def of_calls(
-        cls,
-        calls: Iterable[tuple[Operation, str]],
-        **fields: Any,
-    ) -> Self:
+    def of_calls(cls, calls: Iterable[tuple[Operation, str]], **fields: Any) -> Self:
         """A network from its single calls in their order, each with the path of its module, and its other fields."""
         paths: dict[Operation, list[str]] = {}
         for operation, path in calls:
@@ -292,36 +285,24 @@ class Network(Tabular, Plain, Deriving):
                 given=type(value).__name__,
                 allowed=f"such as [{EXAMPLE}]",
             )
-        try:
-            return cls._read(value, name)
-        except InputError:
-            raise
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise InputError(
-                f"a value of {name} has the wrong type, or is missing",
-                given=f"{type(error).__name__}: {error}"[:200],
-                allowed="what Network.to_dict returns",
-            ) from error
-
-    @classmethod
-    def _read(cls, value: Mapping[str, Any], name: str) -> Self:
         entries = []
-        for position, item in enumerate(value["operations"]):
-            try:
-                entries.append(Entry.from_dict(item))
-            except InputError as error:
-                raise located(error, f"operation {position + 1} of {name}") from error
-        sizes = value.get("parameter_bytes")
-        return cls(
-            tuple(entries),
-            name=short_text(value.get("name", name)),
-            input_shape=shape_from_json(value.get("input_shape")),
-            mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
-            dropped=tuple(map(Dropped.from_dict, value.get("dropped", ()))),
-            assumptions=tuple(map(short_text, value.get("assumptions", ()))),
-            channels_last=value.get("channels_last", False),
-            parameter_bytes=None if sizes is None else ParameterBytes(**{key: integer(n) for key, n in sizes.items()}),
-        )
+        with reading(name, "what Network.to_dict returns"):
+            for position, item in enumerate(value["operations"]):
+                try:
+                    entries.append(Entry.from_dict(item))
+                except InputError as error:
+                    raise located(error, f"operation {position + 1} of {name}") from error
+            sizes = value.get("parameter_bytes")
+            return cls(
+                tuple(entries),
+                name=short_text(value.get("name", name)),
+                input_shape=shape_from_json(value.get("input_shape")),
+                mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
+                dropped=tuple(map(Dropped.from_dict, value.get("dropped", ()))),
+                assumptions=tuple(map(short_text, value.get("assumptions", ()))),
+                channels_last=value.get("channels_last", False),
+                parameter_bytes=None if sizes is None else ParameterBytes(**{k: integer(n) for k, n in sizes.items()}),
+            )
 
     def save(self, path: str | Path) -> None:
         """Write the network as JSON: as a whole, or not at all if this is killed or the disk is full."""

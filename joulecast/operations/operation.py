@@ -14,7 +14,7 @@ from .attributes import PRECISIONS, Precision, RequestedPrecision
 from .inputs import full_attributes, normalized_shape
 from .kind import GRADIENTS, Counted, Kind
 from .kinds import KINDS
-from .rules import Shape, Shapes
+from .rules import Shape, Shapes, fits
 
 Mode = Literal["inference", "training"]
 
@@ -140,6 +140,9 @@ class Operation(Counted):
                 allowed="direction='forward'",
                 hint="a gradient alone has mode='inference'",
             )
+        if row.takes and not fits(row.takes, shapes):
+            given = ", ".join(map(str, shapes))
+            raise InputError(f"the inputs of {kind} have other shapes", given=given, allowed=row.takes)
         vars(self).update(kind=kind, input_shapes=shapes, attributes=full, precision=precision, mode=mode)
         # Both properties are computed here so that shapes that do not fit are refused at once.
         _ = self.output_shape, self.parameters

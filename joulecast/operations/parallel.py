@@ -10,30 +10,18 @@ from collections.abc import Callable, Mapping
 
 from ..errors import InputError
 from .attributes import COUNT, FLAG, IMPLEMENTATIONS, Attribute, one_of
-from .kind import Counted, Kind, Storage, Traffic
+from .kind import Counted, Kind, Storage
 from .products import GEMM_TRAINING, linear_storage
-from .rules import Attributes, Shape, Shapes, per_output_element, size
+from .rules import Attributes, Shape, Shapes, per_output_element, require_at_most, require_multiple, size
 
 _PRODUCTS = 3  # Gate, up and down.
 
 
 def _experts_output(x: Shapes, a: Attributes) -> Shape:
     """The output has the shape of the input: each token gets the weighted sum of the outputs of its experts."""
-    if len(x[0]) < 2:
-        raise InputError("a layer of experts takes tokens with features", given=x[0], allowed="[tokens, hidden]")
-    if a["top_k"] > a["experts"]:
-        raise InputError(
-            "a token cannot go to more experts than there are",
-            given=f"top_k={a['top_k']} of {a['experts']} experts",
-            allowed="top_k up to the number of experts",
-        )
-    for parts, whole in (("expert_parallel", "experts"), ("tensor_parallel", "intermediate")):
-        if a[whole] % a[parts]:
-            raise InputError(
-                f"{whole} do not divide over the GPUs",
-                given=f"{whole}={a[whole]}, {parts}={a[parts]}",
-                allowed=f"a {parts} that divides them",
-            )
+    require_at_most("the top_k of a layer of experts", a["top_k"], a["experts"])
+    require_multiple("experts over expert_parallel GPUs", a["experts"], a["expert_parallel"])
+    require_multiple("intermediate features over tensor_parallel GPUs", a["intermediate"], a["tensor_parallel"])
     return x[0]
 
 
@@ -74,12 +62,7 @@ def _in_group(output: Callable[[Shape, int], Shape]) -> Callable[[Shapes, Attrib
 
 
 def _scattered(shape: Shape, gpus: int) -> Shape:
-    if shape[0] % gpus:
-        raise InputError(
-            "a tensor does not divide over the GPUs",
-            given=f"{shape} over {gpus} GPUs",
-            allowed=f"a first dimension that is a multiple of {gpus}",
-        )
+    require_multiple("the first dimension of a tensor over GPUs", shape[0], gpus)
     return (shape[0] // gpus, *shape[1:])
 
 
@@ -95,8 +78,7 @@ def _collective(output: Callable[[Shape, int], Shape], *, adds: bool = False) ->
         output=_in_group(output),
         flops=(lambda x, a, out: size(x[0]) * (a["gpus"] - 1) // a["gpus"]) if adds else per_output_element(0),
         backward_flops=0.0,
-        training_reads=Traffic(inputs=1),
-        training_writes=Traffic(output=1),
+        training="x -> y",
         measured_only=True,
     )
 
@@ -118,6 +100,7 @@ PARALLEL: Mapping[str, Kind] = {
     # all experts, and adds up their outputs.
     "experts": Kind(
         family="matmul",
+        takes="[..., tokens, hidden]",
         attributes={
             "intermediate": Attribute(COUNT),
             "top_k": Attribute(COUNT),

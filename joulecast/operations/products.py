@@ -10,22 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
 from .attributes import COUNT, ELEMENT_BYTES, FLAG, IMPLEMENTATIONS, NORM, PRECISIONS, Attribute, integer, one_of
-from .kind import Counted, Kind, Storage, Traffic, Training, plain
-from .rules import Attributes, Product, Shape, Shapes, broadcast, size, visible_pairs
+from .kind import Counted, Kind, Storage, Training, plain
+from .rules import Attributes, Product, Shape, Shapes, broadcast, require_at_most, require_multiple, size, visible_pairs
 
 _IMPLEMENTATION = Attribute(one_of(*IMPLEMENTATIONS), "pytorch", refinement=True)
 
 # The forward reads x and w, the input gradient reads dy and w, and the weight gradient reads x and dy.
 GEMM_TRAINING: Mapping[str, Any] = {
     "backward_flops": 2.0,
-    "training_reads": Traffic(inputs=2, output=2, parameters=2),
-    "training_writes": Traffic(inputs=1, output=1, parameters=1),
+    "training": "2x 2y 2w -> x y w",
 }
 GEMM_PARTIAL = {
-    "inputs": Training(1.0, Traffic(inputs=1, output=1, parameters=2), Traffic(inputs=1, output=1)),
-    "parameters": Training(1.0, Traffic(inputs=2, output=1, parameters=1), Traffic(output=1, parameters=1)),
+    "inputs": Training(1.0, "x y 2w -> x y"),
+    "parameters": Training(1.0, "2x y w -> y w"),
 }
 
 
@@ -73,17 +71,6 @@ _LINEAR: Mapping[str, Any] = {
 }
 
 
-def _matmul_output(x: Shapes, a: Attributes) -> Shape:
-    first, second = x
-    if len(first) < 2 or len(second) < 2 or first[-1] != second[-2]:
-        raise InputError(
-            "the inner dimensions of a matrix product differ",
-            given=f"{first} and {second}",
-            allowed="[..., M, K] and [..., K, N]",
-        )
-    return (*broadcast(first[:-2], second[:-2]), first[-2], second[-1])
-
-
 def _matmul_product(x: Shapes, a: Attributes, out: Shape) -> Product:
     """A batch of products of the last two dimensions; for an attention, the columns are those of the values."""
     return Product(size(out[:-2]), out[-2], out[-1], x[0][-1])
@@ -92,23 +79,10 @@ def _matmul_product(x: Shapes, a: Attributes, out: Shape) -> Product:
 def _attention_output(x: Shapes, a: Attributes) -> Shape:
     """One value vector per query; several heads of queries may share a head of keys and values."""
     q, k, v = x
-    if min(map(len, x)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
-        raise InputError(
-            "query, key and value do not fit", given=f"{q}, {k}, {v}", allowed="[..., L, E], [..., S, E], [..., S, D]"
-        )
-    if min(map(len, x)) > 2 and q[-3] % k[-3] and k[-3] % q[-3]:
-        raise InputError(
-            "the heads of queries do not divide into those of keys",
-            given=f"{q[-3]} heads of queries, {k[-3]} of keys",
-            allowed="as many heads of queries for each head of keys and values",
-        )
-    if a["window"] is not None and a["window"] > k[-2]:
-        raise InputError(
-            "the window of an attention does not fit its keys",
-            given=a["window"],
-            allowed=f"1 to {k[-2]} keys, or None",
-            hint="leave the window out where every query sees all keys",
-        )
+    if min(map(len, x)) > 2:
+        require_multiple("the heads of queries and of keys", *sorted((q[-3], k[-3]), reverse=True))
+    if a["window"] is not None:
+        require_at_most("the window of an attention over its keys", a["window"], k[-2])
     return (*q[:-1], v[-1])
 
 
@@ -131,17 +105,6 @@ def _attention_storage(o: Counted) -> Storage:
         seen = np.minimum(1.0, (o.attributes["window"] + queries[-2] - 1) / keys[-2])
     cached = ELEMENT_BYTES[o.attributes["cache_precision"] or o.precision] * seen * (size(keys) + size(values))
     return plain(o)._replace(inputs=ELEMENT_BYTES[o.precision] * size(queries) + cached)
-
-
-def _cdist_output(x: Shapes, a: Attributes) -> Shape:
-    first, second = x
-    if len(first) < 2 or len(second) < 2 or first[-1] != second[-1]:
-        raise InputError(
-            "these points have different numbers of coordinates",
-            given=f"{first} and {second}",
-            allowed="[..., P, M] and [..., R, M]",
-        )
-    return (*broadcast(first[:-2], second[:-2]), first[-2], second[-2])
 
 
 # Recurrent layers: one operation is a call of cuDNN that runs all layers, directions and steps.
@@ -174,16 +137,7 @@ def _layers(x: Shapes, a: Attributes) -> Iterator[int]:
 
 def _recurrent_output(x: Shapes, a: Attributes) -> Shape:
     """The hidden states of the last layer at every step; those of both directions are concatenated."""
-    if len(x[0]) != 3:
-        raise InputError(
-            "the input of a recurrent layer has three dimensions", given=x[0], allowed="[steps, batch, features]"
-        )
-    if a.get("proj_size", 0) >= a["hidden_size"]:
-        raise InputError(
-            "a projection is smaller than the hidden state",
-            given=f"proj_size={a['proj_size']}",
-            allowed=f"0 for none, to {a['hidden_size'] - 1}",
-        )
+    require_at_most("the proj_size of a recurrent layer", a.get("proj_size", 0), a["hidden_size"] - 1)
     return (*x[0][:2], _directions(a) * _hidden(a))
 
 
@@ -217,11 +171,9 @@ def _recurrent(gates: int, **attributes: Attribute) -> Kind:
         elements = steps * batch * gates * a["hidden_size"] * a["num_layers"] * _directions(a)
         return plain(o)._replace(workspace=ELEMENT_BYTES[o.precision] * elements)
 
-    gradient = Training(
-        1.0, Traffic(inputs=1, output=1, parameters=2, workspace=3), Traffic(inputs=1, output=1, workspace=2)
-    )
     return Kind(
         family="matmul",
+        takes="[steps, batch, features]",
         attributes={
             "hidden_size": Attribute(COUNT),
             "num_layers": Attribute(COUNT, 1),
@@ -233,11 +185,9 @@ def _recurrent(gates: int, **attributes: Attribute) -> Kind:
         flops=flops,
         parameters=parameters,
         backward_flops=2.0,
-        reads=Traffic(inputs=1, parameters=1, workspace=1),
-        writes=Traffic(output=1, workspace=1),
-        training_reads=Traffic(inputs=2, output=2, parameters=2, workspace=4),
-        training_writes=Traffic(inputs=1, output=1, parameters=1, workspace=2),
-        partial={"inputs": gradient},
+        forward="x w t -> y t",
+        training="2x 2y 2w 4t -> x y w 2t",
+        partial={"inputs": Training(1.0, "x y 2w 3t -> x y 2t")},
         tensor_cores=True,
         tf32_by_default=True,
         product=product,
@@ -263,7 +213,8 @@ PRODUCTS: Mapping[str, Kind] = {
     "matmul": Kind(
         family="matmul",
         inputs=(2, 2),
-        output=_matmul_output,
+        takes="[..., M, K], [..., K, N]",
+        output=lambda x, a: (*broadcast(x[0][:-2], x[1][:-2]), x[0][-2], x[1][-1]),
         flops=lambda x, a, out: 2 * size(out) * x[0][-1],
         tensor_cores=True,
         product=_matmul_product,
@@ -272,6 +223,7 @@ PRODUCTS: Mapping[str, Kind] = {
     "attention": Kind(
         family="attention",
         inputs=(3, 3),
+        takes="[..., L, E], [..., S, E], [..., S, D]",
         # window: number of keys that a query sees, including its own; None for all keys. cache_precision: precision in
         # which keys and values are stored; None for the precision of the operation.
         attributes={
@@ -288,7 +240,7 @@ PRODUCTS: Mapping[str, Kind] = {
         # (Dao et al., "FlashAttention", 2022).
         backward_flops=2.0,
         recomputed_flops=0.5,
-        training_reads=Traffic(inputs=2, output=2),
+        training="2x 2y -> x y w",
         tensor_cores=True,
         product=_matmul_product,
     ),
@@ -305,12 +257,13 @@ PRODUCTS: Mapping[str, Kind] = {
     "cdist": Kind(
         family="matmul",
         inputs=(2, 2),
+        takes="[..., P, M], [..., R, M]",
         attributes={"p": Attribute(NORM, 2.0)},
-        output=_cdist_output,
+        output=lambda x, a: (*broadcast(x[0][:-2], x[1][:-2]), x[0][-2], x[1][-2]),
         # A difference, a power and an addition for every coordinate of every pair of points.
         flops=lambda x, a, out: 3 * size(out) * x[0][-1],
         backward_flops=2.0,
-        training_reads=Traffic(inputs=3, output=4),
+        training="3x 4y -> x y w",
         # With as many FLOPs: a distance needs three per coordinate, a product needs two.
         product=lambda x, a, out: Product(size(out[:-2]), out[-2], out[-1], max(1, 3 * x[0][-1] // 2)),
     ),

@@ -7,7 +7,9 @@ and product rules take the output shape as well. Shape rules raise InputError if
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +33,37 @@ class Product(NamedTuple):
 def size(shape: Shape) -> int:
     """Number of elements of a tensor of this shape."""
     return math.prod(shape)
+
+
+@lru_cache(maxsize=1 << 14)
+def fits(takes: str, shapes: Shapes) -> bool:
+    """Whether shapes are those that a text describes, such as "[..., M, K], [..., K, N]".
+
+    A name stands for a size, the same one wherever it stands; a number for itself; and "..." for any dimensions. "or"
+    separates several descriptions.
+    """
+    return any(_agree(patterns, shapes) for patterns in _described(takes))
+
+
+@cache
+def _described(takes: str) -> list[list[tuple[list[str], list[str], bool]]]:
+    """For each description, and each shape in it: the names before "..." and after it, and whether it has this part."""
+    shapes = ([text.split("...") for text in re.findall(r"\[(.*?)\]", each)] for each in takes.split(" or "))
+    return [
+        [(re.findall(r"\w+", s[0]), re.findall(r"\w+", "".join(s[1:])), len(s) > 1) for s in each] for each in shapes
+    ]
+
+
+def _agree(patterns: list[tuple[list[str], list[str], bool]], shapes: Shapes) -> bool:
+    sizes: dict[str, int] = {}
+    for (first, last, more), shape in zip(patterns, shapes, strict=True):
+        between = len(shape) - len(first) - len(last)
+        if between < 0 or (between and not more):
+            return False
+        for name, n in zip((*first, *last), (*shape[: len(first)], *shape[len(first) + between :]), strict=True):
+            if sizes.setdefault(name, int(name) if name.isdecimal() else n) != n:
+                return False
+    return True
 
 
 def same(x: Shapes, a: Attributes) -> Shape:
@@ -67,6 +100,18 @@ def per_output_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]
 def per_input_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]:
     """FLOP rule: this number of FLOPs for each element of the first input."""
     return lambda x, a, out: count * size(x[0])
+
+
+def require_multiple(what: str, number: int, divisor: int) -> None:
+    """Require that an integer is a multiple of another. Raises InputError: it is not."""
+    if number % divisor:
+        raise InputError(f"{what} do not divide", given=f"{number} over {divisor}", allowed=f"a multiple of {divisor}")
+
+
+def require_at_most(what: str, number: int, most: int) -> None:
+    """Require that an integer is not above another. Raises InputError: it is."""
+    if number > most:
+        raise InputError(f"{what} is too large", given=number, allowed=f"up to {most}")
 
 
 def dimension_of(shape: Shape, dim: int) -> int:

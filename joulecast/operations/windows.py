@@ -11,27 +11,15 @@ from functools import partial
 
 from ..errors import InputError
 from .attributes import COUNT, FLAG, OUTPUT_SIZE, Attribute, either, integer, one_of, sizes
-from .kind import Counted, Kind, Storage, Traffic, plain
+from .kind import Counted, Kind, Storage, plain
 from .products import GEMM_PARTIAL, GEMM_TRAINING
-from .rules import Attributes, Product, Shape, Shapes, per_dimension, per_input_element, size
+from .rules import Attributes, Product, Shape, Shapes, per_dimension, per_input_element, require_multiple, size
 
-_SPATIAL = {1: "length", 2: "height, width", 3: "depth, height, width"}
-
-
-def _check_channels(shape: Shape, dimensions: int, divisor: int = 1) -> None:
-    """Check the number of spatial dimensions of a shape, and that its channels are a multiple of a divisor."""
-    if len(shape) != dimensions + 2:
-        raise InputError(
-            f"the input needs {dimensions + 2} dimensions: batch, channels, {dimensions} spatial",
-            given=shape,
-            allowed=f"[batch, channels, {_SPATIAL[dimensions]}]",
-        )
-    if shape[1] % divisor:
-        raise InputError(
-            "the input channels do not divide into the groups",
-            given=f"{shape[1]} channels, {divisor} groups",
-            allowed=f"a number of channels that is a multiple of {divisor}",
-        )
+_IMAGES = {
+    1: "[batch, channels, length]",
+    2: "[batch, channels, height, width]",
+    3: "[batch, channels, depth, height, width]",
+}
 
 
 def _window_output(
@@ -54,18 +42,13 @@ def _window_output(
     return tuple(result)
 
 
-def _check_convolution(x: Shapes, a: Attributes, dimensions: int) -> None:
-    _check_channels(x[0], dimensions, a["groups"])
-    if a["out_channels"] % a["groups"]:
-        raise InputError(
-            "the output channels do not divide into the groups",
-            given=f"{a['out_channels']} channels, {a['groups']} groups",
-            allowed="out_channels that are a multiple of groups",
-        )
+def _check_groups(x: Shapes, a: Attributes) -> None:
+    require_multiple("the input channels of groups", x[0][1], a["groups"])
+    require_multiple("the output channels of groups", a["out_channels"], a["groups"])
 
 
 def _conv_output(dimensions: int, x: Shapes, a: Attributes) -> Shape:
-    _check_convolution(x, a, dimensions)
+    _check_groups(x, a)
     kernel, dilation = per_dimension(a["kernel_size"], dimensions), per_dimension(a["dilation"], dimensions)
     spatial, padding = x[0][2:], a["padding"]
     if padding != "same":  # which PyTorch allows with stride 1 only
@@ -76,7 +59,7 @@ def _conv_output(dimensions: int, x: Shapes, a: Attributes) -> Shape:
 
 
 def _transposed_output(dimensions: int, x: Shapes, a: Attributes) -> Shape:
-    _check_convolution(x, a, dimensions)
+    _check_groups(x, a)
     names = ("kernel_size", "stride", "padding", "dilation", "output_padding")
     windows = [per_dimension(a[name], dimensions) for name in names]
     spatial = (
@@ -122,6 +105,7 @@ def _convolution(dimensions: int, *, transposed: bool = False) -> Kind:
 
     return Kind(
         family="convolution",
+        takes=_IMAGES[dimensions],
         attributes={
             "out_channels": Attribute(COUNT),
             "kernel_size": Attribute(sizes(1)),
@@ -149,7 +133,6 @@ def _convolution(dimensions: int, *, transposed: bool = False) -> Kind:
 
 
 def _pool_output(dimensions: int, x: Shapes, a: Attributes) -> Shape:
-    _check_channels(x[0], dimensions)
     kernel, padding = per_dimension(a["kernel_size"], dimensions), per_dimension(a["padding"], dimensions)
     stride = kernel if a["stride"] is None else per_dimension(a["stride"], dimensions)
     dilation = per_dimension(a.get("dilation", 1), dimensions)
@@ -161,6 +144,7 @@ def _pooling(dimensions: int, *, dilated: bool = False, saves_indices: bool = Fa
     further = {"dilation": Attribute(sizes(1), 1)} if dilated else {}
     return Kind(
         family="pooling",
+        takes=_IMAGES[dimensions],
         attributes={
             "kernel_size": Attribute(sizes(1)),
             "stride": Attribute(sizes(1).or_none(), None),
@@ -171,7 +155,7 @@ def _pooling(dimensions: int, *, dilated: bool = False, saves_indices: bool = Fa
         output=partial(_pool_output, dimensions),
         # One operation per output element and position of the window.
         flops=lambda x, a, out: size(out) * math.prod(per_dimension(a["kernel_size"], dimensions)),
-        training_reads=Traffic(inputs=1, output=2),
+        training="x 2y -> x y w",
         spatial=dimensions,
         saves_indices=saves_indices,
     )
@@ -179,7 +163,6 @@ def _pooling(dimensions: int, *, dilated: bool = False, saves_indices: bool = Fa
 
 def _adaptive_output(dimensions: int, x: Shapes, a: Attributes) -> Shape:
     """Pooling to a given output size, in which None keeps the size of a dimension."""
-    _check_channels(x[0], dimensions)
     wanted = (None,) * dimensions if a["output_size"] is None else per_dimension(a["output_size"], dimensions)
     return (*x[0][:2], *(n if want is None else want for n, want in zip(x[0][2:], wanted, strict=True)))
 
@@ -187,10 +170,11 @@ def _adaptive_output(dimensions: int, x: Shapes, a: Attributes) -> Shape:
 def _adaptive_pooling(dimensions: int, *, saves_indices: bool = False) -> Kind:
     return Kind(
         family="pooling",
+        takes=_IMAGES[dimensions],
         attributes={"output_size": Attribute(OUTPUT_SIZE, 1)},
         output=partial(_adaptive_output, dimensions),
         flops=per_input_element(1),
-        training_reads=Traffic(inputs=1, output=1),
+        training="x y -> x y w",
         spatial=dimensions,
         saves_indices=saves_indices,
     )
@@ -212,70 +196,47 @@ POOLING: Mapping[str, Kind] = {
 }
 
 
-def _interpolate_output(x: Shapes, a: Attributes) -> Shape:
-    if len(x[0]) < 3:
-        raise InputError("interpolation needs spatial dimensions", given=x[0], allowed="[batch, channels, ...]")
-    return (*x[0][:2], *per_dimension(a["output_size"], len(x[0]) - 2))
-
-
 def _interpolate_flops(x: Shapes, a: Attributes, out: Shape) -> int:
     """FLOPs along each spatial dimension: "linear" weights two neighbours of an element, "cubic" weights four."""
     return size(out) * (len(out) - 2) * {"nearest": 0, "linear": 3, "cubic": 10}[a["mode"]]
 
 
-def _roi_align_output(x: Shapes, a: Attributes) -> Shape:
-    if len(x[0]) != 4:
-        raise InputError("boxes are cut out of images", given=x[0], allowed="[batch, channels, height, width]")
-    return (a["boxes"], x[0][1], *per_dimension(a["output_size"], 2))
-
-
-def _grid_sample_output(x: Shapes, a: Attributes) -> Shape:
-    image, grid = x
-    if len(image) not in (4, 5) or len(grid) != len(image) or grid[-1] != len(image) - 2 or grid[0] != image[0]:
-        raise InputError(
-            "this grid does not fit the input",
-            given=f"input {image}, grid {grid}",
-            allowed="[N, C, H, W] and [N, rows, columns, 2], or the same with depth and 3",
-        )
-    return (*image[:2], *grid[1:-1])
-
-
 SAMPLING: Mapping[str, Kind] = {
     "interpolate": Kind(
         family="pooling",
+        takes="[batch, channels, length, ...]",
         attributes={
             "output_size": Attribute(sizes(1)),
             "mode": Attribute(one_of("nearest", "linear", "cubic"), "nearest"),
         },
-        output=_interpolate_output,
+        output=lambda x, a: (*x[0][:2], *per_dimension(a["output_size"], len(x[0]) - 2)),
         flops=_interpolate_flops,
-        training_reads=Traffic(inputs=1, output=1),
-        training_writes=Traffic(inputs=2, output=1),
+        training="x y -> 2x y",
     ),
     # Means of samples in each cell of a box, as torchvision's detectors take them. The boxes are an attribute, because
     # their coordinates are few.
     "roi_align": Kind(
         family="pooling",
+        takes=_IMAGES[2],
         attributes={
             "boxes": Attribute(COUNT),
             "output_size": Attribute(sizes(1)),
             "sampling_ratio": Attribute(integer(1), 2),
         },
-        output=_roi_align_output,
+        output=lambda x, a: (a["boxes"], x[0][1], *per_dimension(a["output_size"], 2)),
         # Both dimensions of each sample are interpolated linearly, with 3 FLOPs.
         flops=lambda x, a, out: 2 * 3 * size(out) * a["sampling_ratio"] ** 2,
-        training_reads=Traffic(inputs=1, output=1),
-        training_writes=Traffic(inputs=2, output=1),
+        training="x y -> 2x y",
     ),
     "grid_sample": Kind(
         family="pooling",
         inputs=(2, 2),
+        takes="[N, C, H, W], [N, rows, columns, 2] or [N, C, D, H, W], [N, depth, rows, columns, 3]",
         attributes={"mode": Attribute(one_of("nearest", "linear", "cubic"), "linear")},
-        output=_grid_sample_output,
+        output=lambda x, a: (*x[0][:2], *x[1][1:-1]),
         flops=_interpolate_flops,
         backward_flops=2.0,
-        training_reads=Traffic(inputs=2, output=1),
-        training_writes=Traffic(inputs=2, output=1),
+        training="2x y -> 2x y",
     ),
 }
 """Their backward adds the gradient of each output element to the input elements that it was made from."""

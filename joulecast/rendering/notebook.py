@@ -138,6 +138,33 @@ def short(text: str, most: int = 40) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+# Parts of pictures as SVG.
+
+
+def words(x: float, y: float, text: str, anchor: str = "start", more: str = "") -> str:
+    """A text that begins, ends, or has its middle at a point; `more` are further attributes of the element."""
+    place = f'x="{round(x, 1)}" y="{round(y, 1)}" text-anchor="{anchor}"'
+    return f'<text {place}{more} fill="currentColor">{escape(text)}</text>'
+
+
+def box(x: float, y: float, width: float, height: float, colour: str, tooltip: str = "") -> str:
+    """A filled rectangle, and the text that a browser shows for it."""
+    place = f'x="{round(x, 1)}" y="{round(y, 1)}" width="{round(width, 1)}" height="{round(height, 1)}"'
+    title = f"<title>{escape(tooltip)}</title>" if tooltip else ""
+    return f'<rect {place} fill="{colour}">{title}</rect>'
+
+
+def drawing(width: float, height: float, title: str, drawn: Iterable[str]) -> str:
+    """What was drawn as SVG, below its title."""
+    wide, high = max(width, _LETTER * len(title)), height + _TITLE
+    headline = words(0, -8, title, more=' font-weight="bold"')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 {-_TITLE} {wide} {high}" width="{wide}" height="{high}" '
+        f'role="img" style="max-width:100%;{_FONT}"><title>{escape(title)}</title>'
+        f"{headline}{''.join(drawn)}</svg>"
+    )
+
+
 @dataclass(frozen=True)
 class Bar:
     """A bar of a chart with a label to its left, and a text at its end.
@@ -153,27 +180,61 @@ class Bar:
     colour: int = 0
 
 
+@dataclass(frozen=True)
+class StackedBar:
+    """A bar with a label to its left, and the value of each part, none below zero."""
+
+    name: str
+    values: Sequence[float]
+
+
+# Neighbours differ in lightness as well as in hue, so that they can be told apart in grey, too.
+_COLOURS = ("#8a9299", "#1263b0", "#7fb4e6", "#1c7c54", "#c2570c", "#7d4bb3", "#d9d4c7")
+_ROW = 24
+
+
 def bars(items: Sequence[Bar], title: str) -> str:
     """Bars from zero, one below the other, as SVG."""
     most = max(((item.low_high[1] if item.low_high else item.value) for item in items), default=0.0) or 1.0
-    left, width, row = 16 + _LETTER * max((len(item.name) for item in items), default=0), 300, 22
-    lines = []
+    left, width, drawn = _left_of(items), 300, []
     for i, item in enumerate(items):
-        middle = i * row + row // 2
-        end = left + width * item.value / most
-        lines += [
-            f'<text x="{left - 8}" y="{middle + 4}" text-anchor="end" fill="currentColor">{escape(item.name)}</text>',
-            f'<rect x="{left}" y="{middle - 6}" width="{end - left:.1f}" height="12" fill="{COLOURS[item.colour]}"/>',
+        middle, end = i * _ROW + _ROW // 2, left + width * item.value / most
+        drawn += [
+            words(left - 8, middle + 4, item.name, "end"),
+            box(left, middle - 6, end - left, 12, COLOURS[item.colour]),
         ]
         if item.low_high:
             low, high = (left + width * value / most for value in item.low_high)
-            lines.append(
+            drawn.append(
                 f'<path d="M{low:.1f} {middle}H{high:.1f}M{low:.1f} {middle - 4}v8M{high:.1f} {middle - 4}v8" '
                 'stroke="currentColor" fill="none"/>'
             )
             end = max(end, high)
-        lines.append(f'<text x="{end + 6:.1f}" y="{middle + 4}" fill="currentColor">{escape(item.text)}</text>')
-    return drawing(left + width + 170, row * len(items) + 4, title, lines)
+        drawn.append(words(end + 6, middle + 4, item.text))
+    return drawing(left + width + 170, _ROW * len(items) + 4, title, drawn)
+
+
+def stacked_bars(items: Sequence[StackedBar], parts: Sequence[str], unit: str, title: str) -> str:
+    """Bars from zero, from top to bottom, each divided into the same parts: at most seven, in the order of values."""
+    most = max((sum(item.values) for item in items), default=0.0) or 1.0
+    left, width, drawn, keys = _left_of(items), 420, [], 0
+    for part, colour in zip(parts, _COLOURS, strict=False):
+        drawn += [box(keys, 6, 12, 12, colour), words(keys + 17, 16, part)]
+        keys += 34 + _LETTER * len(part)
+    for i, item in enumerate(items):
+        top, end = 28 + i * _ROW, float(left)
+        drawn.append(words(left - 8, top + 15, item.name, "end"))
+        for part, value, colour in zip(parts, item.values, _COLOURS, strict=False):
+            tooltip = f"{item.name}, {part}: {si(value, unit)}"
+            drawn.append(box(end, top + 3, width * value / most, 16, colour, tooltip))
+            end += width * value / most
+        drawn.append(words(end + 6, top + 15, si(sum(item.values), unit)))
+    return drawing(max(left + width + 90, keys), 28 + _ROW * len(items) + 4, title, drawn)
+
+
+def _left_of(items: Sequence[Bar | StackedBar]) -> int:
+    """Where bars begin, to the right of their names."""
+    return 16 + _LETTER * max((len(item.name) for item in items), default=0)
 
 
 @dataclass(frozen=True)
@@ -210,27 +271,17 @@ def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], ti
         share = share_of(across, least_x, most_x)
         return left + width * share, top + height * (1 - share_of(up, least_y, most_y))
 
-    drawn = []
+    bottom, drawn = top + height + 16, []
     for value in (least_y, math.sqrt(least_y * most_y) if spread else most_y / 2, most_y):
         _, below = at(least_x, value)
-        drawn += [
-            f'<path d="M{left} {below:.1f}H{left + width}" stroke="currentColor" opacity=".15"/>',
-            f'<text x="{left - 6}" y="{below + 4:.1f}" text-anchor="end" fill="currentColor">'
-            f"{si(value, y_unit)}</text>",
-        ]
+        drawn.append(f'<path d="M{left} {below:.1f}H{left + width}" stroke="currentColor" opacity=".15"/>')
+        drawn.append(words(left - 6, below + 4, si(value, y_unit), "end"))
     for value, anchor in ((least_x, "start"), (most_x, "end")):
         text = si(value, x_unit) if x_unit != "MHz" else f"{value:g} MHz"
-        drawn.append(
-            f'<text x="{at(value, most_y)[0]:.1f}" y="{top + height + 16}" text-anchor="{anchor}" fill="currentColor">'
-            f"{escape(text)}</text>"
-        )
+        drawn.append(words(at(value, most_y)[0], bottom, text, anchor))
     middle = top + height / 2
-    drawn += [
-        f'<text x="{left + width / 2}" y="{top + height + 16}" text-anchor="middle" fill="currentColor">'
-        f"{escape(x_name)}</text>",
-        f'<text x="14" y="{middle}" transform="rotate(-90 14 {middle})" text-anchor="middle" fill="currentColor">'
-        f"{escape(y_name)}</text>",
-    ]
+    drawn.append(words(left + width / 2, bottom, x_name, "middle"))
+    drawn.append(words(14, middle, y_name, "middle", f' transform="rotate(-90 14 {middle})"'))
     for i, line in enumerate(lines):
         colour = COLOURS[i % len(COLOURS)]
         placed = [at(*point) for point in line.points]
@@ -241,16 +292,10 @@ def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], ti
         radius = 4 if line.joined else 2.5
         drawn += [
             *(f'<circle cx="{across:.1f}" cy="{down:.1f}" r="{radius}" fill="{colour}"/>' for across, down in dots),
-            *_key(left + width + 16, top + 18 * i, colour, line.name),
+            box(left + width + 16, top + 18 * i, 10, 10, colour),
+            words(left + width + 32, top + 18 * i + 10, line.name),
         ]
     return drawing(left + width + 200, max(top + height + 24, top + 18 * len(lines)), title, drawn)
-
-
-def _key(left: int, top: int, colour: str, name: str) -> list[str]:
-    return [
-        f'<rect x="{left}" y="{top}" width="10" height="10" fill="{colour}"/>',
-        f'<text x="{left + 16}" y="{top + 10}" fill="currentColor">{escape(name)}</text>',
-    ]
 
 
 Points = Sequence[tuple[float, float]]
@@ -275,58 +320,3 @@ def one_below_the_other(drawn: Sequence[str]) -> Picture:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tops[-1]}" width="{wide}" '
         f'height="{tops[-1]}" style="max-width:100%">{"".join(placed)}</svg>'
     )
-
-
-def drawing(width: float, height: float, title: str, drawn: Iterable[str]) -> str:
-    """What was drawn as SVG, below its title."""
-    wide, high = max(width, _LETTER * len(title)), height + _TITLE
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 {-_TITLE} {wide} {high}" width="{wide}" height="{high}" '
-        f'role="img" style="max-width:100%;{_FONT}"><title>{escape(title)}</title>'
-        f'<text x="0" y="-8" font-weight="bold" fill="currentColor">{escape(title)}</text>'
-        f"{''.join(drawn)}</svg>"
-    )
-
-
-# Stacked bars as SVG: what totals consist of.
-
-# Neighbours differ in lightness as well as in hue, so that they can be told apart in grey, too.
-_COLOURS = ("#8a9299", "#1263b0", "#7fb4e6", "#1c7c54", "#c2570c", "#7d4bb3", "#d9d4c7")
-_ROW, _WIDTH, _KEY = 24, 420, 28
-
-
-@dataclass(frozen=True)
-class StackedBar:
-    """A bar with a label to its left, and the value of each part, none below zero."""
-
-    name: str
-    values: Sequence[float]
-
-
-def stacked_bars(items: Sequence[StackedBar], parts: Sequence[str], unit: str, title: str) -> str:
-    """Bars from zero, from top to bottom, each divided into the same parts: at most seven, in the order of values."""
-    most = max((sum(item.values) for item in items), default=0.0) or 1.0
-    left = 16 + _LETTER * max((len(item.name) for item in items), default=0)
-    drawn, at = [], 0
-    for part, colour in zip(parts, _COLOURS, strict=False):
-        drawn.append(
-            f'<rect x="{at}" y="6" width="12" height="12" fill="{colour}"/>'
-            f'<text x="{at + 17}" y="16" fill="currentColor">{escape(part)}</text>'
-        )
-        at += 34 + _LETTER * len(part)
-    for i, item in enumerate(items):
-        top, x = _KEY + i * _ROW, float(left)
-        drawn.append(
-            f'<text x="{left - 8}" y="{top + 15}" text-anchor="end" fill="currentColor">{escape(item.name)}</text>'
-        )
-        for part, value, colour in zip(parts, item.values, _COLOURS, strict=False):
-            wide = _WIDTH * value / most
-            tooltip = escape(f"{item.name}, {part}: {si(value, unit)}")
-            box = f'<rect x="{x:.1f}" y="{top + 3}" width="{wide:.1f}" height="16" fill="{colour}">'
-            drawn.append(f"{box}<title>{tooltip}</title></rect>")
-            x += wide
-        drawn.append(
-            f'<text x="{x + 6:.1f}" y="{top + 15}" fill="currentColor">{escape(si(sum(item.values), unit))}</text>'
-        )
-    width, height = max(left + _WIDTH + 90, at), _KEY + _ROW * len(items) + 4
-    return drawing(width, height, title, drawn)

@@ -12,9 +12,9 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from joulecast.extraction import network_of
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.operators import FREE
-from joulecast.extraction.tracing import trace
 
 # Operators that run as one kernel, or a few that belong together, though PyTorch can break them down.
 WHOLE = {
@@ -125,7 +125,7 @@ CASES = [
 @pytest.mark.parametrize(("model", "inputs"), CASES, ids=[str(case[0])[:18].split("(")[0] for case in CASES])
 def test_every_operator_that_moves_memory_is_accounted_for(model, inputs):
     module = build(model) if isinstance(model, str) else model
-    network = trace(module, inputs)
+    network = network_of(module, inputs)
     accounted = Counter()
     for entry in network:
         accounted[entry.operation.kind] += entry.count

@@ -10,7 +10,7 @@ from torch import nn
 
 import joulecast
 from joulecast.errors import ExtractionError, InputError
-from joulecast.extraction.tracing import trace
+from joulecast.extraction import network_of
 
 # The exporter itself raises deprecation warnings.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -48,7 +48,7 @@ def path(tmp_path_factory):
     ids=["its own", "other"],
 )
 def test_a_program_has_the_operations_of_its_module(path, batch, shapes, mode):
-    module = trace(Model(), {"x": (batch, 3, 8, 8), "scale": (5,)}, mode=mode)
+    module = network_of(Model(), {"x": (batch, 3, 8, 8), "scale": (5,)}, mode=mode)
     program = joulecast.extract(path, shapes, mode=mode)
     assert program.name == "model"
     assert program.input_shape == {"x": (batch, 3, 8, 8), "scale": (5,)}
@@ -60,7 +60,7 @@ def test_a_program_has_the_operations_of_its_module(path, batch, shapes, mode):
 def test_a_program_that_is_loaded_already():
     module = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Dropout())
     program = torch.export.export(module.eval(), (torch.randn(2, 8),))
-    assert not trace(module, (2, 8)).diff(joulecast.extract(program, (2, 8)))
+    assert not network_of(module, (2, 8)).diff(joulecast.extract(program, (2, 8)))
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from modules import module
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import joulecast
 from conftest import full_disk
 from joulecast.errors import ExtractionError, InputError, UnknownNameError
-from joulecast.extraction import cache
+from joulecast.extraction import cache, network_of
 from joulecast.extraction.models.torchvision_models import build, model_names
-from joulecast.extraction.tracing import trace
 from joulecast.operations.kinds import KINDS
 
 COUNTED = {kind for kind, row in KINDS.items() if row.tensor_cores}
@@ -28,9 +28,9 @@ def counted_flops(network: joulecast.Network) -> int:
     return sum(entry.count * entry.operation.flops for entry in network if entry.operation.kind in COUNTED)
 
 
-def torchs_flops(module: nn.Module, shape: tuple[int, ...]) -> int:
+def torchs_flops(model: nn.Module, shape: tuple[int, ...]) -> int:
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        module.eval().to("meta")(torch.empty(shape, device="meta"))
+        model.eval().to("meta")(torch.empty(shape, device="meta"))
     return int(counter.get_total_flops())
 
 
@@ -47,17 +47,17 @@ BY_DEFAULT = [pytest.param(name, marks=[] if name in TRACED else [pytest.mark.sl
 
 @pytest.mark.parametrize("name", BY_DEFAULT)
 def test_a_classification_model_is_traced_as_its_template_says_with_the_flops_of_torch(name):
-    module, shape = build(name), image_shape(name)
-    network = trace(module, shape, name=name)
+    model, shape = build(name), image_shape(name)
+    network = network_of(model, shape)
     assert network.entries == joulecast.extract(name, shape).entries
     # Only masks, counters and initializations are dropped, each with its reason.
     dropped = {"aten.eq", "aten.ne", "aten.masked_fill", "aten.new_zeros", "aten.zero"}
     assert {d.name for d in network.dropped} <= dropped
-    assert counted_flops(network) == torchs_flops(module, shape)
+    assert counted_flops(network) == torchs_flops(model, shape)
 
 
 def test_resnet18_by_hand():
-    network = trace(build("resnet18"), (8, 3, 224, 224))
+    network = network_of(build("resnet18"), (8, 3, 224, 224))
     counts = {}
     for entry in network:
         counts[entry.operation.kind] = counts.get(entry.operation.kind, 0) + entry.count
@@ -75,7 +75,7 @@ def test_resnet18_by_hand():
 @pytest.mark.parametrize("name", ["efficientnet_b0", "swin_t", "vit_b_32", "mobilenet_v3_small"])
 def test_training_is_inference_and_what_only_training_does(name):
     only_training = {"gradient_accumulation", "save_input", "dropout", "stochastic_depth"}
-    inference, training = (trace(build(name), (2, 3, 224, 224), mode=mode) for mode in ("inference", "training"))
+    inference, training = (network_of(build(name), (2, 3, 224, 224), mode=mode) for mode in ("inference", "training"))
     if name == "efficientnet_b0":
         # One for each of the 9 residuals, although training runs the model twice.
         assert sum(entry.count for entry in training if entry.operation.kind == "stochastic_depth") == 9
@@ -87,24 +87,24 @@ def test_training_is_inference_and_what_only_training_does(name):
 
 def test_gradients_that_are_added_up():
     def accumulations(name):
-        network = trace(build(name), (2, 3, 64, 64), mode="training")
+        network = network_of(build(name), (2, 3, 64, 64), mode="training")
         return sum(e.count for e in network if e.operation.kind == "gradient_accumulation")
 
     # One per residual; EfficientNet-B0 has 9, and 16 inputs of squeeze-and-excitation are used twice.
     assert accumulations("resnet18") == 8
     assert accumulations("efficientnet_b0") == 9 + 16
     assert accumulations("vgg11") == 0
-    assert not any(e.operation.kind == "gradient_accumulation" for e in trace(build("resnet18"), (2, 3, 64, 64)))
+    assert not any(e.operation.kind == "gradient_accumulation" for e in network_of(build("resnet18"), (2, 3, 64, 64)))
 
 
-@pytest.mark.parametrize(("module", "saved"), [(nn.SiLU(inplace=True), 1), (nn.SiLU(), 0), (nn.ReLU(inplace=True), 0)])
-def test_inputs_that_a_backward_needs_are_copied_in_place(module, saved):
-    network = trace(nn.Sequential(nn.Linear(4, 4), module), (2, 4), mode="training")
+@pytest.mark.parametrize(("layer", "saved"), [(nn.SiLU(inplace=True), 1), (nn.SiLU(), 0), (nn.ReLU(inplace=True), 0)])
+def test_inputs_that_a_backward_needs_are_copied_in_place(layer, saved):
+    network = network_of(nn.Sequential(nn.Linear(4, 4), layer), (2, 4), mode="training")
     assert sum(e.operation.kind == "save_input" for e in network) == saved
 
 
 def test_whitelist_and_what_it_drops():
-    network = trace(build("resnet18"), (1, 3, 64, 64), whitelist={"conv2d", "linear"})
+    network = network_of(build("resnet18"), (1, 3, 64, 64), whitelist={"conv2d", "linear"})
     assert {entry.operation.kind for entry in network} == {"conv2d", "linear"}
     dropped = {d.name: d for d in network.dropped}
     assert dropped["add"].count == 8
@@ -113,72 +113,48 @@ def test_whitelist_and_what_it_drops():
 
 
 def test_the_module_is_left_as_it_was():
-    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5))
-    module[1].eval()
-    flags = [child.training for child in module.modules()]
-    before = {name: value.clone() for name, value in module.state_dict().items()}
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5))
+    model[1].eval()
+    flags = [child.training for child in model.modules()]
+    before = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.get_rng_state()
-    trace(module, (2, 3, 8, 8), mode="training")
-    assert [child.training for child in module.modules()] == flags
-    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
-    assert all(value.device.type == "cpu" for value in module.state_dict().values())
+    network_of(model, (2, 3, 8, 8), mode="training")
+    assert [child.training for child in model.modules()] == flags
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(value.device.type == "cpu" for value in model.state_dict().values())
     assert torch.equal(torch.get_rng_state(), state)
     assert not torch.nn.modules.module._global_forward_pre_hooks
 
 
 def test_a_large_model_needs_no_memory():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    trace(build("vit_h_14"), (64, 3, 224, 224))
+    network_of(build("vit_h_14"), (64, 3, 224, 224))
     # Its weights alone are 2.5 GB, its activations tens of GB.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
 
 
 def test_a_product_that_is_added_is_one_kernel():
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scale, self.shift = (nn.Parameter(torch.ones(1, 1, 8)) for _ in range(2))
-
-        def forward(self, x):
-            return torch.addcmul(self.shift, self.scale, x)
-
-    network = trace(Scaled(), (2, 4, 8))
+    scale, shift = (nn.Parameter(torch.ones(1, 1, 8)) for _ in range(2))
+    scaled = module(lambda self, x: torch.addcmul(self.shift, self.scale, x), scale=scale, shift=shift)
+    network = network_of(scaled, (2, 4, 8))
     assert [(e.operation.kind, e.operation.input_shapes) for e in network] == [("mul", ((2, 4, 8), (1, 1, 8)))]
     assert not network.dropped
 
 
-class Raises(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Sequential(nn.Linear(4, 4), nn.Linear(5, 4))
-
-    def forward(self, x):
-        return self.inner(x)
-
-
-class NeedsValues(nn.Module):
-    def forward(self, x):
-        return x * float(x.sum())
-
-
 def test_errors_name_the_module_and_leave_no_hooks():
-    with pytest.raises(ExtractionError, match=r"Raises\.inner\.1"):
-        trace(Raises(), (2, 4))
+    with pytest.raises(ExtractionError, match=r"Made\.inner\.1"):
+        network_of(module(lambda self, x: self.inner(x), inner=nn.Sequential(nn.Linear(4, 4), nn.Linear(5, 4))), (2, 4))
     assert not torch.nn.modules.module._global_forward_pre_hooks
     assert not torch.nn.modules.module._global_forward_hooks
-    with pytest.raises(ExtractionError, match="NeedsValues"):
-        trace(NeedsValues(), (2, 4))
-
-
-class DecidesByPositions(nn.Module):
-    def forward(self, x):
-        return x + 1 if (torch.arange(x.shape[1]) > 5).any() else x
+    with pytest.raises(ExtractionError, match=r"Made does not run(?s:.*)values that only the input has"):
+        network_of(module(lambda self, x: x * float(x.sum())), (2, 4))
 
 
 def test_positions_of_a_million_tokens_are_followed_and_of_more_than_four_refused():
-    assert [entry.operation.kind for entry in trace(DecidesByPositions(), (1, 2**20))] == ["add"]
+    decides = module(lambda self, x: x + 1 if (torch.arange(x.shape[1]) > 5).any() else x)
+    assert [entry.operation.kind for entry in network_of(decides, (1, 2**20))] == ["add"]
     with pytest.raises(ExtractionError) as refused:
-        trace(DecidesByPositions(), (1, 2**22 + 1))
+        network_of(decides, (1, 2**22 + 1))
     assert refused.value.allowed.startswith("fewer than 4,194,304 tokens")
     assert refused.value.hint == "give fewer tokens"
 
@@ -203,7 +179,7 @@ def test_bad_input(arguments, error, says):
 @pytest.mark.usefixtures("without_templates")
 def test_named_models_are_cached_until_an_operator_that_they_run_changes(monkeypatch):
     first = joulecast.extract("resnet18", (3, 3, 67, 67))
-    monkeypatch.setattr("joulecast.extraction.tracing.trace", lambda *a, **k: pytest.fail("extracted again"))
+    monkeypatch.setattr("joulecast.extraction.traced_models.trace", lambda *a, **k: pytest.fail("extracted again"))
     monkeypatch.setitem(cache.REVISIONS, "layer_norm", 7)
     assert joulecast.extract("resnet18", (3, 3, 67, 67)) == first
     monkeypatch.setitem(cache.REVISIONS, "relu", 7)

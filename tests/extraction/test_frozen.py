@@ -1,7 +1,10 @@
 """Frozen parameters: gradients as far down as anything is learned, against what autograd computes."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from modules import module
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.checkpoint import checkpoint
@@ -15,34 +18,29 @@ from joulecast.operations.network import Network
 from joulecast.predictors.networks.memory import memory_need, saved_bytes
 
 
-class LowRank(nn.Module):
+def frozen(inputs: int, outputs: int) -> nn.Module:
+    return nn.Linear(inputs, outputs).requires_grad_(False)
+
+
+def low_rank() -> nn.Module:
     """A frozen linear layer with a learned product of two thin matrices beside it (Hu et al., LoRA, 2021)."""
-
-    def __init__(self, features: int, rank: int = 2) -> None:
-        super().__init__()
-        self.base = nn.Linear(features, features).requires_grad_(False)
-        self.down, self.up = nn.Linear(features, rank, bias=False), nn.Linear(rank, features, bias=False)
-
-    def forward(self, x):
-        return self.base(x) + self.up(self.down(x))
+    down, up = nn.Linear(32, 2, bias=False), nn.Linear(2, 32, bias=False)
+    return module(lambda self, x: self.base(x) + self.up(self.down(x)), base=frozen(32, 32), down=down, up=up)
 
 
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(32).requires_grad_(False)
-        self.query, self.value = LowRank(32), LowRank(32)
-        self.key, self.out = (nn.Linear(32, 32).requires_grad_(False) for _ in range(2))
-        self.wide, self.narrow = nn.Linear(32, 64).requires_grad_(False), nn.Linear(64, 32).requires_grad_(False)
-
+def block() -> nn.Module:
     def forward(self, x):
         inside = self.norm(x)
         x = x + self.out(torch.tanh(self.query(inside) * self.key(inside)) + self.value(inside))
         return x + self.narrow(F.gelu(self.wide(x)))
 
+    parts = {"norm": nn.LayerNorm(32).requires_grad_(False), "query": low_rank(), "value": low_rank()}
+    layers = {"key": frozen(32, 32), "out": frozen(32, 32), "wide": frozen(32, 64), "narrow": frozen(64, 32)}
+    return module(forward, **parts, **layers)
+
 
 def adapted() -> nn.Module:
-    return nn.Sequential(nn.Linear(16, 32).requires_grad_(False), nn.ReLU(), Block(), Block())
+    return nn.Sequential(frozen(16, 32), nn.ReLU(), block(), block())
 
 
 def learning(*names: str) -> nn.Module:
@@ -53,19 +51,16 @@ def learning(*names: str) -> nn.Module:
     return model
 
 
-class WithoutGradients(nn.Module):
+def without_gradients() -> nn.Module:
     """A frozen part in torch.no_grad, a head, and one layer that a detached tensor reaches."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.head, self.side = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16)
-        self.side.requires_grad_(False)
 
     def forward(self, x):
         with torch.no_grad():
             x = self.body(x)
         x = self.head(x)
         return x * self.side(x.detach())
+
+    return module(forward, body=nn.Linear(16, 16), head=nn.Linear(16, 16), side=frozen(16, 16))
 
 
 def counted_flops(model: nn.Module, shape: tuple[int, ...]) -> int:
@@ -89,7 +84,7 @@ def product_flops(network: Network) -> int:
         (lambda: learning("layer4", "fc"), (2, 3, 64, 64)),
         (lambda: learning("conv1"), (2, 3, 64, 64)),
         (lambda: learning("bn1"), (2, 3, 64, 64)),
-        (WithoutGradients, (4, 16)),
+        (without_gradients, (4, 16)),
     ],
     ids=["low rank", "head", "last stage", "first layer", "one norm", "no_grad"],
 )
@@ -118,14 +113,14 @@ def test_each_operation_says_which_gradients_it_computes():
 
 
 def test_frozen_layers_are_not_equal_to_learned_ones():
-    whole, frozen, alone = (
+    whole, part, alone = (
         Operation("linear", [(64, 32)], {"out_features": 16, "gradients": gradients}, mode="training")
         for gradients in ("all", "inputs", "none")
     )
-    assert len({whole, frozen, alone}) == len({each.digest for each in (whole, frozen, alone)}) == 3
+    assert len({whole, part, alone}) == len({each.digest for each in (whole, part, alone)}) == 3
     assert whole == Operation("linear", [(64, 32)], {"out_features": 16}, mode="training")
-    assert [each.flops // whole.forward_flops for each in (whole, frozen, alone)] == [3, 2, 1]
-    for each in (whole, frozen, alone):
+    assert [each.flops // whole.forward_flops for each in (whole, part, alone)] == [3, 2, 1]
+    for each in (whole, part, alone):
         assert Operation.from_dict(each.to_dict()) == each
     with pytest.raises(InputError, match="only training computes gradients"):
         Operation("linear", [(64, 32)], {"out_features": 16, "gradients": "none"})
@@ -169,13 +164,13 @@ def test_fewer_gradients_never_cost_more(gpu, kind, attributes, shape):
 
 def test_eight_layers_of_which_seven_are_frozen():
     with torch.device("meta"):
-        whole, frozen = (nn.Sequential(*(nn.Linear(8192, 8192, bias=False) for _ in range(8))) for _ in range(2))
-    frozen[:7].requires_grad_(False)
+        whole, part = (nn.Sequential(*(nn.Linear(8192, 8192, bias=False) for _ in range(8))) for _ in range(2))
+    part[:7].requires_grad_(False)
     options = {"mode": "training", "precision": "bf16", "optimizer": "adamw"}
-    before, after = (joulecast.predict(each, (4096, 8192), "H100 SXM", **options) for each in (whole, frozen))
+    before, after = (joulecast.predict(each, (4096, 8192), "H100 SXM", **options) for each in (whole, part))
     layer = 8192 * 8192 * 2
     # Eight weights, and the gradient and two moments of one.
-    assert memory_need(joulecast.extract(frozen, (4096, 8192), **options)).weights_bytes == (8 + 3) * layer
+    assert memory_need(joulecast.extract(part, (4096, 8192), **options)).weights_bytes == (8 + 3) * layer
     assert memory_need(joulecast.extract(whole, (4096, 8192), **options)).weights_bytes == 4 * 8 * layer
     # Nine products of 23, and an eighth of the optimizer's step.
     assert after.time_s < 0.5 * before.time_s
@@ -189,7 +184,7 @@ def test_eight_layers_of_which_seven_are_frozen():
 class Checkpointed(nn.Module):
     """Blocks whose forward the backward runs again, in one of the ways of torch.utils.checkpoint; None for none."""
 
-    def __init__(self, reentrant: bool | None, *, block: type[nn.Module] = Block, learned: bool = True) -> None:
+    def __init__(self, reentrant: bool | None, *, block: Callable[[], nn.Module] = block, learned: bool = True) -> None:
         super().__init__()
         self.first = nn.Linear(32, 32)
         self.blocks = nn.ModuleList(block() for _ in range(3))
@@ -206,27 +201,22 @@ class Checkpointed(nn.Module):
         return x
 
 
-class Narrow(nn.Module):
+def narrow() -> nn.Module:
     """Ends with a product and a sum, of which nothing is recomputed where recomputing stops early."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wide, self.narrow = nn.Linear(32, 128), nn.Linear(128, 32)
-
-    def forward(self, x):
-        return x + self.narrow(F.gelu(self.wide(x)))
+    wide, back = nn.Linear(32, 128), nn.Linear(128, 32)
+    return module(lambda self, x: x + self.narrow(F.gelu(self.wide(x))), wide=wide, narrow=back)
 
 
-class Stopping(Checkpointed):
-    def __init__(self, reentrant: bool | None) -> None:
-        super().__init__(reentrant, block=Narrow)
-        self.norms = nn.ModuleList(nn.Identity() for _ in range(3))
+def stopping(reentrant: bool | None) -> nn.Module:
+    made = Checkpointed(reentrant, block=narrow)
+    made.norms = nn.ModuleList(nn.Identity() for _ in range(3))
+    return made
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize(
     "make",
-    [Checkpointed, Stopping, lambda reentrant: Checkpointed(reentrant, learned=False)],
+    [Checkpointed, stopping, lambda reentrant: Checkpointed(reentrant, learned=False)],
     ids=["all", "early", "lora"],
 )
 def test_checkpoints_recompute_what_autograd_recomputes(make, reentrant):
@@ -266,9 +256,9 @@ def kept_bytes(model: nn.Module, shape: tuple[int, ...]) -> int:
 
 def test_checkpoints_keep_their_inputs_alone_and_take_longer():
     shape, options = (4096, 32), {"mode": "training"}
-    plain, again = (joulecast.extract(Stopping(each), shape, **options) for each in (None, False))
+    plain, again = (joulecast.extract(stopping(each), shape, **options) for each in (None, False))
     tensor = 4096 * 32 * 4
-    assert saved_bytes(plain) == pytest.approx(kept_bytes(Stopping(None).to("meta"), shape), rel=0.25)
+    assert saved_bytes(plain) == pytest.approx(kept_bytes(stopping(None).to("meta"), shape), rel=0.25)
     # Three inputs of blocks, the input of the model, and one block with two wide tensors at a time.
     kept = 4 * tensor + 2 * 4 * tensor
     assert kept <= saved_bytes(again) <= kept + 4 * tensor < saved_bytes(plain)

@@ -10,7 +10,7 @@ import torch
 import joulecast
 from joulecast.errors import ExtractionError, InputError
 from joulecast.extraction.isolation import SHARED, Limits
-from joulecast.extraction.job import NOTHING_ASSUMED, Job
+from joulecast.extraction.job import Assumptions, Job
 from joulecast.extraction.known_values import KnownValues
 from joulecast.operations.inputs import Inputs
 
@@ -59,7 +59,7 @@ def test_a_program_by_hand_is_read(tmp_path):
 
 
 def test_what_would_write_outside_is_not_computed():
-    known = KnownValues(NOTHING_ASSUMED)
+    known = KnownValues(Assumptions())
     shapes = ([1, 1, 1, 1], [1, 1, 2, 2])
     tensors = [known.run(torch.ops.aten.ones.default, (shape,), {"device": "meta"}) for shape in shapes]
     indices = known.run(torch.ops.aten.full.default, ([1, 1, 1, 1], 1), {"device": "meta", "dtype": torch.int64})
@@ -71,7 +71,7 @@ def test_what_would_write_outside_is_not_computed():
 
 def test_integers_that_the_processor_cannot_divide():
     """-2**63 / -1 ends a process on x86, where PyTorch truncates."""
-    known = KnownValues(NOTHING_ASSUMED)
+    known = KnownValues(Assumptions())
     full = torch.ops.aten.full.default
     least, minus = (known.run(full, ([1], n), {"device": "meta", "dtype": torch.int64}) for n in (-(2**63), -1))
     result = known.run(torch.ops.aten.div.Tensor_mode, (least, minus), {"rounding_mode": "trunc"})

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from modules import module
 from torch import nn
 
 import joulecast
 from joulecast.errors import ExtractionError, InputError, UnknownNameError
-from joulecast.extraction.tracing import trace
+from joulecast.extraction import network_of
 
 
 def kinds(network) -> list[str]:
@@ -27,10 +28,10 @@ IDS = torch.zeros((2, 3), dtype=torch.int64)
 
 
 def test_several_inputs_by_position_and_by_name():
-    by_position = trace(Two(), [IDS, (2, 3, 4)])
+    by_position = network_of(Two(), [IDS, (2, 3, 4)])
     assert kinds(by_position) == ["embedding", "mul"]
     assert by_position.input_shape == ((2, 3), (2, 3, 4))
-    by_name = trace(Two(), {"ids": IDS, "scale": (1,), "shift": (2, 3, 4)}, mode="training")
+    by_name = network_of(Two(), {"ids": IDS, "scale": (1,), "shift": (2, 3, 4)}, mode="training")
     assert kinds(by_name)[:3] == ["embedding", "mul", "add"]
     assert by_name.input_shape == {"ids": (2, 3), "scale": (1,), "shift": (2, 3, 4)}
 
@@ -47,54 +48,42 @@ def test_several_inputs_by_position_and_by_name():
 )
 def test_wrong_inputs_say_what_to_do(inputs, says, hint):
     with pytest.raises(ExtractionError, match=says) as caught:
-        trace(Two(), inputs)
+        network_of(Two(), inputs)
     assert caught.value.hint.startswith(hint)
     assert caught.value.hint != ""
 
 
-class DecidesByConstants(nn.Module):
+def deciding_by_constants(self, x):
     """As transformers do when they look for packed sequences."""
-
-    def forward(self, x):
-        positions = torch.arange(x.shape[1], device=x.device)
-        mask = torch.zeros_like(x)
-        mask[:, 0] = 1
-        if (positions.diff() == 1).all() and int(mask.sum()) == x.shape[0]:
-            x = torch.relu(x)
-        return x[:, torch.nonzero(torch.eye(2, device=x.device))[:, 0]] * 2
+    positions = torch.arange(x.shape[1], device=x.device)
+    mask = torch.zeros_like(x)
+    mask[:, 0] = 1
+    if (positions.diff() == 1).all() and int(mask.sum()) == x.shape[0]:
+        x = torch.relu(x)
+    return x[:, torch.nonzero(torch.eye(2, device=x.device))[:, 0]] * 2
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_decisions_on_constants_are_made(mode):
-    network = trace(DecidesByConstants(), (3, 5), mode=mode)
+    network = network_of(module(deciding_by_constants), (3, 5), mode=mode)
     assert "relu" in kinds(network)
     (mul,) = (e.operation for e in network if e.operation.kind == "mul")
     assert mul.input_shapes == ((3, 2),)
 
 
-class ForgetsWhatIsOverwritten(nn.Module):
+def test_constants_that_the_input_overwrites_are_not_known():
     def forward(self, x):
         mask = torch.zeros(4)
         mask[:2] = x
         return torch.relu(x) if mask.sum() > 0 else x
 
-
-def test_constants_that_the_input_overwrites_are_not_known():
     with pytest.raises(ExtractionError, match="only the input has"):
-        trace(ForgetsWhatIsOverwritten(), (2,))
+        network_of(module(forward), (2,))
 
 
 def test_constants_outside_parameters_work_in_training():
-    class Plain(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(4, 4)
-            self.scale = torch.ones(4)
-
-        def forward(self, x):
-            return self.layer(x) * self.scale
-
-    assert kinds(trace(Plain(), (2, 4), mode="training")) == ["linear", "mul"]
+    plain = module(lambda self, x: self.layer(x) * self.scale, layer=nn.Linear(4, 4), scale=torch.ones(4))
+    assert kinds(network_of(plain, (2, 4), mode="training")) == ["linear", "mul"]
 
 
 def test_custom_operators():
@@ -104,37 +93,24 @@ def test_custom_operators():
         library.impl("twice", lambda x: 2 * x, "CPU")
         torch.library.register_fake("joulecast_test::twice", torch.empty_like, lib=library)
 
-        class Custom(nn.Module):
-            def forward(self, x):
-                return torch.ops.joulecast_test.twice(x)
-
-        class Unknown(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.inner = Custom()
-                self.inner.forward = torch.ops.joulecast_test.unknown
-
-            def forward(self, x):
-                return self.inner(torch.relu(x))
-
+        custom = module(lambda self, x: torch.ops.joulecast_test.twice(x))
+        inner = module(lambda self, x: torch.ops.joulecast_test.unknown(x))
+        unknown = module(lambda self, x: self.inner(torch.relu(x)), inner=inner)
         x = (2, 3)
-        (dropped,) = trace(nn.Sequential(nn.ReLU(), Custom()), x).dropped
+        (dropped,) = network_of(nn.Sequential(nn.ReLU(), custom), x).dropped
         assert dropped.name == "joulecast_test.twice"
-        assert kinds(trace(Custom(), x, operators={"joulecast_test.twice": "mul"})) == ["mul"]
+        assert kinds(network_of(custom, x, operators={"joulecast_test.twice": "mul"})) == ["mul"]
         own = {"joulecast_test.twice": lambda bound: ("softmax", [tuple(bound["x"].shape)], {"dim": 0})}
-        assert trace(Custom(), x, operators=own).entries[0].operation.attributes["dim"] == 0
+        assert network_of(custom, x, operators=own).entries[0].operation.attributes["dim"] == 0
         with pytest.raises(UnknownNameError, match="did you mean"):
-            trace(Custom(), x, operators={"joulecast_test.twice": "mult"})
-        with pytest.raises(ExtractionError, match=r"Unknown\.inner .*joulecast_test\.unknown"):
-            trace(Unknown(), x)
+            network_of(custom, x, operators={"joulecast_test.twice": "mult"})
+        with pytest.raises(ExtractionError, match=r"Made\.inner .*joulecast_test\.unknown"):
+            network_of(unknown, x)
 
 
 def test_empty_tensors_cost_nothing():
-    class Empty(nn.Module):
-        def forward(self, x):
-            return torch.relu(x) + torch.relu(x[:0]).sum()
-
-    assert [e.operation.input_shapes[0] for e in trace(Empty(), (3, 2)) if e.operation.kind == "relu"] == [(3, 2)]
+    empty = module(lambda self, x: torch.relu(x) + torch.relu(x[:0]).sum())
+    assert [e.operation.input_shapes[0] for e in network_of(empty, (3, 2)) if e.operation.kind == "relu"] == [(3, 2)]
 
 
 # Elements that pass the memory interface per parameter, by the passes of _multi_tensor_sgd and _multi_tensor_adam:
@@ -142,20 +118,16 @@ def test_empty_tensors_cost_nothing():
 # add 1 + 1 each, addcdiv 3 + 1; AdamW shrinks the parameter first, 1 + 1. Fused, each tensor passes once.
 @pytest.mark.parametrize(("optimizer", "passes"), [("sgd", 3), ("adam", 18), ("adamw", 20), ("adamw_fused", 7)])
 def test_the_step_of_an_optimizer(optimizer, passes):
-    module = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 5).bfloat16(), nn.Linear(5, 1))
-    module[0].bias.requires_grad_(False)
-    module[2].weight = nn.Parameter(torch.ones(1, 5))
-
-    class Through(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers, self.again = module, module[2]
-
-        def forward(self, x):
-            return self.again(self.layers[2](self.layers[1](self.layers[0](x).bfloat16()).float()).expand(-1, 5))
-
-    without = trace(Through(), (2, 4), mode="training")
-    network = trace(Through(), (2, 4), mode="training", optimizer=optimizer)
+    layers = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 5).bfloat16(), nn.Linear(5, 1))
+    layers[0].bias.requires_grad_(False)
+    layers[2].weight = nn.Parameter(torch.ones(1, 5))
+    through = module(
+        lambda self, x: self.again(layers[2](layers[1](layers[0](x).bfloat16()).float()).expand(-1, 5)),
+        layers=layers,
+        again=layers[2],
+    )
+    without = network_of(through, (2, 4), mode="training")
+    network = network_of(through, (2, 4), mode="training", optimizer=optimizer)
     steps = {e.operation.precision: e.operation for e in network if e.operation.kind == f"{optimizer}_step"}
     # The frozen bias of the first layer is left out, and the layer that is used twice counts once.
     assert {precision: op.input_shapes for precision, op in steps.items()} == {
@@ -181,21 +153,13 @@ def test_options_that_a_module_cannot_have_are_refused():
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_shared_modules_and_parameters_are_left_as_they_were(mode):
-    class Shared(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.tied = nn.Linear(4, 4), nn.Linear(4, 4)
-            self.again = self.first
-            self.tied.weight = self.first.weight
-
-        def forward(self, x):
-            return self.tied(self.again(self.first(x)))
-
-    module = Shared()
-    before = {name: (id(p), p.clone()) for name, p in module.named_parameters(remove_duplicate=False)}
-    (linear, *accumulated) = trace(module, (2, 4), mode=mode)
+    first, tied = nn.Linear(4, 4), nn.Linear(4, 4)
+    tied.weight = first.weight
+    shared = module(lambda self, x: self.tied(self.again(self.first(x))), first=first, tied=tied, again=first)
+    before = {name: (id(p), p.clone()) for name, p in shared.named_parameters(remove_duplicate=False)}
+    (linear, *accumulated) = network_of(shared, (2, 4), mode=mode)
     assert linear.count == 3
-    after = dict(module.named_parameters(remove_duplicate=False))
+    after = dict(shared.named_parameters(remove_duplicate=False))
     assert {name: id(p) for name, p in after.items()} == {name: number for name, (number, _) in before.items()}
     assert all(torch.equal(p, before[name][1]) for name, p in after.items())
     # The weight is used three times, the bias of the first twice.
@@ -204,36 +168,26 @@ def test_shared_modules_and_parameters_are_left_as_they_were(mode):
 
 
 def test_tensors_that_a_forward_stores_in_the_module_are_removed():
-    class Keeps(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer, self.seen = nn.Linear(2, 2), torch.zeros(3)
+    def forward(self, x):
+        self.seen = self.seen.clone().add_(1)
+        self.last = x
+        return self.layer(x) * self.seen[0]
 
-        def forward(self, x):
-            self.seen = self.seen.clone().add_(1)
-            self.last = x
-            return self.layer(x) * self.seen[0]
-
-    module = Keeps()
-    seen = module.seen
-    trace(module, (1, 2), mode="training")
-    assert module.seen is seen
+    keeps = module(forward, layer=nn.Linear(2, 2), seen=torch.zeros(3))
+    seen = keeps.seen
+    network_of(keeps, (1, 2), mode="training")
+    assert keeps.seen is seen
     assert seen.tolist() == [0, 0, 0]
-    assert not hasattr(module, "last")
+    assert not hasattr(keeps, "last")
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_decisions_among_indexing_by_the_input(mode):
-    class Indexes(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.table = nn.Parameter(torch.zeros(5, 3))
+    def forward(self, ids):
+        order = torch.arange(5)
+        first = self.table[order.flip(0)][ids]
+        return (first[:, order[order > 2]] if order[1].item() == 1 else first) * 2
 
-        def forward(self, ids):
-            order = torch.arange(5)
-            first = self.table[order.flip(0)][ids]
-            kept = first[:, order[order > 2]] if order[1].item() == 1 else first
-            return kept * 2
-
-    (mul,) = (e.operation for e in trace(Indexes(), IDS, mode=mode) if e.operation.kind == "mul")
+    indexes = module(forward, table=nn.Parameter(torch.zeros(5, 3)))
+    (mul,) = (e.operation for e in network_of(indexes, IDS, mode=mode) if e.operation.kind == "mul")
     assert mul.input_shapes == ((2, 2, 3),)

@@ -6,9 +6,9 @@ import pytest
 
 import joulecast
 from joulecast.errors import ExtractionError, MissingDependencyError, UnknownNameError
+from joulecast.extraction import network_of
 from joulecast.extraction.models.named_models import build_timm
 from joulecast.extraction.models.torchvision_models import all_names, build, model_names
-from joulecast.extraction.tracing import trace
 
 OTHERS = sorted(set(all_names()) - set(model_names()))
 DETECTION = ("fasterrcnn", "fcos", "keypointrcnn", "maskrcnn", "retinanet", "ssd")
@@ -40,28 +40,20 @@ def inputs(name: str):
 
 @pytest.mark.parametrize("name", cases(detection=False))
 def test_models_that_run_without_values_are_extracted(name):
-    network = trace(build(name), inputs(name), name=name)
+    network = network_of(build(name), inputs(name))
     assert network.flops > 1e7
     # Work that no kind covers is listed.
     listed = "arange avg_pool3d grid_sampler_2d linspace max_pool3d_with_indices eq ne masked_fill new_zeros zero"
     assert {d.name for d in network.dropped} <= {f"aten.{name}" for name in listed.split()}
 
 
-FEWER_BOXES = ({"boxes": 2}, {"boxes": 2, "box_side": 100})
-
-
 @pytest.mark.parametrize("name", cases(detection=True))
-def test_models_that_decide_by_values_say_so(name, monkeypatch):
-    # These run dozens of operators for each box.
-    reads_sizes = name.startswith(("maskrcnn", "keypointrcnn"))
-    if reads_sizes:
-        monkeypatch.setattr("joulecast.extraction.failures._ASSUMPTIONS", FEWER_BOXES)
+def test_models_that_decide_by_values_say_so(name):
     with pytest.raises(ExtractionError, match="values that only the input has") as caught:
-        trace(build(name), inputs(name), name=name)
-    assumed = str(FEWER_BOXES[-1]) if reads_sizes else "{'boxes': 100}"
-    assert f"assume={assumed}" in caught.value.hint
+        network_of(build(name), inputs(name))
+    assert "{'boxes': 100}" in caught.value.hint
     # The part of the model that needs no values can be extracted.
-    assert trace(build(name).backbone, (1, 3, 320, 320)).flops > 1e8
+    assert network_of(build(name).backbone, (1, 3, 320, 320)).flops > 1e8
 
 
 @pytest.mark.parametrize("name", ["timm/resnet26d", "resnet26d", "vit_tiny_patch16_224.augreg_in21k"])

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from modules import module
 from torch import nn
 
 import joulecast
@@ -14,58 +15,24 @@ from joulecast.errors import ExtractionError, InputError
 SHAPE = (4, 8)
 
 
-class Scaled(nn.Module):
-    """Scaled by the exponential of one learned number, as in CLIP."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log_scale = nn.Parameter(torch.tensor(1.0))
-
-    def forward(self, x):
-        return x * self.log_scale.exp()
+def masked(self, x):
+    """Replace the rows that a mask over the first dimensions selects by a learned row."""
+    x, mask = torch.relu(x), torch.zeros(x.shape[:2], dtype=torch.bool)
+    mask[:, :2] = True
+    x[mask] = self.row
+    return x
 
 
-class OnGpu(nn.Module):
-    def forward(self, x):
-        return torch.relu(x.cuda()) + torch.ones(8, device="cuda:0").to("cuda")
-
-
-class Numpy(nn.Module):
-    def forward(self, x):
-        return torch.relu(x) + float(x.detach().numpy().mean())
-
-
-class Lists(nn.Module):
-    def forward(self, x):
-        return torch.relu(x) + sum(x.sum(0).tolist())
-
-
-class Masked(nn.Module):
-    """Replaces the rows that a mask over the first dimensions selects by a learned row."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.row = nn.Parameter(torch.zeros(8))
-
-    def forward(self, x):
-        x, mask = torch.relu(x), torch.zeros(x.shape[:2], dtype=torch.bool)
-        mask[:, :2] = True
-        x[mask] = self.row
-        return x
-
-
-class MaskedLater(nn.Module):
-    """Makes a decision by a mask that it computed itself, with & and by assignment."""
-
-    def forward(self, x):
-        mask = torch.ones(len(x)) - 1
-        mask[torch.arange(len(x)) == 2] = 5
-        return torch.relu(x) if ((mask > 4) & (mask < 6)).any() else x
+def masked_later(self, x):
+    """Make a decision by a mask that was computed here, with & and by assignment."""
+    x, mask = torch.sigmoid(x), torch.ones(len(x)) - 1
+    mask[torch.arange(len(x)) == 2] = 5
+    return torch.relu(x) if ((mask > 4) & (mask < 6)).any() else x
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_a_mask_covers_the_first_dimensions(mode):
-    network = joulecast.extract(Masked(), (4, 6, 8), mode=mode)
+    network = joulecast.extract(module(masked, row=nn.Parameter(torch.zeros(8))), (4, 6, 8), mode=mode)
     filled = next(
         e.operation
         for e in network
@@ -76,19 +43,15 @@ def test_a_mask_covers_the_first_dimensions(mode):
 
 @pytest.mark.parametrize(("length", "kinds"), [(4, ["relu"]), (2, [])])
 def test_decisions_by_masks_of_constants(length, kinds):
-    class Both(MaskedLater):
-        def forward(self, x):
-            return super().forward(torch.sigmoid(x))
-
-    found = [
-        e.operation.kind for e in joulecast.extract(Both(), (length, 8)) if e.operation.kind in ("relu", "sigmoid")
-    ]
-    assert found == ["sigmoid", *kinds]
+    network = joulecast.extract(module(masked_later), (length, 8))
+    assert [e.operation.kind for e in network if e.operation.kind in ("relu", "sigmoid")] == ["sigmoid", *kinds]
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_a_tensor_without_dimensions_holds_one_number(mode):
-    network = joulecast.extract(Scaled(), SHAPE, mode=mode)
+    # Scaled by the exponential of one learned number, as in CLIP.
+    scaled = module(lambda self, x: x * self.log_scale.exp(), log_scale=nn.Parameter(torch.tensor(1.0)))
+    network = joulecast.extract(scaled, SHAPE, mode=mode)
     exp = next(entry.operation for entry in network if entry.operation.kind == "exp")
     assert exp.input_shapes == ((1,),)
     for gpu in ("A30", "H100 SXM", "T4"):
@@ -97,7 +60,8 @@ def test_a_tensor_without_dimensions_holds_one_number(mode):
 
 
 def test_a_forward_that_moves_tensors_to_a_gpu():
-    assert [e.operation.kind for e in joulecast.extract(OnGpu(), SHAPE)] == ["relu", "add"]
+    on_gpu = module(lambda self, x: torch.relu(x.cuda()) + torch.ones(8, device="cuda:0").to("cuda"))
+    assert [e.operation.kind for e in joulecast.extract(on_gpu, SHAPE)] == ["relu", "add"]
 
 
 def scripted() -> nn.Module:
@@ -120,8 +84,14 @@ def scripted() -> nn.Module:
             lambda: nn.Sequential(torch.ao.nn.quantized.dynamic.Linear(8, 8)),
             *(InputError, "CPUs only(?s:.*)Linear at 0(?s:.*)before torch.ao.quantization"),
         ),
-        (Numpy, ExtractionError, "takes values out of PyTorch"),
-        (Lists, ExtractionError, "nothing that can be assumed gives this value"),
+        (
+            lambda: module(lambda self, x: torch.relu(x) + float(x.detach().numpy().mean())),
+            *(ExtractionError, "takes values out of PyTorch"),
+        ),
+        (
+            lambda: module(lambda self, x: torch.relu(x) + sum(x.sum(0).tolist())),
+            *(ExtractionError, "take decisions by values out of the forward"),
+        ),
     ],
 )
 def test_refused_with_advice(make, error, says):

@@ -232,7 +232,8 @@ def test_no_torch_is_needed(tmp_path):
 
 def test_a_missing_onnx_is_named(tmp_path, monkeypatch):
     path = save(tmp_path / "m.onnx", [node("Relu", "x")], IMAGE, {})
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "joulecast.extraction.files.onnx_graphs", raising=False)
+    monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingDependencyError, match=r"\.\[onnx\]"):
         network_of_file(Job(path, Inputs.of((2, 4, 9, 9))))
 

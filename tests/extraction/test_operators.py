@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from modules import module
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
 
@@ -13,20 +14,10 @@ import joulecast
 IMAGE = (2, 8, 16, 16)
 
 
-class Function(nn.Module):
-    """A module that calls a function with its input and with a tensor of indices."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-        self.register_buffer("places", torch.tensor([0, 1, 1]))
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x, self.places)
-
-
 def operations(function: Callable[..., Any], shape=IMAGE, **options):
-    network = joulecast.extract(Function(function), shape, **options)
+    """The operations of a function of an input and of a tensor of indices."""
+    places = nn.Buffer(torch.tensor([0, 1, 1]))
+    network = joulecast.extract(module(lambda self, x: function(x, self.places), places=places), shape, **options)
     assert not network.dropped
     return {entry.operation.kind: entry.operation for entry in network}
 
@@ -121,15 +112,8 @@ def test_a_recurrent_layer_is_one_operation(layer, attributes, mode):
 
 
 def test_two_uses_of_a_recurrent_layer_add_their_gradients():
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.GRU(6, 6)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.layer(self.layer(x)[0])[0]
-
-    network = joulecast.extract(Twice(), (4, 5, 6), mode="training")
+    twice = module(lambda self, x: self.layer(self.layer(x)[0])[0], layer=nn.GRU(6, 6))
+    network = joulecast.extract(twice, (4, 5, 6), mode="training")
     counts = [(entry.operation.kind, entry.operation.input_shapes, entry.count) for entry in network]
     assert counts == [
         ("gru", ((4, 5, 6),), 2),
@@ -140,17 +124,13 @@ def test_two_uses_of_a_recurrent_layer_add_their_gradients():
 
 
 def test_grouped_products_and_bags_have_their_parameters():
-    class Experts(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weights = nn.Parameter(torch.zeros(4, 64, 32, dtype=torch.bfloat16))
-            self.bag = nn.EmbeddingBag(100, 64, dtype=torch.bfloat16)
-            self.register_buffer("ends", torch.tensor([32, 64, 96, 128], dtype=torch.int32))
-
-        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-            return torch._grouped_mm(self.bag(tokens), self.weights, offs=self.ends)
-
-    network = joulecast.extract(Experts(), torch.empty(128, 5, dtype=torch.int64))
+    experts = module(
+        lambda self, tokens: torch._grouped_mm(self.bag(tokens), self.weights, offs=self.ends),
+        weights=nn.Parameter(torch.zeros(4, 64, 32, dtype=torch.bfloat16)),
+        bag=nn.EmbeddingBag(100, 64, dtype=torch.bfloat16),
+        ends=nn.Buffer(torch.tensor([32, 64, 96, 128], dtype=torch.int32)),
+    )
+    network = joulecast.extract(experts, torch.empty(128, 5, dtype=torch.int64))
     found = {entry.operation.kind: entry.operation for entry in network}
     assert found["grouped_linear"].input_shapes == ((128, 64),)
     assert found["grouped_linear"].parameters == 4 * 64 * 32

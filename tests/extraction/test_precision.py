@@ -5,59 +5,46 @@ from pathlib import Path
 
 import pytest
 import torch
+from modules import module
 from torch import nn
 from torch.utils._pytree import tree_map
 
 import joulecast
 from joulecast import Operation
+from joulecast.extraction import network_of
 from joulecast.extraction.autocast import FULL_PRECISION, FULL_PRECISION_RESULT, LOWER_PRECISION
-from joulecast.extraction.tracing import trace
 
 
 def precisions(network) -> list[tuple[str, str]]:
     return [(entry.operation.kind, entry.operation.precision) for entry in network]
 
 
-class Mixed(nn.Module):
-    """Half layers around a normalization in fp32, as large language models have them."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(8, 8).bfloat16()
-        self.norm = nn.LayerNorm(8)
-
-    def forward(self, x):
-        return self.inner(self.norm(self.inner(x).float()).bfloat16())
-
-
 def test_mixed_modules():
-    found = precisions(trace(Mixed(), torch.empty((2, 8), dtype=torch.bfloat16)))
+    """Half layers around a normalization in fp32, as large language models have them."""
+    mixed = module(
+        lambda self, x: self.inner(self.norm(self.inner(x).float()).bfloat16()),
+        inner=nn.Linear(8, 8).bfloat16(),
+        norm=nn.LayerNorm(8),
+    )
+    found = precisions(network_of(mixed, torch.empty((2, 8), dtype=torch.bfloat16)))
     assert found == [("linear", "bf16"), ("copy", "fp32"), ("layer_norm", "fp32"), ("copy", "bf16")]
 
 
 def test_asking_for_half_precision_gives_the_operations_of_a_half_module():
-    asked = trace(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), (2, 8), precision="fp16")
-    assert asked.entries == trace(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).half(), (2, 8)).entries
-
-    class Upcasts(nn.Module):
-        def forward(self, x):
-            return x.float().exp()
-
-    assert ("exp", "fp32") in precisions(trace(Upcasts(), (2, 8), precision="bf16"))
+    asked = network_of(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), (2, 8), precision="fp16")
+    assert asked.entries == network_of(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).half(), (2, 8)).entries
+    upcasts = module(lambda self, x: x.float().exp())
+    assert ("exp", "fp32") in precisions(network_of(upcasts, (2, 8), precision="bf16"))
 
 
 def test_double_is_fp64():
-    network = trace(nn.Sequential(nn.Linear(8, 8).double(), nn.ReLU(), Down()), (2, 8))
+    down = module(lambda self, x: torch.relu(x.float()))
+    network = network_of(nn.Sequential(nn.Linear(8, 8).double(), nn.ReLU(), down), (2, 8))
     assert precisions(network) == [("linear", "fp64"), ("relu", "fp64"), ("copy", "fp32"), ("relu", "fp32")]
     assert network.dropped == ()
     # Inputs of 2 x 8, weights of 8 x 8, a bias of 8 and outputs of 2 x 8, of eight bytes each.
     linear = network.operations[0]
     assert linear.bytes_read + linear.bytes_written == 8 * (16 + 64 + 8 + 16)
-
-
-class Down(nn.Module):
-    def forward(self, x):
-        return torch.relu(x.float())
 
 
 class Autocasts(nn.Module):
@@ -80,7 +67,7 @@ class Autocasts(nn.Module):
 @pytest.mark.parametrize("device", ["cuda", "cpu", None])
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_regions_of_autocast(device, mode):
-    entries = trace(Autocasts(device), (2, 8), mode=mode).entries
+    entries = network_of(Autocasts(device), (2, 8), mode=mode).entries
     found = {(e.operation.kind, e.operation.precision, e.operation.input_shapes[0]): e.count for e in entries}
     found = {key: count for key, count in found.items() if key[0] != "gradient_accumulation"}
     assert found == {
@@ -97,7 +84,7 @@ def test_regions_of_autocast(device, mode):
 
 def test_a_region_around_the_extraction():
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert ("linear", "bf16") in precisions(trace(nn.Linear(8, 8), (2, 8)))
+        assert ("linear", "bf16") in precisions(network_of(nn.Linear(8, 8), (2, 8)))
 
 
 class _Forks(nn.Module):
@@ -119,10 +106,10 @@ class _Forks(nn.Module):
 
 
 def test_gradients_are_added_up_in_the_types_that_pytorch_gives_them():
-    module = _Forks()
-    module(torch.ones(4, 8)).sum().backward()
-    assert set(module.types) == {torch.float32, torch.bfloat16}
-    network = trace(_Forks(), (4, 8), mode="training")
+    forks = _Forks()
+    forks(torch.ones(4, 8)).sum().backward()
+    assert set(forks.types) == {torch.float32, torch.bfloat16}
+    network = network_of(_Forks(), (4, 8), mode="training")
     added = [entry for entry in network if entry.operation.kind == "gradient_accumulation"]
     assert {entry.operation.precision: entry.count for entry in added} == {"fp32": 1, "bf16": 1}
 
@@ -130,7 +117,7 @@ def test_gradients_are_added_up_in_the_types_that_pytorch_gives_them():
 def test_autocast_is_put_back():
     before = torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__
     with pytest.raises(Exception, match="Autocasts"):
-        trace(Autocasts("cpu"), (2, 9))
+        network_of(Autocasts("cpu"), (2, 9))
     assert before == (torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert nn.Linear(2, 2)(torch.ones(1, 2)).dtype == torch.bfloat16
@@ -158,23 +145,14 @@ def test_the_lists_of_autocast_are_pytorchs():
 FP8 = torch.float8_e4m3fn
 
 
-class Float8Linear(nn.Module):
+def scaled_product(self, x: torch.Tensor) -> torch.Tensor:
     """As torch's float8 recipes do it: scale and cast the input, then one scaled product."""
-
-    def __init__(self, features: int, outputs: int) -> None:
-        super().__init__()
-        self.register_buffer("weight", torch.zeros(outputs, features).to(FP8))
-        self.register_buffer("scale", torch.ones(()))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        quantized = (x / self.scale.to(x.dtype)).to(FP8)
-        return torch._scaled_mm(
-            quantized, self.weight.t(), scale_a=self.scale, scale_b=self.scale, out_dtype=torch.bfloat16
-        )
+    quantized, scales = (x / self.scale.to(x.dtype)).to(FP8), {"scale_a": self.scale, "scale_b": self.scale}
+    return torch._scaled_mm(quantized, self.weight.t(), **scales, out_dtype=torch.bfloat16)
 
 
-def operations(module, shape, precision):
-    network = joulecast.extract(module, shape, precision=precision)
+def operations(model, shape, precision):
+    network = joulecast.extract(model, shape, precision=precision)
     assert not [dropped for dropped in network.dropped if dropped.work is not None]
     return {entry.operation: entry.count for entry in network}
 
@@ -185,7 +163,9 @@ def linear(**attributes):
 
 def test_scaled_products_are_linear_layers_in_fp8():
     norm = nn.LayerNorm(64, dtype=torch.bfloat16)
-    found = operations(nn.Sequential(norm, Float8Linear(64, 128), nn.ReLU()), (32, 64), "default")
+    weight, scale = nn.Buffer(torch.zeros(128, 64).to(FP8)), nn.Buffer(torch.ones(()))
+    layer = module(scaled_product, weight=weight, scale=scale)
+    found = operations(nn.Sequential(norm, layer, nn.ReLU()), (32, 64), "default")
     assert found[linear()] == 1
     # The cast is a copy, and the rest stays in bf16.
     assert found[Operation("copy", [(32, 64)], precision="bf16")] == 1
@@ -216,9 +196,9 @@ class QuantizedWeight(torch.Tensor):
 
 
 def test_weights_of_another_type_are_not_taken_for_bf16():
-    module = nn.Linear(64, 128, bias=False)
+    layer = nn.Linear(64, 128, bias=False)
     weight = QuantizedWeight(torch.empty(128, 64, dtype=FP8, device="meta"))
-    module.weight = nn.Parameter(weight, requires_grad=False)
+    layer.weight = nn.Parameter(weight, requires_grad=False)
     with torch.inference_mode():
-        found = operations(module.eval(), (32, 64), "bf16")
+        found = operations(layer.eval(), (32, 64), "bf16")
     assert [operation for operation in found if operation.kind == "linear"] == [linear()]

@@ -17,7 +17,7 @@ from joulecast.extraction.job import Job
 from joulecast.extraction.models.language_models import BY_NAME
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.models.torchvision_models import model_names
-from joulecast.extraction.templates import Request, answer, refusal, store
+from joulecast.extraction.templates import answer, refusal, store
 from joulecast.extraction.templates.store import ANY_OPTIMIZER
 from joulecast.extraction.traced_models import traced
 from joulecast.operations.inputs import Inputs
@@ -48,7 +48,7 @@ def but_for_work(network):
 
 
 def answered(name: str, shape, **options):
-    return answer(name, Request(Inputs.of(shape), **options))
+    return answer(name, Job(name, shape, **options))
 
 
 # Two of these six, others for each next model, or all for the first of its kind. benchmarks/templates.py compares all
@@ -178,7 +178,7 @@ def test_an_outdated_template_is_not_used(monkeypatch, changed):
     else:
         monkeypatch.setattr(cache, "TRACING_VERSION", cache.TRACING_VERSION + 1)
     assert answered("resnet18", IMAGE) is None
-    assert "outdated" in str(refusal("resnet18", Request(Inputs.of(IMAGE))))
+    assert "outdated" in str(refusal("resnet18", Job("resnet18", IMAGE)))
     monkeypatch.setattr(store, "library_version", lambda name: "none")
     assert (answered("resnet18", IMAGE) is None) == (changed == "tracing")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from modules import module
 
 import joulecast
 from joulecast import Operation
@@ -105,7 +106,7 @@ def test_decoding_reads_the_cache():
         ("bert_base", {"cache_length": 4}, "has no cache of keys"),
         ("t5_small", {"cache_length": 4}, "has no cache of keys"),
         ("gpt2", {"cache_length": 4, "mode": "training"}, "for inference"),
-        ("gpt2", {"cache_length": 0}, "positive number"),
+        ("gpt2", {"cache_length": 0}, "cache_length is a positive integer"),
         ("gpt2", {"cache_length": 1000}, "1024"),
     ],
 )
@@ -115,10 +116,10 @@ def test_impossible_caches_are_refused(name, options, says):
 
 
 def test_a_module_a_configuration_and_its_file_agree(tmp_path):
-    module = small_llama()
-    before = {name: value.clone() for name, value in module.state_dict().items()}
-    network = joulecast.extract(module, (2, 8))
-    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    llama = small_llama()
+    before = {name: value.clone() for name, value in llama.state_dict().items()}
+    network = joulecast.extract(llama, (2, 8))
+    assert all(torch.equal(value, before[name]) for name, value in llama.state_dict().items())
     config = transformers.LlamaConfig(**SMALL, architectures=["LlamaForCausalLM"])
     config.save_pretrained(tmp_path)
     assert joulecast.extract(config, (2, 8)) == network
@@ -171,16 +172,11 @@ def test_weights_of_experts_take_memory(tmp_path):
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_experts_that_are_operands_of_products_take_memory(mode):
     """Llama 4's are."""
-
-    class Experts(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first = torch.nn.Linear(16, 64, bias=False)
-            self.weights = torch.nn.Parameter(torch.zeros(8, 64, 128))
-
-        def forward(self, x):
-            return torch.bmm(self.first(x).expand(8, -1, -1), self.weights)
-
-    network = joulecast.extract(Experts(), (32, 16), mode=mode)
+    experts = module(
+        lambda self, x: torch.bmm(self.first(x).expand(8, -1, -1), self.weights),
+        first=torch.nn.Linear(16, 64, bias=False),
+        weights=torch.nn.Parameter(torch.zeros(8, 64, 128)),
+    )
+    network = joulecast.extract(experts, (32, 16), mode=mode)
     held = 4 * (16 * 64 + 8 * 64 * 128)
     assert memory_need(network).weights_bytes == held * (1 if mode == "inference" else 2)

@@ -3,7 +3,6 @@
 import pytest
 
 from joulecast import predict_operations
-from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
 from joulecast.operations.parallel import sent_elements, touched_experts
 
@@ -35,25 +34,8 @@ def test_experts_are_divided_over_gpus():
     assert touched_experts(3, experts(expert_parallel=4).attributes) == pytest.approx(2 * (1 - 0.75**3))
 
 
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"top_k": 9}, "more experts than there are"),
-        ({"expert_parallel": 3}, "experts do not divide"),
-        ({"tensor_parallel": 5}, "intermediate do not divide"),
-        ({"top_k": 0}, "out of its range"),
-        ({"distribution": "zipf"}, "out of its range"),
-    ],
-)
-def test_impossible_layers_of_experts_are_refused(changes, match):
-    with pytest.raises(InputError, match=match):
-        experts(**changes)
-    with pytest.raises(InputError, match="does not divide"):
-        collective("reduce_scatter", elements=1001)
-
-
-def collective(kind, elements=1 << 20, gpus=8, **changes):
-    return Operation(kind, [(elements, 2)], {"gpus": gpus, **changes}, precision="fp16")
+def collective(kind, elements=1 << 20, gpus=8, mode="inference", **changes):
+    return Operation(kind, [(elements, 2)], {"gpus": gpus, **changes}, precision="fp16", mode=mode)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +48,15 @@ def collective(kind, elements=1 << 20, gpus=8, **changes):
     ],
 )
 def test_collectives_by_hand(kind, output, sent, flops):
-    operation = collective(kind)
+    operation, trained = collective(kind), collective(kind, mode="training")
     assert operation.output_shape == output
-    assert operation.flops == flops
+    # Its backward is another collective, in no total: it reads its input and writes its output, in training too.
+    assert operation.flops == trained.flops == flops
+    assert operation.bytes_read == trained.bytes_read == 2 * (2 << 20)
+    assert operation.bytes_written == trained.bytes_written == 2 * output[0] * output[1]
+    assert operation == collective(kind, link="nvlink", implementation="pytorch") != collective(kind, link="pcie")
+    assert operation.row.family == "movement"
     assert sent_elements(kind, operation.input_shapes, operation.attributes) == sent
-    with pytest.raises(InputError, match="needs a group of GPUs"):
-        collective(kind, gpus=1)
     # Those that were not learned are missing, and nothing stands in.
     for gpu in ("A30", "H100 SXM"):
         assert predict_operations([operation], gpu).source == ("missing",)

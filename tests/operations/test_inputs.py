@@ -34,9 +34,30 @@ def test_example_tensors_give_shape_and_type():
     assert Inputs.of(torch.Size([4, 2])).shape == (4, 2)
 
 
+SUCH_AS = "a shape such as (32, 3, 224, 224), a list of shapes, a dictionary of name and shape; or example tensors"
+NO_SHAPE, NO_INPUT = ("a shape is a list of positive integers", SUCH_AS), ("this is not an input", SUCH_AS)
+NO_SIZES = (NO_SHAPE[0], "such as [32, 3, 224, 224]")
+NO_NAMES = ("inputs by name are a dictionary of names and shapes", 'such as {"input_ids": (8, 128)}')
+
+
 @pytest.mark.parametrize(
-    "value", [None, 3, "32,3", {}, {1: (2,)}, (2, 0), (2, 1.5), [(2, 3), "x"], {"x": "y"}, [(1, 2), 3]]
+    ("value", "says", "given"),
+    [
+        (None, ("a model needs the shape of its input", SUCH_AS), "none"),
+        (3, NO_INPUT, "3"),
+        ("32,3", NO_INPUT, "'32,3'"),
+        ({}, NO_NAMES, "{}"),
+        ({"x": (2,), 1: (2,)}, NO_NAMES, "{'x': (2,), 1: (2,)}"),
+        ({"x": "y"}, NO_INPUT, "'y'"),
+        ((2, 0), NO_SIZES, "(2, 0)"),
+        ((2, 1.5), NO_SHAPE, "(2, 1.5)"),
+        ([(2, 3), "x"], NO_SHAPE, "[(2, 3), 'x']"),
+        ([(1, 2), 3], NO_SHAPE, "[(1, 2), 3]"),
+        ([(1, 2), [3, -1]], NO_SIZES, "(3, -1)"),
+        ([[1, 1] * 50, 3], NO_SHAPE, "[[" + "1, " * 32 + "1,"),  # at most a hundred characters
+    ],
 )
-def test_invalid_inputs_are_refused(value):
-    with pytest.raises(InputError):
+def test_invalid_inputs_are_refused(value, says, given):
+    with pytest.raises(InputError) as caught:
         Inputs.of(value)
+    assert ((caught.value.what, caught.value.allowed), caught.value.given) == (says, given)

@@ -1,6 +1,7 @@
 """Networks: counting, JSON, other modes and precisions."""
 
 import json
+import re
 from copy import copy
 
 import pytest
@@ -105,7 +106,17 @@ def test_diff():
         f"~ 2 -> 5 x {RELU}",
         f"+ 1 x {wide}",
     ]
-    assert diff._repr_html_().count("<tr>") == 4
+    html = diff._repr_html_()
+    assert "<strong>before -&gt; after: 3 -&gt; 6 calls, +224 FLOP (+116.7%)</strong>" in html
+    sides, cells = zip(*re.findall("text-align:(left|right)[^>]*>([^<]*)</t[hd]>", html), strict=True)
+    assert sides == ("left", "right", "right") * 4
+    assert cells == (
+        *("operation", "calls in before", "in after"),
+        *("linear 4x8 -&gt; 4x2 fp32", "1", ""),
+        *("relu 4x8 fp32", "2", "5"),
+        *("linear 4x8 -&gt; 4x4 fp32", "", "1"),
+    )
+    assert "<table>" not in before.diff(before)._repr_html_()
     assert not before.diff(before)
     assert json.loads(diff.to_json())["changed"][0]["counts"] == [2, 5]
 

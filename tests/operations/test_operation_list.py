@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from joulecast import Operation
+from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.operations.operation_list import OperationList
+from joulecast.operations.operation_list import OperationList, checked_operations, operation_text
 from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.physics.operation_numbers import numbers_of
 from joulecast.predictors.physics.relative import relative_features
@@ -63,3 +64,37 @@ def test_a_list_shared_by_gpus_gives_each_its_own_results(describe):
 def test_cached_values_cannot_be_changed():
     with pytest.raises(ValueError, match="read-only"):
         numbers_of(OperationList(OPERATIONS)).flops[0] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("operation", "text"),
+    [
+        (OPERATIONS[0], "conv2d 8x64x56x56 k3 tf32"),
+        (
+            Operation("conv2d", [(1, 4, 9, 9)], {"out_channels": 8, "kernel_size": (3, 1), "stride": 2, "groups": 4}),
+            "conv2d 1x4x9x9 -> 1x8x4x5 k(3, 1) s2 g4 fp32",
+        ),
+        (Operation("max_pool2d", [(1, 4, 8, 8)], {"kernel_size": 2}), "max_pool2d 1x4x8x8 -> 1x4x4x4 k2 fp32"),
+        (OPERATIONS[2], "matmul 64x49x32, 64x32x49 -> 64x49x49 fp32"),
+        (Operation("cat", [(1, 2)] * 3), "cat 1x2, 1x2, 1x2 -> 3x2 fp32"),
+        (Operation("cat", [(1, 2)] * 4), "cat 4 inputs -> 4x2 fp32"),
+        (
+            Operation("linear", [(2, 8)], {"out_features": 4, "gradients": "inputs"}, mode="training"),
+            "linear 2x8 -> 2x4 fp32 gradients: inputs",
+        ),
+    ],
+)
+def test_a_short_text_tells_operations_apart(operation, text):
+    assert operation_text(operation) == text
+
+
+def test_only_lists_of_operations_are_taken():
+    assert checked_operations(iter(OPERATIONS)) == OPERATIONS
+    assert checked_operations([]) == []
+    given = {"conv": "'conv'", 3: "3", OPERATIONS[3]: repr(OPERATIONS[3]), (OPERATIONS[3], "x" * 300): "'" + "x" * 199}
+    for wrong, said in given.items():
+        with pytest.raises(InputError, match=r"operations are a list of joulecast\.Operation") as caught:
+            checked_operations(wrong)
+        assert caught.value.given == said
+        assert caught.value.allowed == 'such as [Operation("relu", [(32, 64, 56, 56)])]'
+        assert caught.value.hint == "Operation.from_dict(...) makes one of a dictionary"

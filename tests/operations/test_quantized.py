@@ -64,12 +64,6 @@ def test_attention_computes_its_scores_again_in_the_backward():
     assert (training.flops, training.executed_flops) == (6 * product, 7 * product)
 
 
-@pytest.mark.parametrize("window", [0, -1, 1025, 1.5, True, "all"])
-def test_a_window_that_does_not_fit_the_cache_is_refused(window):
-    with pytest.raises(InputError, match="window"):
-        attention(window=window)
-
-
 @pytest.mark.parametrize(
     ("kind", "shapes", "attributes"),
     [("relu", [(4, 4)], {}), ("conv2d", [(1, 8, 8, 8)], {"out_channels": 8, "kernel_size": 3})],

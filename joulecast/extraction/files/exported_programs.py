@@ -12,7 +12,7 @@ import math
 import operator
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import torch
 from ...errors import ExtractionError, InputError
 from ...operations.inputs import Input, Inputs
 from ...system.regular_files import open_regular, refusing_damage
-from ..known_values import NeedsValuesError
+from ..known_values import NeedsValuesError, tensors_in
 from . import fitted
 
 # ScalarType and MemoryFormat of the same file.
@@ -51,41 +51,40 @@ def bind(output: Mapping[str, Any], result: Any, values: dict[str, Any]) -> None
         values[name] = result
 
 
+_AS_WRITTEN = ("as_int", "as_ints", "as_bool", "as_bools", "as_string", "as_strings")
+_PLAIN: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(_AS_WRITTEN, lambda content: content),
+    "as_none": lambda content: None,
+    "as_scalar_type": DTYPES.__getitem__,
+    "as_memory_format": _MEMORY_FORMATS.__getitem__,
+    "as_layout": lambda content: torch.strided,
+    "as_device": lambda content: torch.device("meta"),
+    "as_complex": lambda content: complex(content["real"], content["imag"]),
+    "as_float": float,  # JSON has no infinity, so it is a text
+    "as_floats": lambda content: list(map(float, content)),
+}
+"""Kinds of arguments that say what they are by themselves -> their value in Python."""
+
+
 def value_of(argument: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
     """An argument as a Python value, with the results of the nodes that have run by their names.
 
     Raises NeedsValuesError: the type of the argument exists only after the program is loaded by torch.
     """
     ((sort, content),) = argument.items()
+    if sort in _PLAIN:
+        return _PLAIN[sort](content)
     match sort:
-        case "as_none":
-            return None
         case "as_tensor":
             return values[content["name"]]
         case "as_tensors":
             return [values[item["name"]] for item in content]
+        case "as_name":
+            return values[content]
         case "as_optional_tensors" | "as_sym_ints" | "as_sym_bools" | "as_sym_floats":
             return [value_of(item, values) for item in content]
         case "as_optional_tensor" | "as_sym_int" | "as_sym_bool" | "as_sym_float":
             return value_of(content, values)
-        case "as_name":
-            return values[content]
-        case "as_scalar_type":
-            return DTYPES[content]
-        case "as_memory_format":
-            return _MEMORY_FORMATS[content]
-        case "as_layout":
-            return torch.strided
-        case "as_device":
-            return torch.device("meta")
-        case "as_complex":
-            return complex(content["real"], content["imag"])
-        case "as_float":
-            return float(content)  # JSON has no infinity, so it is a text
-        case "as_floats":
-            return list(map(float, content))
-        case "as_int" | "as_ints" | "as_bool" | "as_bools" | "as_string" | "as_strings":
-            return content
     raise NeedsValuesError(f"an argument of the kind {sort} cannot be read without loading the program")
 
 
@@ -147,25 +146,22 @@ class ExportedProgram(torch.nn.Module):
             ((sort, content),) = spec.items()
             argument = content["arg"]
             graph_name = argument.get("name") or argument.get("as_tensor", {}).get("name")
-            if sort == "user_input" and graph_name:
-                value = self._graph["tensor_values"][graph_name]
+            if not graph_name:
+                continue
+            value = self._graph["tensor_values"][graph_name]
+            shape, dtype = tuple(map(size_of, value["sizes"])), DTYPES[value["dtype"]]
+            if sort == "user_input":
                 self._sizes[graph_name] = [size.get("as_int") for size in value["sizes"]]
-                dtype = str(DTYPES[value["dtype"]]).removeprefix("torch.")
-                self._exported[graph_name] = Input(tuple(map(size_of, value["sizes"])), dtype)
-            elif graph_name:
-                self._register(sort, graph_name)
+                self._exported[graph_name] = Input(shape, str(dtype).removeprefix("torch."))
+                continue
+            own = self._given[graph_name] = f"_{len(self._given)}"
+            tensor = torch.empty(shape, dtype=dtype, device="meta")
+            if sort == "parameter" and tensor.is_floating_point():
+                self.register_parameter(own, torch.nn.Parameter(tensor, requires_grad=value["requires_grad"]))
+            else:
+                self.register_buffer(own, tensor)
         for node in _nodes(self._graph):
             self._part(_path(node))
-
-    def _register(self, sort: str, name: str) -> None:
-        value = self._graph["tensor_values"][name]
-        tensor = torch.empty(tuple(map(size_of, value["sizes"])), dtype=DTYPES[value["dtype"]], device="meta")
-        own = f"_{len(self._given)}"
-        if sort == "parameter" and tensor.is_floating_point():
-            self.register_parameter(own, torch.nn.Parameter(tensor, requires_grad=value["requires_grad"]))
-        else:
-            self.register_buffer(own, tensor)
-        self._given[name] = own
 
     def _part(self, path: str) -> torch.nn.Module:
         part: torch.nn.Module = self
@@ -217,22 +213,20 @@ class ExportedProgram(torch.nn.Module):
         return [value_of(output, values) for output in graph["outputs"]]
 
     def _run_inner(self, target: str, arguments: list[Any], values: dict[str, Any]) -> Any:
-        """A region of autocast, or one without gradients: a graph within the graph."""
+        """A region of autocast, or one without gradients: settings, a graph within the graph, and its inputs."""
         kind = target.rpartition(".")[2]
-        settings = arguments[: next(i for i, argument in enumerate(arguments) if "as_graph" in argument)]
         if kind not in ("wrap_with_autocast", "wrap_with_set_grad_enabled"):
             raise ExtractionError(
                 f"{self.name} branches by values, which only running it shows",
                 given=kind,
                 hint="export the model without torch.cond and the like, as the branch that is usually taken",
             )
-        plain = [value_of(argument, values) for argument in settings]
-        region: AbstractContextManager[Any] = torch.autocast(*plain) if kind == "wrap_with_autocast" else nullcontext()
-        graph = arguments[len(settings)]["as_graph"]["graph"]
+        place = next(i for i, argument in enumerate(arguments) if "as_graph" in argument)
+        settings, graph = [value_of(each, values) for each in arguments[:place]], arguments[place]["as_graph"]["graph"]
         inner = dict(values)
-        for output, argument in zip(graph["inputs"], arguments[len(settings) + 1 :], strict=True):
+        for output, argument in zip(graph["inputs"], arguments[place + 1 :], strict=True):
             bind(output, value_of(argument, values), inner)
-        with region:
+        with torch.autocast(*settings) if kind == "wrap_with_autocast" else nullcontext():
             results = self._run(graph, inner)
         return results[0] if len(results) == 1 else results
 
@@ -259,21 +253,17 @@ def _path(node: Mapping[str, Any]) -> str:
 def _function(target: str, args: list[Any]) -> Callable[..., Any]:
     if target in _ARITHMETIC:
         return _ARITHMETIC[target]
-    parts = target.split(".")
-    packet = None
+    packet, parts = None, target.split(".")
     if parts[:2] == ["torch", "ops"] and len(parts) == 5 and not any(part.startswith("__") for part in parts):
-        try:
+        with suppress(AttributeError, RuntimeError):
             packet = getattr(getattr(getattr(torch.ops, parts[2]), parts[3]), parts[4])
-        except (AttributeError, RuntimeError):
-            packet = None
     if not isinstance(packet, torch._ops.OpOverload):
         raise ExtractionError(
             "an operator of this program is not known here",
             given=target,
             hint="import the package that defines it, and name its operators in operators=",
         )
-    makes = not any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(args))
-    if makes and parts[3] not in _MAKERS:
+    if not tensors_in(args) and parts[3] not in _MAKERS:
         raise ExtractionError(
             "an operator of this program has no tensor to work on, and is not run",
             given=target,
@@ -298,9 +288,8 @@ def load(path: Path) -> ExportedProgram:
     with refusing_damage("this exported program is damaged", path):
         version = program.get("schema_version", {}).get("major")
         if version != _SCHEMA:
-            raise InputError(
-                "this exported program has another version of the format", given=version, allowed=_SCHEMA, hint=hint
-            )
+            what = "this exported program has another version of the format"
+            raise InputError(what, given=version, allowed=_SCHEMA, hint=hint)
         return ExportedProgram(program, path.stem)
 
 

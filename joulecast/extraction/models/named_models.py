@@ -39,14 +39,14 @@ def build_timm(name: str, **options: Any) -> torch.nn.Module:
 
     Raises UnknownNameError: timm has no such model. MissingDependencyError: timm is not installed.
     """
-    bare = name.removeprefix(_TIMM)
-    if not import_timm().is_model(bare):
-        raise unknown_name("model of timm", bare, import_timm().list_models())
+    bare, timm = name.removeprefix(_TIMM), import_timm()
+    if not timm.is_model(bare):
+        raise unknown_name("model of timm", bare, timm.list_models())
     try:
         with torchvision_models.WithoutMemory(), torch.random.fork_rng(devices=[]):
-            model: torch.nn.Module = import_timm().create_model(bare, pretrained=False, **options)
+            model: torch.nn.Module = timm.create_model(bare, pretrained=False, **options)
     except RuntimeError as error:  # the tag after the dot is not one of its weights
-        raise unknown_name("model of timm", bare, import_timm().list_models(pretrained=True)) from error
+        raise unknown_name("model of timm", bare, timm.list_models(pretrained=True)) from error
     return model
 
 

@@ -16,6 +16,7 @@ import torch
 from ...errors import ExtractionError, InputError, MissingDependencyError, named, unknown_name, with_extra
 from ...operations.inputs import Input, Inputs
 from ...system.regular_files import first_line
+from ..job import Job
 from ..known_values import know
 from ..recorder import Recorder
 from . import exclusive
@@ -58,17 +59,16 @@ def configuration_of(content: Mapping[str, Any], transformers: Any) -> Any:
     does not fit; or the model has too many layers.
     """
     kind = content.get("model_type")
-    if not isinstance(kind, str) or kind not in transformers.CONFIG_MAPPING:
+    chosen = _class_named(kind, transformers)
+    if chosen is None:
         raise unknown_name("type of transformer", kind, transformers.CONFIG_MAPPING.keys())
-    _refuse_timm(kind)
-    chosen = transformers.CONFIG_MAPPING[kind]
     fields = _fields(content, chosen, transformers, "")
     try:
         config = chosen.from_dict(fields)
     except Exception as error:
         raise InputError(
             f"this is not a configuration of a {kind}",
-            given=next(iter(str(error).strip().splitlines()), type(error).__name__),
+            given=first_line(error),
             hint="load this configuration with transformers alone, and mend what that reports",
         ) from error
     for part in _parts(config, transformers):
@@ -83,6 +83,12 @@ def configuration_of(content: Mapping[str, Any], transformers: Any) -> Any:
             hint="all layers are alike: predict fewer of them, and multiply",
         )
     return config
+
+
+def _class_named(kind: object, transformers: Any) -> Any:
+    """The class of a type of configuration, of transformers itself; None where it knows none."""
+    _refuse_timm(str(kind))
+    return transformers.CONFIG_MAPPING[kind] if isinstance(kind, str) and kind in transformers.CONFIG_MAPPING else None
 
 
 def _refuse_timm(kind: str) -> None:
@@ -113,7 +119,10 @@ def _fields(content: Mapping[str, Any], chosen: Any, transformers: Any, place: s
         if name in ("id2label", "num_labels"):
             settings["num_labels"] = len(value) if isinstance(value, Mapping | list) else value
         elif name in parts and isinstance(value, Mapping):
-            settings[name] = _fields(value, _class_of_part(parts[name], value, transformers), transformers, f"{name}.")
+            part = parts[name]  # or an AutoConfig, where the type of the part decides
+            if not issubclass(part, transformers.PretrainedConfig):
+                part = _class_named(value.get("model_type"), transformers)
+            settings[name] = _fields(value, part, transformers, f"{name}.")
         # Numbers that no class declares do no harm, and some models read them.
         elif not name.startswith("_") and (
             declared is None or name in declared or isinstance(value, int | float | None)
@@ -122,27 +131,19 @@ def _fields(content: Mapping[str, Any], chosen: Any, transformers: Any, place: s
     return settings
 
 
-def _class_of_part(declared: Any, value: Mapping[str, Any], transformers: Any) -> Any:
-    """The class of a part of a configuration; None where only the library knows it."""
-    if issubclass(declared, transformers.PretrainedConfig):
-        return declared
-    kind = value.get("model_type")
-    if isinstance(kind, str):
-        _refuse_timm(kind)
-    return transformers.CONFIG_MAPPING[kind] if isinstance(kind, str) and kind in transformers.CONFIG_MAPPING else None
-
-
 def _refuse_names_of_others(name: str, value: Any, place: str) -> None:
     if not value or (isinstance(value, int | float) and not isinstance(value, bool)):
         return
-    if name.endswith("dtype") and isinstance(value, str) and value not in _TYPES and name in _OF_ALL:
-        raise _refused(f"{place}{name}", value, ", ".join(_TYPES))
-    if _NAMES_OTHERS.search(name) is None:
+    allowed: tuple[str, ...] = ()
+    if name in ("dtype", "torch_dtype") and isinstance(value, str):
+        allowed = _TYPES
+    elif _NAMES_OTHERS.search(name) is None:
         return
-    if "implementation" not in name:
-        raise _refused(f"{place}{name}", value, "sizes and plain words of a model of transformers itself")
-    if value not in _PLAIN_ATTENTION:
-        raise _refused(f"{place}{name}", value, ", ".join(_PLAIN_ATTENTION))
+    elif "implementation" in name:
+        allowed = _PLAIN_ATTENTION
+    if value not in allowed:
+        words = "sizes and plain words of a model of transformers itself"
+        raise _refused(f"{place}{name}", value, ", ".join(allowed) or words)
 
 
 def _plain(value: Any, name: str, depth: int) -> Any:
@@ -342,7 +343,7 @@ def _cache(forward: Forward, length: int) -> Any:
         tokens = Inputs(named=(("input_ids", Input((ids.shape[0], length), "int64")),))
         prefill = type(forward)(module, tokens, forward.precision)
         prefill.kwargs["use_cache"] = True
-        result = prefill.record(Recorder(module, "inference", "default", ()))
+        result = prefill.record(Recorder(module, Job(whitelist=())))
     cache = getattr(result, "past_key_values", None)
     if cache is None:
         raise InputError(

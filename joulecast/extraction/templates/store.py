@@ -73,23 +73,15 @@ class Template(NamedTuple):
 
     @classmethod
     def read(cls, row: Sequence[Any]) -> Self:
-        """The template that was written as JSON, in which tuples are lists."""
-        sizes, symbols, steps, calls, paths, dropped = row
+        """The template that was written as JSON."""
+        sizes, symbols, steps, calls, paths, dropped = _tuples(row)
         return cls(
             sizes,
-            tuple(Symbol(how, tuple(numbers)) for how, numbers in symbols),
-            tuple(
-                Step(
-                    kind,
-                    tuple(map(tuple, shapes)),
-                    tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in attributes),
-                    half,
-                )
-                for kind, shapes, attributes, half in steps
-            ),
-            tuple(calls),
-            tuple(paths),
-            tuple(Dropped(name, count, tuple(where), reason) for name, count, where, reason, _ in dropped),
+            tuple(Symbol(*each) for each in symbols),
+            tuple(Step(*each) for each in steps),
+            calls,
+            paths,
+            tuple(Dropped(*each[:4]) for each in dropped),
         )
 
     def operations(self, sizes: Sequence[int], mode: str, precision: str) -> list[tuple[Operation, str]]:
@@ -273,18 +265,20 @@ def load(name: str) -> ModelTemplates | None:
     value = json.loads(lzma.decompress(file_of(name).read_bytes()))
     if value.pop("format") != FORMAT_VERSION:
         return None
-    settings = {
-        key: Setting(tuple(Regime(tuple(map(tuple, ranges)), place) for ranges, place in regimes), tuple(halves))
-        for key, (regimes, halves) in value.pop("settings").items()
-    }
+    settings = {key: _tuples(setting) for key, setting in value.pop("settings").items()}
     return ModelTemplates(
         inputs={key: tuple(shape) for key, shape in value.pop("inputs").items()},
-        settings=settings,
+        settings={key: Setting(tuple(Regime(*each) for each in r), halves) for key, (r, halves) in settings.items()},
         templates=tuple(map(Template.read, value.pop("templates"))),
         limits=Limits(*value.pop("limits")),
         operators=tuple(value.pop("operators")),
         **value,
     )
+
+
+def _tuples(value: Any) -> Any:
+    """A value of JSON with tuples in place of lists."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 OPTIMIZER_PATH = "(optimizer)"

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...operations.attributes import ELEMENT_BYTES, PRECISIONS
-from ...operations.kind import Counted
+from ...operations.kind import Counted, passes
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import AlikeOperations, Group, OperationList, alike_groups
@@ -170,7 +170,7 @@ def _put_group(rows: FloatArray, group: Group) -> None:
 def _kernels(operation: Counted) -> float:
     """Least number of kernels that run one after the other: those of the forward pass, and as many for the backward."""
     row = operation.row
-    has_backward = operation.has_backward and row.training_reads != row.reads
+    has_backward = operation.has_backward and passes(row.training).reads != passes(row.forward).reads
     return 0.0 if operation.is_identity else operation.steps * (1.0 + has_backward)
 
 
