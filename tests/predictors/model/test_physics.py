@@ -116,6 +116,11 @@ def at_rate(rate):
         (attention(4096, "sglang", queries=1, shared=4), {}, HOPPER, {"compute_s": 16 * 4096 * 256 / 1024e9}),
         # 16 queries of five heads would fill 80 of 128 rows of a tile: each head has one of its own.
         (attention(4096, "sglang", queries=16, shared=5), {}, HOPPER, {"compute_s": 5 * 16 * 4096 * 256 / 1024e9}),
+        # More than 32 heads that share keys read them by themselves in TensorRT-LLM before Blackwell.
+        (
+            attention(4096, "tensorrt_llm", queries=1, shared=64),
+            *({}, ALONE | {"generation": "8.9"}, {"compute_s": 64 * 16 * 4096 * 256 / 1024e9}),
+        ),
         # Decoding reads its cache at the bandwidth of the memory.
         (
             attention(65536, "sglang", queries=1, heads=8, size=128),
