@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +19,8 @@ from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture
 from ..units import si
 from .events import Events
-from .model_share import Power, model_shares, power_of, tree_by_module
-from .sweep import Resolution
+from .model_share import model_shares, tree_by_module
+from .shares import Resolution
 
 if TYPE_CHECKING:
     from ..predictors.networks.prediction import Prediction
@@ -44,8 +44,6 @@ class Accounting(Answer):
         iterations: Number of profiled iterations.
         sharing: Whether joules are divided by time, or by a model, which divides dynamic joules by a prediction.
         resolution: How short the events are that the sensor can measure; None if it is not known.
-        sensed: Joules of all profiled iterations as the sensors measured them, divided by the sweep of one pass. None
-            with one pass, or without a counter.
         overhead: Relative difference of profiled and undisturbed iterations, 0.1 for 10 % longer; None with one pass.
         module_share: Phase -> share of the time of its operators that belongs to a module, 0 to 1.
         notes: Notes on what is unknown or inexact.
@@ -62,7 +60,6 @@ class Accounting(Answer):
     iterations: int
     sharing: Literal["time", "model"] = "time"
     resolution: Resolution | None = None
-    sensed: EnergyTree | None = field(default=None, repr=False, compare=False)
     overhead: float | None = None
     module_share: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -118,19 +115,6 @@ class Accounting(Answer):
         """Seconds and joules of each operator, added up over all modules."""
         rows = [Row("", row.share, row.operation, row.phase, row.calls) for row in self.rows]
         return EnergyTree.of(self.title, rows, self.unattributed, self.notes)
-
-    def power(self, *, summarized: bool = False) -> tuple[Power, ...]:
-        """Mean power of every module while it ran, including its parts; parents first.
-
-        Args:
-            summarized: Whether to add up repeated layers (SMARAGDINE calls it STPF) instead of listing each of them.
-        """
-        tree = self.summarized() if summarized else self.tree()
-        return tuple(power_of(node) for node in tree.root.walk() if node.level != "operation")
-
-    def operator_power(self) -> tuple[Power, ...]:
-        """Mean power of every operator while it ran, over all modules, as `by_operator` adds them up."""
-        return tuple(power_of(node) for node in self.by_operator().root.walk() if node.level == "operation")
 
     def top(self, n: int = 10, *, summarized: bool = False) -> tuple[Node, ...]:
         """The parts with most joules of their own, or seconds if there are no joules; largest first.
@@ -251,7 +235,7 @@ class Accounting(Answer):
                 f"{100 * share.energy_j / whole_j:.1f} %" if known else "-",
                 si(share.time_s, "s"),
                 f"{100 * share.time_s / whole_s:.1f} %",
-                si(share.energy_j / share.time_s, "W") if known and share.time_s else "-",
+                si(share.power_w, "W"),
             ]
             rows.append((cells, name))
 
@@ -312,7 +296,7 @@ class Accounting(Answer):
             "estimated": self.estimated,
             "overhead": self.overhead,
             "module_share": dict(self.module_share),
-            "resolution": None if self.resolution is None else self.resolution.to_dict(),
+            "resolution": None if self.resolution is None else asdict(self.resolution),
             "tree": self.tree().to_dict(),
         }
 

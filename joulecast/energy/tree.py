@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from typing import Any, Self
 
+from ..checked import in_range
 from ..errors import InputError
 from ..progress import paced
 from ..rendering.answers import Answer, Table
 from ..rendering.notebook import COLOURS, Picture, document, drawing, notes, table
 from ..units import si
 from .comparison import TreeComparison, comparison
-from .node import MOST_NODES, PHASES, Draft, Node, Phase, Row, Share, starred
+from .node import PHASES, Level, Node, Phase, Row, Share, starred
 
 _WIDTH, _ROW, _MOST_ROWS = 960, 26, 8
 _NARROWEST = 1.0  # Pixels; narrower boxes are not drawn.
@@ -72,8 +74,29 @@ def _drawn(node: Node, left: float, width: float, row: int, known: bool) -> str:
     )
 
 
+@dataclass
+class _Draft:
+    """A node while rows are still being added to it."""
+
+    made: Node
+    shares: list[Share] = field(default_factory=list)
+    calls: float = 0.0
+    children: list[_Draft] = field(default_factory=list)
+
+    def finished(self) -> Node:
+        """The node with everything below it. Raises InputError: the number of calls is negative or infinite."""
+        parts = tuple(child.finished() for child in self.children)
+        phases = {part.phase for part in parts}
+        phase = self.made.phase or (phases.pop() if len(phases) == 1 else None)
+        if not 0 <= self.calls < math.inf:
+            raise InputError("a number of calls is out of range", given=self.calls, allowed="finite, 0 or more")
+        return replace(self.made, phase=phase, calls=self.calls, own=Share.total(self.shares), children=parts)
+
+
 FORMAT = 1
 """Version of the JSON form."""
+
+_MOST_NODES = 50_000  # several times those of the largest networks; each takes 2 kB
 
 _DEEPEST = 50  # Modules within each other; those of networks are at most 15 deep.
 _SHOWN = 30  # Rows of a table by default.
@@ -110,24 +133,34 @@ class EnergyTree(Answer):
         Raises:
             InputError: A phase is unknown; or there are too many parts, or too many within each other.
         """
-        root = Draft(title, "", "root", None, iter(range(MOST_NODES)))
+        root, drafts = _Draft(Node(title, level="root")), dict[tuple[str, str, Level, Phase], _Draft]()
+
+        def child(node: _Draft, *place: *tuple[str, str, Level, Phase]) -> _Draft:
+            """The node with this name, path, level and phase, which is made where there is none yet."""
+            if place not in drafts:
+                if len(drafts) == _MOST_NODES:
+                    raise InputError(
+                        "an energy tree has too many parts", given=place[1][:100], allowed=f"up to {_MOST_NODES}"
+                    )
+                drafts[place] = _Draft(Node(*place))
+                node.children.append(drafts[place])
+            return drafts[place]
+
         for row in paced(rows):
             if row.phase not in PHASES:
                 raise InputError("unknown phase", given=repr(row.phase), allowed=", ".join(PHASES))
             if row.path.count(".") >= _DEEPEST:
                 raise InputError("a module lies too deep", given=row.path[:100], allowed=f"up to {_DEEPEST} levels")
-            node, path = root.child(row.phase, "", "phase", row.phase), ""
+            node, path = child(root, row.phase, "", "phase", row.phase), ""
             for name in row.path.split(".") if row.path else ():
                 path = f"{path}.{name}" if path else name
-                node = node.child(name, path, "module", row.phase)
+                node = child(node, name, path, "module", row.phase)
             if row.operation is not None:
-                node = node.child(row.operation, row.path, "operation", row.phase)
+                node = child(node, row.operation, row.path, "operation", row.phase)
             node.shares.append(row.share)
             node.calls += row.calls
         if len(root.children) == 1:  # A single phase is not shown: its modules are the root's.
-            (phase,) = root.children.values()
-            phase.made = root.made
-            root = phase
+            root = replace(root.children[0], made=root.made)
         return cls(title, root.finished(), unattributed or Share(), tuple(notes))
 
     @cached_property
@@ -150,10 +183,7 @@ class EnergyTree(Answer):
 
     def top(self, n: int = 10) -> tuple[Node, ...]:
         """The nodes with the most joules of their own, or seconds if there are no joules; largest first."""
-        if n < 1:
-            raise InputError(
-                "the number of nodes to list is too small", given=n, allowed="1 or more", hint="give a larger n"
-            )
+        in_range("the number of parts", n, 1, whole=True)
         known = self.total.source != "missing"
         return tuple(sorted(self._holders(), key=lambda node: -(node.own.energy_j if known else node.own.time_s))[:n])
 

@@ -20,24 +20,15 @@ from ..system.regular_files import MOST_BYTES, read_regular, refusing_damage
 from .gpu import GPU, MEMORY_LEVELS, IdleCurve, VoltageCurve
 
 
-class Multiprocessor(NamedTuple):
-    """Memory of one multiprocessor; on AMD GPUs of a compute unit.
-
-    On NVIDIA's GPUs from Volta on, the L1 cache includes the shared memory (AMD: local data share), of which this many
-    bytes are the most that kernels may use.
-    """
-
-    l1_bytes: int
-    shared_memory_bytes: int
-    source: str
-
-
 @cache
-def multiprocessors() -> Mapping[str, Multiprocessor]:
-    """Compute capability ("8.0") or AMD's LLVM target ("gfx90a") -> memory of a multiprocessor."""
+def multiprocessors() -> Mapping[str, Mapping[str, Any]]:
+    """Compute capability ("8.0") or AMD's LLVM target ("gfx90a") -> memory of a multiprocessor, and its source.
+
+    On AMD's GPUs it is that of a compute unit. On NVIDIA's from Volta on, l1_bytes includes the shared memory, of which
+    kernels may use shared_memory_bytes at most.
+    """
     text = files(__package__).joinpath("gpus", "multiprocessors.toml").read_text(encoding="utf-8")
-    rows = tomllib.loads(text)["multiprocessor"]
-    return {row.pop("compute_capability"): Multiprocessor(**row) for row in rows}
+    return {row["compute_capability"]: row for row in tomllib.loads(text)["multiprocessor"]}
 
 
 _HINT = "docs/gpus.md describes every field, and has an example"
@@ -206,9 +197,8 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
             hint=_HINT,
         )
     values: dict[str, object] = {"aliases": (row["name"],)}
-    multiprocessor = multiprocessors().get(str(row["compute_capability"]))
-    if multiprocessor is not None:
-        values |= {"l1_bytes": multiprocessor.l1_bytes, "shared_memory_bytes": multiprocessor.shared_memory_bytes}
+    memory = multiprocessors().get(str(row["compute_capability"]), {})
+    values |= {name: memory[name] for name in ("l1_bytes", "shared_memory_bytes") if name in memory}
     for key, value in row.items():
         field = _FIELDS[key]
         if not field.holds(value):
@@ -228,15 +218,7 @@ def read_gpu(path: str | Path) -> GPU:
     Raises InputError: the file cannot be read, is not TOML, or does not describe exactly one GPU.
     """
     path = Path(path)
-    try:
-        text = read_regular(path, MOST_BYTES)
-    except InputError as error:
-        raise InputError(
-            "cannot read this description of a GPU",
-            given=error.given,
-            allowed="the name of a GPU, or the path of a TOML file that describes one",
-            hint="`joulecast gpus` lists the catalogue; " + _HINT,
-        ) from None
+    text = read_regular(path, MOST_BYTES, "this description of a GPU")
     try:
         data: dict[str, object] = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:

@@ -116,6 +116,11 @@ def at_rate(rate):
         (attention(4096, "sglang", queries=1, shared=4), {}, HOPPER, {"compute_s": 16 * 4096 * 256 / 1024e9}),
         # 16 queries of five heads would fill 80 of 128 rows of a tile: each head has one of its own.
         (attention(4096, "sglang", queries=16, shared=5), {}, HOPPER, {"compute_s": 5 * 16 * 4096 * 256 / 1024e9}),
+        # More than 32 heads that share keys read them by themselves in TensorRT-LLM before Blackwell.
+        (
+            attention(4096, "tensorrt_llm", queries=1, shared=64),
+            *({}, ALONE | {"generation": "8.9"}, {"compute_s": 64 * 16 * 4096 * 256 / 1024e9}),
+        ),
         # Decoding reads its cache at the bandwidth of the memory.
         (
             attention(65536, "sglang", queries=1, heads=8, size=128),
@@ -191,7 +196,7 @@ def test_what_trees_see_of_a_product():
     }
     sizes |= {"memory_cycles": moved / 100, "intensity": 2 * 96 * 80 * 100 / moved, "sms": 10, "rate": 1024}
     sizes |= {"ridge": 10240 / 100, "l2_per_sm": 1e5, "watts_per_rate": 200 / 10.24, "row_padding_64": 128 / 96}
-    sizes |= {"waves_128x128": 0.1, "whole_waves_128x128": 10}
+    sizes |= {"waves_64x64": 0.4, "whole_waves_64x64": 2.5, "waves_128x128": 0.1, "whole_waves_128x128": 10}
     expected = {f"log_{name}": np.log2(value) for name, value in sizes.items()}
     expected |= {"row_alignment": 4, "column_alignment": 4, "reduction_alignment": 2, "training": 0}
     operations = OperationList([linear(96, 80, 100, bias=False), attention(), EXPERTS, Operation("softmax", [(8, 8)])])
