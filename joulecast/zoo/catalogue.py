@@ -195,12 +195,7 @@ def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: 
 # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
 @lru_cache(maxsize=_MOST_PREDICTORS)
 def _on_gpu(entry: AnyGpuEntry, kernels: OneModel | None, gpu: GPU, mode: str) -> NetworkPredictor:
-    return _with_kernels(entry, kernels).on(gpu, mode)
-
-
-@lru_cache(maxsize=4)
-def _with_kernels(entry: AnyGpuEntry, kernels: OneModel | None) -> AnyGpuEntry:
-    return replace(entry, kernels=kernels)
+    return replace(entry, kernels=kernels).on(gpu, mode)
 
 
 def find_kernels() -> OneModel | None:
@@ -243,4 +238,4 @@ def _shared_by_all() -> Shared:
 
     folder = _stored(ANY_GPU)
     entry = None if folder is None else _load(folder)
-    return _with_kernels(entry, find_kernels()).shared if isinstance(entry, AnyGpuEntry) else nothing_shared()
+    return replace(entry, kernels=find_kernels()).shared if isinstance(entry, AnyGpuEntry) else nothing_shared()
