@@ -74,19 +74,19 @@ def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(le
     chips = {chip: kinds | {"conv2d", "softmax"} for chip, kinds in learned.chips.items()}
     learned = replace(learned, log_ratio=lambda inputs: np.full(len(inputs), 1.0), chips=chips)
     image = Operation("conv2d", [(512, 256, 56, 56)], {"out_channels": 256, "kernel_size": 3})
-    operations = {
-        Operation("linear", [(64, 64)], {"out_features": 64}): 0.0,
-        Operation("relu", [(64, 64)]): 0.0,
-        Operation("softmax", [(8192, 2048)]): 0.5,
-        image: 0.5,
-        image.replace(precision="tf32"): 0.5,
-        image.with_attributes(groups=256, out_channels=256): 0.0,
+    trust = {
+        Operation("linear", [(64, 64)], {"out_features": 64}): (0.0, 0.0),
+        Operation("relu", [(64, 64)]): (0.0, 0.0),
+        Operation("softmax", [(8192, 2048)]): (0.5, 1.0),
+        image: (0.25, 1.0),
+        image.replace(precision="tf32"): (0.25, 1.0),
+        image.with_attributes(groups=256, out_channels=256): (0.0, 0.0),
     }
     unseen = find_gpu("L4")
-    for mode, more in (("inference", 1.0), ("training", 2.0)):
-        asked = [operation.replace(mode=mode) for operation in operations]
+    for mode, expected in zip(("inference", "training"), zip(*trust.values(), strict=True), strict=True):
+        asked = [operation.replace(mode=mode) for operation in trust]
         logs = np.log(ratio(learned, asked, unseen) / counted_ratio(asked, unseen))
-        assert logs == pytest.approx(more * np.array([*operations.values()]), abs=1e-6)
+        assert logs == pytest.approx(expected, abs=1e-6)
 
 
 def test_operations_that_another_network_had_are_not_computed_again(learned):
