@@ -36,10 +36,10 @@ from .basis import boards_of, stands_for
 
 _GPUS = 128  # GPUs whose log ratios are stored.
 
-# Trust: weight of the trees' log ratio on a chip that was not measured, by family, in training and in inference. Of other
-# families, and of depthwise convolutions, physics alone is at least as good with any chip left out: their kernels are
-# counted, or they wait for the memory. In inference, 0.25 is a compromise for convolutions: with A100, V100, T4, P4 and
-# P100 left out, random sizes ask for 0.25 to 1, those of networks on A30 and RTX 2080 Ti for 0, and timm's networks
+# Trust: weight of the trees' log ratio on a chip that was not measured, by family, in training and in inference. Of
+# other families, and of depthwise convolutions, physics alone is at least as good with any chip left out: their kernels
+# are counted, or they wait for the memory. In inference, 0.25 is a compromise for convolutions: with A100, V100, T4, P4
+# and P100 left out, random sizes ask for 0.25 to 1, those of networks on A30 and RTX 2080 Ti for 0, and timm's networks
 # that may be looked at (benchmarks/public) for 0 as well. Of a backward nothing is counted but products, so what was
 # learned of training counts in full.
 _TRUST: Mapping[str, tuple[float, float]] = {
