@@ -286,15 +286,9 @@ class Accounting(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the events and readings, as plain lists and dictionaries; quantities in SI units."""
+        figures = ("title", "passes", "sharing", "iterations", "duration_s", "energy_j", "estimated", "overhead")
         return {
-            "title": self.title,
-            "passes": self.passes,
-            "sharing": self.sharing,
-            "iterations": self.iterations,
-            "duration_s": self.duration_s,
-            "energy_j": self.energy_j,
-            "estimated": self.estimated,
-            "overhead": self.overhead,
+            **{name: getattr(self, name) for name in figures},
             "module_share": dict(self.module_share),
             "resolution": None if self.resolution is None else asdict(self.resolution),
             "tree": self.tree().to_dict(),
