@@ -279,7 +279,7 @@ def read_host(path: Path) -> None:
 
 
 ENTRIES = ("a30/forest-inference", "a30/xgboost-inference", "cpu-amd-epyc/forest-inference")
-ENTRIES += ("any-gpu/boosting", "any-gpu/kernels", "any-gpu/transformer")
+ENTRIES += ("any-gpu/forest", "any-gpu/kernels", "any-gpu/transformer")
 """Entries of the zoo, one of each form."""
 
 KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], str | None]]] = {

@@ -87,7 +87,7 @@ LONGEST += ["test_promises", "test_tutorials", "test_imports", "test_laws", "cli
 LONGEST += [f"zoo/test_{name}" for name in ("transformer_entry", "twice", "sources")]
 BEGUN_FIRST += [f"tests/{name}.py" for name in LONGEST]
 # Files whose tests ask the same service or server, which is expensive to start.
-ASKING = ["client", "hostile_questions", "service", "uploads"]
+ASKING = ["client", "hostile_questions", "service"]
 GROUPS = {
     **{f"tests/service/test_{name}.py": "service" for name in ASKING},
     **{f"tests/service/test_{name}.py": "page" for name in ("page", "page_choosing")},

@@ -145,7 +145,7 @@ def chip(dataset):
 
 @pytest.fixture(scope="module")
 def other():
-    return find_predictor("A30", "inference", "any-gpu/boosting").operations
+    return find_predictor("A30", "inference", "any-gpu/forest").operations
 
 
 @pytest.fixture(scope="module")
