@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..energy import EnergyTree, Node, Row, Share, TreeComparison
 from ..energy.comparison import comparison
 from ..energy.node import PHASES
-from ..energy.tree import joules_text
+from ..energy.tree import Columns, joules_text
 from ..errors import InputError
 from ..metering.gpu_shares import program_share
 from ..metering.recording import Recording
@@ -24,8 +24,6 @@ from .shares import Resolution
 
 if TYPE_CHECKING:
     from ..predictors.networks.prediction import Prediction
-
-_COLUMNS = ("energy", "of energy", "time", "of time", "power")
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,32 +224,20 @@ class Accounting(Answer):
         """
         tree = self.summarized() if summarized else self.tree()
         whole_j, whole_s = tree.total.energy_j or 1.0, self.duration_s or 1.0
-        rows: list[tuple[list[str], str]] = [([*_COLUMNS], "part")]
+        columns: Columns = {
+            "energy": (0, lambda share, _: joules_text(share)),
+            "of energy": (
+                0, lambda share, _: "-" if share.source == "missing" else f"{100 * share.energy_j / whole_j:.1f} %"
+            ),
+            "time": (0, lambda share, _: si(share.time_s, "s")),
+            "of time": (0, lambda share, _: f"{100 * share.time_s / whole_s:.1f} %"),
+            "power": (0, lambda share, _: si(share.power_w, "W")),
+        }  # fmt: skip
 
-        def add(name: str, share: Share) -> None:
-            known = share.source != "missing"
-            cells = [
-                joules_text(share),
-                f"{100 * share.energy_j / whole_j:.1f} %" if known else "-",
-                si(share.time_s, "s"),
-                f"{100 * share.time_s / whole_s:.1f} %",
-                si(share.power_w, "W"),
-            ]
-            rows.append((cells, name))
+        def shows(share: Share) -> bool:
+            return (share.energy_j / whole_j if self.known else share.time_s / whole_s) >= least_share
 
-        def below(node: Node, level: int) -> None:
-            share = node.total.energy_j / whole_j if self.known else node.total.time_s / whole_s
-            if level and share < least_share:
-                return
-            add("  " * level + node.name, node.total)
-            if not depth or level < depth:
-                for child in node.children:
-                    below(child, level + 1)
-
-        below(tree.root, 0)
-        add("unattributed", tree.unattributed)
-        widths = [max(len(cells[i]) for cells, _ in rows) for i in range(len(_COLUMNS))]
-        return "\n".join("  ".join([*map(str.rjust, cells, widths), name]) for cells, name in rows)
+        return "\n".join(tree.lines(columns, depth, shows, rest=True))
 
     @property
     def basis(self) -> str:
@@ -286,15 +272,9 @@ class Accounting(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the events and readings, as plain lists and dictionaries; quantities in SI units."""
+        figures = ("title", "passes", "sharing", "iterations", "duration_s", "energy_j", "estimated", "overhead")
         return {
-            "title": self.title,
-            "passes": self.passes,
-            "sharing": self.sharing,
-            "iterations": self.iterations,
-            "duration_s": self.duration_s,
-            "energy_j": self.energy_j,
-            "estimated": self.estimated,
-            "overhead": self.overhead,
+            **{name: getattr(self, name) for name in figures},
             "module_share": dict(self.module_share),
             "resolution": None if self.resolution is None else asdict(self.resolution),
             "tree": self.tree().to_dict(),

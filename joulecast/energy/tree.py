@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -92,6 +92,9 @@ class _Draft:
             raise InputError("a number of calls is out of range", given=self.calls, allowed="finite, 0 or more")
         return replace(self.made, phase=phase, calls=self.calls, own=Share.total(self.shares), children=parts)
 
+
+Columns = Mapping[str, tuple[int, Callable[[Share, float], str]]]
+"""Columns of a tree as text: title -> least width, and function from the share and the calls of a node to its cell."""
 
 FORMAT = 1
 """Version of the JSON form."""
@@ -229,30 +232,41 @@ class EnergyTree(Answer):
         """
         unknown = self.total.source == "missing" and bool(self.total.energy)
         whole = self.total.energy_j or 1.0
-        lines = [f"{'energy':>10}  {'share':>6}  {'time':>9}  {'calls':>7}  part"]
-
-        def add(node: Node, level: int) -> None:
-            joules = node.total.energy_j
-            if level and joules < least_share * whole and not unknown:
-                return
-            share = f"{100 * joules / whole:5.1f}%" if not unknown else f"{'-':>6}"
-            calls = f"{node.calls:g}" if node.calls else ""
-            lines.append(
-                f"{joules_text(node.total):>10}  {share}  {si(node.total.time_s, 's'):>9}  "
-                f"{calls:>7}  {'  ' * level}{node.name}"
-            )
-            if not depth or level < depth:
-                for child in node.children:
-                    add(child, level + 1)
-
-        add(self.root, 0)
-        if self.unattributed.energy or self.unattributed.time:
-            joules = self.unattributed.energy_j
-            lines.append(
-                f"{joules_text(self.unattributed):>10}  {100 * joules / whole:5.1f}%  "
-                f"{si(self.unattributed.time_s, 's'):>9}  {'':>7}  unattributed"
-            )
+        columns: Columns = {
+            "energy": (10, lambda share, _: joules_text(share)),
+            "share": (6, lambda share, _: "-" if unknown else f"{100 * share.energy_j / whole:.1f}%"),
+            "time": (9, lambda share, _: si(share.time_s, "s")),
+            "calls": (7, lambda _, calls: f"{calls:g}" if calls else ""),
+        }
+        rest = bool(self.unattributed.energy or self.unattributed.time)
+        lines = self.lines(columns, depth, lambda share: unknown or share.energy_j >= least_share * whole, rest)
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def lines(self, columns: Columns, depth: int, shows: Callable[[Share], bool], rest: bool) -> list[str]:
+        """A table with a line for each node, its name indented below its parent's.
+
+        Args:
+            columns: Columns beside the names.
+            depth: Levels of nodes to show; 0 for all.
+            shows: Whether to show a node below the root with this share, and what is below it.
+            rest: Whether the last line is what is unattributed.
+        """
+        rows: list[tuple[list[str], str]] = [([*columns], "part")]
+
+        def add(name: str, share: Share, calls: float = 0) -> None:
+            rows.append(([cell(share, calls) for _, cell in columns.values()], name))
+
+        def below(node: Node, level: int) -> None:
+            add("  " * level + node.name, node.total, node.calls)
+            for child in node.children if not depth or level < depth else ():
+                if shows(child.total):
+                    below(child, level + 1)
+
+        below(self.root, 0)
+        if rest:
+            add("unattributed", self.unattributed)
+        widths = [max(least, *(len(cells[i]) for cells, _ in rows)) for i, (least, _) in enumerate(columns.values())]
+        return ["  ".join([*map(str.rjust, cells, widths), name]) for cells, name in rows]
 
     def __str__(self) -> str:
         return self.to_text()
@@ -338,11 +352,7 @@ def joules_text(share: Share) -> str:
 
 def _nested(node: Node) -> dict[str, Any]:
     return {
-        "name": node.name,
-        "path": node.path,
-        "level": node.level,
-        "phase": node.phase,
-        "calls": node.calls,
+        **{name: getattr(node, name) for name in ("name", "path", "level", "phase", "calls")},
         **_summed(node.total),
         "children": [_nested(child) for child in node.children],
     }

@@ -106,27 +106,19 @@ _RATES = _Field(
     _floats,
 )
 _CLOCK = _number(1, 1e4, "MHz", whole=True)
-_POWER = _number(1, 1e4, "watts")
 
 _FIELDS: dict[str, _Field] = {
     "name": _Field("a text of up to 100 characters", lambda value: _is_text(value, 100)),  # a part of a path
-    "aliases": _TEXTS,
-    "sources": _TEXTS,
-    "architecture": _WORDS,
-    "chip": _WORDS,
+    **dict.fromkeys(("aliases", "sources"), _TEXTS),
+    **dict.fromkeys(("architecture", "chip", "process"), _WORDS),
     "compute_capability": _matching(
         # A pattern, because float("nan") would accept the text "nan".
         r"[0-9]{1,2}\.[0-9]|[a-z]+(-[a-z]+)*[0-9][0-9a-z]*",
         'a compute capability, such as "8.0", or an LLVM target, such as "gfx90a"',
     ),
-    "process": _WORDS,
     "released": _matching(r"\d{4}-(0[1-9]|1[0-2])", 'year and month, such as "2020-05"'),
     "sms": _number(1, 1e4, "multiprocessors", whole=True),
-    "base_clock_mhz": _CLOCK,
-    "boost_clock_mhz": _CLOCK,
-    "tensor_clock_mhz": _CLOCK,
-    "min_clock_mhz": _CLOCK,
-    "max_clock_mhz": _CLOCK,
+    **dict.fromkeys([f"{which}_clock_mhz" for which in ("base", "boost", "tensor", "min", "max")], _CLOCK),
     "clock_step_mhz": _number(0.1, 1e3, "MHz"),
     "memory_type": _matching(
         r"(HBM|GDDR|LPDDR)\d*\w*",
@@ -140,18 +132,14 @@ _FIELDS: dict[str, _Field] = {
     "memory_bandwidth": _number(1e9, 1e15, "bytes per second"),
     "memory_bus_bits": _number(8, 1e5, "bits", whole=True),
     "memory_rate": _number(1e8, 1e12, "bits per second and pin"),
-    "l2_bytes": _number(1e4, 1e12, "bytes", whole=True),
-    "infinity_cache_bytes": _number(1e4, 1e12, "bytes", whole=True),
-    "l1_bytes": _number(1e3, 1e7, "bytes", whole=True),
-    "shared_memory_bytes": _number(1e3, 1e7, "bytes", whole=True),
+    **dict.fromkeys(("l2_bytes", "infinity_cache_bytes"), _number(1e4, 1e12, "bytes", whole=True)),
+    **dict.fromkeys(("l1_bytes", "shared_memory_bytes"), _number(1e3, 1e7, "bytes", whole=True)),
     "link_bandwidth": _number(1e9, 1e14, "bytes per second"),
     "link_gpus": _number(2, 1e4, "GPUs", whole=True),
     "pcie_bandwidth": _number(1e8, 1e13, "bytes per second"),
-    "power_limit_w": _POWER,
+    **dict.fromkeys(("power_limit_w", "idle_power_w"), _number(1, 1e4, "watts")),
     "power_range_w": _Field("a list of numbers of watts", _are_numbers, tuple),
-    "idle_power_w": _POWER,
-    "peak_flops": _RATES,
-    "vector_flops": _RATES,
+    **dict.fromkeys(("peak_flops", "vector_flops"), _RATES),
     "tensor_precisions": _Field(
         f"a list of precisions, which may be empty, of {', '.join(PRECISIONS)}",
         lambda value: isinstance(value, list) and all(isinstance(each, str) and each in PRECISIONS for each in value),

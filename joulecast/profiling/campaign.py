@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import tomllib
@@ -138,11 +139,8 @@ class Campaign:
 
     def to_dict(self) -> dict[str, Any]:
         """The campaign as plain lists and dictionaries, by which its journal is recognized."""
-        value = asdict(self)
-        value["subjects"] = [
-            {"model": s.model, "input_shapes": [list(shape) for shape in s.input_shapes]} for s in self.subjects
-        ]
-        return {name: list(item) if isinstance(item, tuple) else item for name, item in value.items()}
+        value: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # In JSON, as in a journal, tuples are lists.
+        return value
 
 
 def _is_number(value: object, least: float, most: float, kind: type[float] = float) -> bool:
