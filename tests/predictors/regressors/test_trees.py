@@ -102,11 +102,11 @@ def test_trees_by_hand():
 def test_few_rows_get_no_session_ready(monkeypatch):
     made = []
     monkeypatch.setattr(trees, "_session", lambda stored, make=trees._session: made.append(1) or make(stored))
-    stored = StoredTrees(by_hand(), 2)
-    few, many = np.zeros((100, 2), np.float32), np.ones((300, 2), np.float32)
-    assert (stored(few).tolist(), made) == ([15.5] * 100, [])
-    assert (stored(many).tolist(), made) == ([25.5] * 300, [1])
-    assert (stored(few).tolist(), made) == ([15.5] * 100, [1])
+    stored = StoredTrees(by_hand(), 2)  # two trees of eight nodes
+    few, many = np.zeros((3, 2), np.float32), np.ones((2, 2), np.float32)
+    assert (stored(few).tolist(), made) == ([15.5] * 3, [])
+    assert (stored(many).tolist(), made) == ([25.5] * 2, [1])
+    assert (stored(few).tolist(), made) == ([15.5] * 3, [1])
 
 
 DEPTH = 100_000  # which would overflow a stack
