@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -42,23 +42,33 @@ def fits(takes: str, shapes: Shapes) -> bool:
     A name stands for a size, the same one wherever it stands; a number for itself; and "..." for any dimensions. "or"
     separates several descriptions.
     """
-    return any(_agree(patterns, shapes) for patterns in _described(takes))
+    return any(_agree(patterns, shapes) for patterns in _patterns(takes))
+
+
+class _Pattern(NamedTuple):
+    """A shape as it is described: names before "..." and after it, and whether it has this part."""
+
+    first: list[str]
+    last: list[str]
+    has_more: bool
 
 
 @cache
-def _described(takes: str) -> list[list[tuple[list[str], list[str], bool]]]:
-    """For each description, and each shape in it: the names before "..." and after it, and whether it has this part."""
-    shapes = ([text.split("...") for text in re.findall(r"\[(.*?)\]", each)] for each in takes.split(" or "))
-    return [
-        [(re.findall(r"\w+", s[0]), re.findall(r"\w+", "".join(s[1:])), len(s) > 1) for s in each] for each in shapes
-    ]
+def _patterns(takes: str) -> list[list[_Pattern]]:
+    """The shapes of each description."""
+
+    def pattern(text: str) -> _Pattern:
+        first, more, last = text.partition("...")
+        return _Pattern(re.findall(r"\w+", first), re.findall(r"\w+", last), bool(more))
+
+    return [[pattern(text) for text in re.findall(r"\[(.*?)\]", each)] for each in takes.split(" or ")]
 
 
-def _agree(patterns: list[tuple[list[str], list[str], bool]], shapes: Shapes) -> bool:
+def _agree(patterns: Sequence[_Pattern], shapes: Shapes) -> bool:
     sizes: dict[str, int] = {}
-    for (first, last, more), shape in zip(patterns, shapes, strict=True):
+    for (first, last, has_more), shape in zip(patterns, shapes, strict=True):
         between = len(shape) - len(first) - len(last)
-        if between < 0 or (between and not more):
+        if between < 0 or (between and not has_more):
             return False
         for name, n in zip((*first, *last), (*shape[: len(first)], *shape[len(first) + between :]), strict=True):
             if sizes.setdefault(name, int(name) if name.isdecimal() else n) != n:
