@@ -77,11 +77,11 @@ class Template(NamedTuple):
         sizes, symbols, steps, calls, paths, dropped = row
         return cls(
             sizes,
-            tuple(Symbol(*_tuples(each)) for each in symbols),
+            tuple(Symbol(how, tuple(numbers)) for how, numbers in symbols),
             tuple(Step(*_tuples(each)) for each in steps),
             tuple(calls),
             tuple(paths),
-            tuple(Dropped(*_tuples(each[:4])) for each in dropped),
+            tuple(Dropped(name, count, tuple(where), reason) for name, count, where, reason, _ in dropped),
         )
 
     def operations(self, sizes: Sequence[int], mode: str, precision: str) -> list[tuple[Operation, str]]:
