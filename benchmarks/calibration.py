@@ -40,7 +40,7 @@ from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import Execution, HostModel
 from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.predictor import OperationPredictor
-from joulecast.predictors.recipes import BoostingRecipe
+from joulecast.predictors.recipes import SharedForestRecipe
 from joulecast.queries.worth_measuring import common_networks, worth_measuring
 from joulecast.zoo import find_predictor
 
@@ -220,7 +220,7 @@ def _without(chip: str, datasets: Sequence[Dataset]) -> ResidualModel:
     many = [each for one in others if "Constantin" not in one.card.source for each in device_rows(one)]
     order = np.random.default_rng(0).permutation(len(many))[:LEARNED_FROM]
     rows = [*few, *(many[place] for place in order)]
-    return fit_operations(others, rows, BoostingRecipe(trees=200, depth=7, learning_rate=0.1))
+    return fit_operations(others, rows, SharedForestRecipe())
 
 
 def real(data: Path) -> Iterator[tuple[str, list[str]]]:

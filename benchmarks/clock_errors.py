@@ -2,7 +2,7 @@
 
     python benchmarks/clock_errors.py
 
-Reads the errors in the model card of zoo/any-gpu/boosting for the A100's networks. Each was measured at several clocks,
+Reads the errors in the model card of zoo/any-gpu/forest for the A100's networks. Each was measured at several clocks,
 and predicted without any measurement of its chip. The error at a clock minus the error at the highest clock of the same
 network is the error that the clock law adds.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from joulecast.predictors.evaluation.any_gpu import NOTHING_KNOWN
 
-CARD = Path(__file__).parents[1] / "zoo/any-gpu/boosting/card.json"
+CARD = Path(__file__).parents[1] / "zoo/any-gpu/forest/card.json"
 LEVELS = np.arange(1, 40) / 40
 LEAST_OCTAVES = 0.15
 

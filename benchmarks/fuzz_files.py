@@ -20,6 +20,7 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -144,7 +145,7 @@ def make_recording(folder: Path) -> Path:
     from joulecast.metering.recording import DeviceInfo, Writer, block_of
     from joulecast.metering.samples import Samples
 
-    devices = [DeviceInfo("gpu0", "board", idle_w=30.0).to_dict(), DeviceInfo("cpu0", "package").to_dict()]
+    devices = [asdict(DeviceInfo("gpu0", "board", idle_w=30.0)), asdict(DeviceInfo("cpu0", "package"))]
     machine = {"host": "node1", "started": "2026-11-22T08:00:00+00:00", "start_s": 10.0, "wall_offset_s": 1.8e9}
     times_s = np.arange(10.0, 12.0, 0.1)
     with Writer(folder / "recording.jsonl", {**machine, "program": ["x"], "absent": [], "devices": devices}) as writer:
@@ -278,7 +279,7 @@ def read_host(path: Path) -> None:
 
 
 ENTRIES = ("a30/forest-inference", "a30/xgboost-inference", "cpu-amd-epyc/forest-inference")
-ENTRIES += ("any-gpu/boosting", "any-gpu/kernels", "any-gpu/transformer")
+ENTRIES += ("any-gpu/forest", "any-gpu/kernels", "any-gpu/transformer")
 """Entries of the zoo, one of each form."""
 
 KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], str | None]]] = {

@@ -28,7 +28,7 @@ FAMILIES = (
 Question = dict[str, Any]
 Pair = tuple[Question, Question]
 
-_LARGE_BYTES = 10e9
+_LONG_S = 40e-6
 _FIGURES = ("time_to_first_token_s", "time_per_output_token_s", "energy_per_request_j")
 
 
@@ -57,11 +57,11 @@ def _compared(
     subject: Subject,
     pair: Callable[[random.Random], Pair],
     figures: tuple[str, ...],
-    least_bytes: float = 0.0,
+    least_s: float = 0.0,
 ) -> Iterator[Case]:
     """Cases in which the second question costs no less of any figure; pairs that are refused are none.
 
-    Nor are those whose GPUs hold fewer bytes of weights than `least_bytes` in the second question.
+    Nor are those of which a layer takes less than `least_s` in a step of the second question.
     """
     while True:
         one, other = pair(rng)
@@ -69,7 +69,8 @@ def _compared(
             less, more = (predict_generation(**each, predictor=subject.predictor) for each in (one, other))
         except JoulecastError:
             continue
-        if more.memory.weights_bytes < least_bytes:
+        layers = (each for each in more.decode.operations if each.operation.kind in ("linear", "experts"))
+        if any((each.device_time_s or 0.0) / each.count < least_s for each in layers):
             continue
         ratios = [(_of(less, name) / _of(more, name), name) for name in figures if _of(more, name)]
         changed = ", ".join(f"{name} {value}" for name, value in other.items() if one[name] != value)
@@ -82,8 +83,8 @@ def _of(answer: GenerationPrediction, name: str) -> float:
     return value
 
 
-def _law(says: str, pair: Callable[[random.Random], Pair], *figures: str, least_bytes: float = 0.0) -> CaseLaw:
-    return CaseLaw(says, lambda rng, subject: _compared(rng, subject, pair, figures, least_bytes), exact=False)
+def _law(says: str, pair: Callable[[random.Random], Pair], *figures: str, least_s: float = 0.0) -> CaseLaw:
+    return CaseLaw(says, lambda rng, subject: _compared(rng, subject, pair, figures, least_s), exact=False)
 
 
 def _doubled(name: str) -> Callable[[random.Random], Pair]:
@@ -158,13 +159,13 @@ GENERATION_LAWS: dict[str, CaseLaw] = {
     "larger language models": _law(
         "A larger model of a family takes no less time and energy.", _larger, *_FIGURES[:2], "energy_per_token_j"
     ),
-    # Rows are quantized by kernels of their own. Products that take less than 10 us in bf16 mostly take longer in fp8
-    # (aiconfigurator2026), and those of smaller models, or of models over many GPUs, do.
+    # Rows are quantized by kernels of their own, so products that take less were measured to take longer in fp8
+    # (`laws.measured_narrow`).
     "narrow weights": _law(
-        f"Weights of at least {_LARGE_BYTES / 1e9:g} GB on each GPU are not slower in fp8 than in 16 bits.",
+        f"Where each layer takes at least {_LONG_S * 1e6:g} us in 16 bits, weights in fp8 are not slower.",
         _narrower,
         *_FIGURES,
-        least_bytes=_LARGE_BYTES,
+        least_s=_LONG_S,
     ),
 }
 """Name -> law of generation."""

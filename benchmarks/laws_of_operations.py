@@ -41,7 +41,7 @@ _LARGE_S, _ALIGNED, _COLUMNS, _ROWS = 200e-6, 1024, 2048, 16384
 # do but to read its matrix; small ones wait for launches and steps.
 _MOST_APART, _MOST_PASSES, _SMALL_S = 2.0, 3.0, 50e-6
 _ALONE = 50  # One operation of so many is predicted alone, and compared with its prediction among others.
-ANY_GPU = "any-gpu/boosting"
+ANY_GPU = "any-gpu/forest"
 """The predictor that answers from a data sheet alone, on every GPU."""
 
 

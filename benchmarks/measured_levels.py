@@ -22,7 +22,7 @@ from joulecast.energy import EnergyTree
 from joulecast.errors import InputError, JoulecastError
 from joulecast.hardware import GPU, find_gpu
 from joulecast.hardware.gpu import MEMORY_LEVELS
-from joulecast.hardware.ncu import Counters, read_counters
+from joulecast.hardware.ncu import Traffic, read_counters
 from joulecast.predictors.networks.memory_levels import STATIC, closed
 from joulecast.predictors.physics.access_energy import ACCESS_BYTES, AccessEnergies
 from joulecast.units import si
@@ -59,7 +59,7 @@ class MeasuredLevels:
 
 
 def measured_levels(
-    energy_j: float, static_j: float, counters: Counters, gpu: GPU, clock_mhz: float, iterations: float = 1
+    energy_j: float, static_j: float, counted: Traffic, gpu: GPU, clock_mhz: float, iterations: float = 1
 ) -> MeasuredLevels:
     """Divide the measured joules of an iteration by memory level.
 
@@ -79,7 +79,7 @@ def measured_levels(
         )
     static_j = min(static_j, energy_j)
     energies = AccessEnergies.of(gpu, clock_mhz)
-    traffic = {level: None if v is None else v / iterations for level, v in counters.traffic_bytes.items()}
+    traffic = {level: None if v is None else v / iterations for level, v in counted.items()}
     parts = {STATIC: static_j}
     parts |= {level: (traffic[level] or 0.0) / ACCESS_BYTES * energies.joules[level] for level in MEMORY_LEVELS}
     moved_j, dynamic_j = math.fsum(parts[level] for level in MEMORY_LEVELS), energy_j - static_j
@@ -96,12 +96,12 @@ def measured_levels(
 
 
 def levels_of(
-    account: Mapping[str, Any], counters: Counters, gpu: GPU, clock_mhz: float, static_w: float, iterations: float
+    account: Mapping[str, Any], counted: Traffic, gpu: GPU, clock_mhz: float, static_w: float, iterations: float
 ) -> MeasuredLevels:
     """The joules of the GPUs of what `joulecast account --json` printed, by memory level."""
     total = EnergyTree.from_dict(account["tree"]).total
     joules = sum(total.on(device).energy_j for device in total.devices if device.rpartition("/")[2].startswith("gpu"))
-    return measured_levels(joules, static_w * account["duration_s"], counters, gpu, clock_mhz, iterations)
+    return measured_levels(joules, static_w * account["duration_s"], counted, gpu, clock_mhz, iterations)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Errors of the predictors for any GPU on networks and GPUs that they were not trained on: the published times of timm.
 
-    python benchmarks/public.py [--predictor any-gpu/boosting --predictor any-gpu/transformer] [--first]
+    python benchmarks/public.py [--predictor any-gpu/forest --predictor any-gpu/transformer] [--first]
 
 timm (Apache-2.0) publishes times of training and inference steps of its networks on three GPUs in automatic mixed
 precision. benchmarks/public/timm.csv has the times that are used here, with their sources. The networks were chosen by
@@ -29,7 +29,7 @@ from joulecast.extraction.models.named_models import build_timm, import_timm
 from joulecast.operations.network import Network
 
 HERE = Path(__file__).with_name("public")
-PREDICTORS = ("any-gpu/boosting", "any-gpu/transformer")
+PREDICTORS = ("any-gpu/forest", "any-gpu/transformer")
 WORST = 10
 _FUSED_ATTENTION_SINCE = 2  # timm calls PyTorch's fused attention from its version 2 on.
 _FAST_NORM = "2.4"  # See notes.md.

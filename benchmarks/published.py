@@ -61,10 +61,10 @@ SECTIONS = {
     "smaragdine": Section(
         "SMARAGDINE: stages and variants of BERT, and how reliable accounting is",
         ("printed.py", "reliability.py"),
-        ("examples/stages_of_bert.py", *(f"zoo/{name}" for name in ("any-gpu/boosting", "a30/forest-training"))),
+        ("examples/stages_of_bert.py", *(f"zoo/{name}" for name in ("any-gpu/forest", "a30/forest-training"))),
     ),
     "delestrac": Section(
-        "Delestrac: joules by memory level", ("printed.py",), ("examples/memory_levels.py", "zoo/any-gpu/boosting")
+        "Delestrac: joules by memory level", ("printed.py",), ("examples/memory_levels.py", "zoo/any-gpu/forest")
     ),
 }
 HEAD = """# Published tables beside ours

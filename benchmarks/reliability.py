@@ -23,7 +23,7 @@ from charts import CHART_STYLE
 from scipy.stats import binom
 
 from joulecast.accounting import Events, sweep
-from joulecast.accounting.account import looped, meter_of, profiled_events, recording_of, runs_on_gpu
+from joulecast.accounting.account import meter_of, recording_of
 from joulecast.accounting.shares import NO_MODULE, Counter, counters_of, swept
 from joulecast.accounting.steps import Steps, profiled, steps_of
 from joulecast.arrays import FloatArray
@@ -135,7 +135,7 @@ def experiment(steps: Steps, iterations: int, sensors: Collection[str] | None = 
     """Run a model under the profiler, with its counters or, where there is none, with simulated power."""
     meter = meter_of(sensors, _INTERVAL_S)
     with meter or nullcontext():
-        events = profiled_events(steps, iterations)
+        events = steps.profiled(iterations)
     recording = recording_of(meter)
     counters = () if recording is None else counters_of(recording, events.origin_ns)
     if counters and all(counter.device.method == "measured" for counter in counters):
@@ -203,7 +203,7 @@ def overhead(steps: Steps, pairs: int, sensors: Collection[str] | None = None) -
     for pair in range(pairs):
         blocks: dict[bool, tuple[float, float | None]] = {}
         for profile in (pair % 2 == 1, pair % 2 == 0):
-            with profiled(steps.module, on_gpu=runs_on_gpu(steps)) if profile else nullcontext():
+            with profiled(steps.module) if profile else nullcontext():
                 steps.run()
                 blocks[profile] = _block(steps, sensors)
         (plain_s, plain_j), (profiled_s, profiled_j) = blocks[False], blocks[True]
@@ -219,7 +219,7 @@ def _block(steps: Steps, sensors: Collection[str] | None) -> tuple[float, float 
     meter = meter_of(sensors)
     with meter or nullcontext():
         start_s = clock()
-        looped(steps, meter, _BLOCK)
+        steps.looped(meter, _BLOCK)
         seconds = clock() - start_s
     result = meter.result() if meter is not None and meter.measures else None
     measured = result is not None and result.source == "measured"

@@ -38,7 +38,7 @@ HERE = Path(__file__).parent
 SERVED = ROOT / "zoo" / "scoreboard.json"
 """The same rows, which the service answers and its page shows."""
 
-CARD = ROOT / "zoo" / "any-gpu" / "boosting" / "card.json"
+CARD = ROOT / "zoo" / "any-gpu" / "forest" / "card.json"
 _QUANTITIES = ("time", "power", "energy")
 _ROW = re.compile(
     r"\| (?P<network>\S+) (?P<size>\d+ x \d+), (?P<gpu>[^,]+), (?P<precision>\w+) \| (?P<ms>\d+) \| (\d+) \|"
@@ -206,7 +206,7 @@ bias and mean absolute error of time, power and energy in percent, and how many 
 intervals. `commit` made the predictions. `at first` has the errors of a row when it was scored for the first time, and
 the commit that predicted it then; it is never made anew. Which runs were looked at when constants were chosen is said
 in the report of each benchmark ([serving](serving/REPORT.md), [energy](serving/ENERGY.md), [images](IMAGES.md),
-[training](training/REPORT.md)) and on the [card](../zoo/any-gpu/boosting/README.md) of the predictor for any GPU, for
+[training](training/REPORT.md)) and on the [card](../zoo/any-gpu/forest/README.md) of the predictor for any GPU, for
 whose networks "chip left out" holds: it was trained without their chip.
 
 """

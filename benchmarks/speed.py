@@ -205,7 +205,7 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
     )
     for what, per_s in zip(whats, batch_per_s(), strict=True):
         yield what, f"{per_s:,.0f}", "", "1,000,000 on two cores"
-    for name in ("a30/forest-inference", "any-gpu/boosting"):
+    for name in ("a30/forest-inference", "any-gpu/forest"):
         yield ms(f"loading {name}", 100, lambda name=name: load_any(shipped("zoo") / name), 9)
 
 

@@ -87,7 +87,7 @@ LONGEST += ["test_promises", "test_tutorials", "test_imports", "test_laws", "cli
 LONGEST += [f"zoo/test_{name}" for name in ("transformer_entry", "twice", "sources")]
 BEGUN_FIRST += [f"tests/{name}.py" for name in LONGEST]
 # Files whose tests ask the same service or server, which is expensive to start.
-ASKING = ["client", "hostile_questions", "service", "uploads"]
+ASKING = ["client", "hostile_questions", "service"]
 GROUPS = {
     **{f"tests/service/test_{name}.py": "service" for name in ASKING},
     **{f"tests/service/test_{name}.py": "page" for name in ("page", "page_choosing")},
@@ -345,14 +345,13 @@ def rewrite(entry, name, value):
     (entry / "manifest.json").write_text(json.dumps(manifest))
 
 
-@pytest.fixture(scope="session")
+@lru_cache(maxsize=1)
 def physics_caches():
     """The caches of all functions of physics."""
     from joulecast.predictors.physics import clock, fp32_kernels, relative  # noqa: F401  (these import all the others)
 
-    cache = type(lru_cache(lambda: 0))
     # Not isinstance, which asks lazy modules for their class and makes them warn.
-    found = [each for each in gc.get_objects() if type(each) is cache]
+    found = [each for each in gc.get_objects() if type(each) is type(physics_caches)]
     return [each for each in found if (each.__module__ or "").startswith("joulecast.predictors.physics")]
 
 
@@ -368,6 +367,6 @@ def nothing_remembered(request, monkeypatch):
     if request.path.parent.name in ("physics", "networks", "intervals"):
         RESULTS.clear()
     if request.path.parent.name == "physics":
-        for each in request.getfixturevalue("physics_caches"):
+        for each in physics_caches():
             each.cache_clear()
         monkeypatch.setattr(operation_numbers, "_ROWS", copy.copy(operation_numbers._ROWS))  # A copy has no rows.

@@ -54,7 +54,7 @@ def test_a_board_that_was_measured_has_its_predictor_under_any_name(renamed, nam
 
 def test_a_board_with_other_figures_has_no_predictor_of_another():
     """A user's file with the name of a GPU but figures of its own, such as a cap, is another board."""
-    assert joulecast.predict(NETWORK, gpu=CAPPED).predictor == "any-gpu/boosting"
+    assert joulecast.predict(NETWORK, gpu=CAPPED).predictor == "any-gpu/forest"
     # A service is not asked about figures that it does not know.
     assert gpu_name(find_gpu("A30")) == "NVIDIA A30"
     with pytest.raises(InputError, match="predicts the GPUs of its own catalogue only") as caught:

@@ -27,7 +27,7 @@ def copied(tmp_path: Path) -> tuple[Path, Run]:
     package = tmp_path / "joulecast"
     # With the compiled files of Python, because it would compile every file again otherwise.
     shutil.copytree(PACKAGE, package)
-    for entry in ("a30/forest-inference", "any-gpu/boosting", "any-gpu/kernels"):
+    for entry in ("a30/forest-inference", "any-gpu/forest", "any-gpu/kernels"):
         if (shipped("zoo") / entry).is_dir():
             shutil.copytree(shipped("zoo") / entry, package / "_shipped" / "zoo" / entry)
 
@@ -81,8 +81,8 @@ def test_an_operation_kind_is_one_row_and_one_runner(copied):
     )
     replace(
         package / "profiling" / "runners.py",
-        '    "relu": _module(nn.ReLU),\n',
-        '    "relu": _module(nn.ReLU),\n    "smooth_relu": _module(nn.Softplus),\n',
+        '    "linear": _over(nn.Linear, -1),\n',
+        '    "linear": _over(nn.Linear, -1),\n    "smooth_relu": _module(nn.Softplus),\n',
     )
     run(
         "import joulecast, torch\n"

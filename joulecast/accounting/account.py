@@ -6,22 +6,19 @@ seconds therefore gives the joules of an iteration, and a few profiled iteration
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from contextlib import ExitStack, nullcontext
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ..energy import EnergyTree
+from ..checked import in_range
 from ..errors import InputError, needing, with_extra
 from ..metering.meter import INTERVAL_S, Meter
 from ..metering.recording import Recording
 from .attribution import attributed, module_share
 from .events import Events
 from .result import Accounting
-from .shares import Counter, Shares, counters_of, figure_of, spread, swept
-from .sweep import resolution
+from .shares import Counter, Shares, counters_of, figure_of, resolution, spread, swept
 
 if TYPE_CHECKING:
     import torch
@@ -36,9 +33,6 @@ PROFILED = 5
 
 _WARM_UP = 2
 _LEAST_LOOPS = 3
-# Iterations that the host may launch before it waits for the GPU. Without a limit, a loop of seconds could queue
-# minutes of work.
-_AHEAD = 10
 _INTERVAL_S = 0.02  # Shorter than a meter's interval, because the joules within a step depend on single samples.
 _ESTIMATED = "nothing could be measured, so joules are estimated from utilization and data sheets"
 _NO_COUNTER = "no energy counter was read, so there are seconds but no joules"
@@ -53,25 +47,15 @@ class Account:
     Args:
         module: The model. Operators that run outside it belong to no module.
         sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter, empty for seconds alone.
-        interval_s: Seconds between two samples; counters update every 10 to 100 ms.
-        title: Title of the result.
     """
 
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        *,
-        sensors: Collection[str] | None = None,
-        interval_s: float = _INTERVAL_S,
-        title: str | None = None,
-    ) -> None:
-        torch = needs_torch()
+    def __init__(self, module: torch.nn.Module, *, sensors: Collection[str] | None = None) -> None:
+        needs_torch()
         from .steps import checked_module
 
         self._module = checked_module(module)
-        self._title = title or type(module).__name__
-        self._on_gpu = any(p.is_cuda for p in module.parameters()) and torch.cuda.is_available()
-        self._meter = meter_of(sensors, interval_s)
+        self._title = type(module).__name__
+        self._meter = meter_of(sensors, _INTERVAL_S)
         self._result: Accounting | None = None
 
     def __enter__(self) -> Self:
@@ -80,7 +64,7 @@ class Account:
         with ExitStack() as entered:
             if self._meter is not None:
                 entered.enter_context(self._meter)
-            self._trace = entered.enter_context(profiled(self._module, on_gpu=self._on_gpu))
+            self._trace = entered.enter_context(profiled(self._module))
             self._entered = entered.pop_all()
         return self
 
@@ -162,12 +146,8 @@ def account(
     from ..profiling.devices import find_device
     from .steps import steps_of
 
-    if not loop_s > 0 or profiled_iterations < 1:
-        raise InputError(
-            "a loop and profiled iterations are needed",
-            given=f"loop_s={loop_s}, profiled_iterations={profiled_iterations}",
-            allowed="seconds above 0, at least 1 iteration",
-        )
+    in_range("loop_s", loop_s, above=True)
+    in_range("profiled_iterations", profiled_iterations, 1, whole=True)
     place = None if device is None else find_device(device)
     with steps_of(module, inputs, mode, place, optimizer) as steps:
         return two_passes(steps, sensors, loop_s, profiled_iterations)
@@ -199,8 +179,8 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
         steps.run()
     meter = meter_of(sensors)
     with meter or nullcontext():
-        start_s, end_s, count = looped(steps, meter, _LEAST_LOOPS, loop_s)
-        events = profiled_events(steps, profiled_iterations)
+        start_s, end_s, count = steps.looped(meter, _LEAST_LOOPS, loop_s)
+        events = steps.profiled(profiled_iterations)
     recording = recording_of(meter)
     iteration_s = (end_s - start_s) / count
     counters: tuple[Counter, ...] = ()
@@ -214,54 +194,7 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     profiled_s = float(sum(end - start for start, end in events.windows)) / events.iterations
     found = spread(events, iteration_s, used)
     overhead = profiled_s / iteration_s - 1
-    made = _accounting(steps.title, found, events, recording, counters, iteration_s, overhead)
-    if not counters:
-        return made
-    seen = swept(events, counters)
-    return replace(made, sensed=EnergyTree.of(steps.title, seen.rows, seen.unattributed, seen.notes))
-
-
-def profiled_events(steps: Steps, iterations: int) -> Events:
-    """Run some iterations under the profiler, and return their events.
-
-    One more iteration runs first and is left out, because the profiler is slow at first, and compiled modules may be
-    compiled again. Raises ExtractionError: the model raises an error.
-    """
-    from .steps import iteration, profiled
-
-    on_gpu = runs_on_gpu(steps)
-    with profiled(steps.module, on_gpu=on_gpu) as trace:
-        steps.run()
-        wait_for_gpu(on_gpu)
-        for _ in range(iterations):
-            with iteration():
-                steps.run()
-                wait_for_gpu(on_gpu)
-    events = attributed(trace)
-    return events.between(*events.window_s)
-
-
-def runs_on_gpu(steps: Steps) -> bool:
-    """Whether parameters of a model are on a GPU."""
-    return any(parameter.is_cuda for parameter in steps.module.parameters())
-
-
-def looped(steps: Steps, meter: Meter | None, least: int, seconds: float = 0.0) -> tuple[float, float, int]:
-    """Run iterations until there are enough of them and the time is up, in the window "loop" of a meter.
-
-    Returns start and end in monotonic seconds, and the number of iterations.
-    """
-    on_gpu, count = runs_on_gpu(steps), 0
-    wait_for_gpu(on_gpu)
-    with meter.window("loop") if meter else nullcontext():
-        start_s = time.monotonic()
-        while count < least or time.monotonic() - start_s < seconds:
-            steps.run()
-            count += 1
-            if count % _AHEAD == 0:
-                wait_for_gpu(on_gpu)
-        wait_for_gpu(on_gpu)
-        return start_s, time.monotonic(), count
+    return _accounting(steps.title, found, events, recording, counters, iteration_s, overhead)
 
 
 def _accounting(
@@ -312,11 +245,3 @@ def meter_of(sensors: Collection[str] | None, interval_s: float = INTERVAL_S) ->
 def recording_of(meter: Meter | None) -> Recording | None:
     """The recording of a meter; None if there is no meter, or another process of the job measures this machine."""
     return meter.result().recordings[0] if meter is not None and meter.measures else None
-
-
-def wait_for_gpu(on_gpu: bool) -> None:
-    """Wait until the GPU has finished all launched work."""
-    if on_gpu:
-        import torch
-
-        torch.cuda.synchronize()

@@ -113,7 +113,6 @@ class Events:
         *,
         origin_ns: int = 0,
         windows: Sequence[tuple[float, float]] = (),
-        notes: Sequence[str] = (),
     ) -> Events:
         """Put rows into columns."""
         places: dict[Place, int] = {}
@@ -129,7 +128,6 @@ class Events:
             tuple(devices) or (CPU,),
             origin_ns,
             tuple(sorted(windows)),
-            tuple(notes),
         )
 
 

@@ -1,4 +1,4 @@
-"""What an accounting says besides its tree: joules that are divided by a prediction, and the power of parts.
+"""Joules of an accounting that are divided by a prediction.
 
 A sensor is too slow to measure single operators, so their joules are usually divided by time, as if all of them drew
 the same power. A prediction is more precise: a matrix product draws more power than a copy. Static power is drawn all
@@ -8,13 +8,11 @@ the time, so its energy is still divided by time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..arrays import FloatArray
-from ..energy import EnergyTree, Figure, Node, Row, Share
-from ..energy.node import Phase
+from ..energy import EnergyTree, Figure, Row, Share
 from ..errors import InputError
 from ..predictors.networks.memory_levels import DYNAMIC, STATIC
 from .shares import NO_MODULE
@@ -104,25 +102,3 @@ def _weights(rows: Sequence[Row], seconds: FloatArray, predicted_j: Mapping[Key,
     )
     weights: FloatArray = raw / raw.sum()
     return weights
-
-
-@dataclass(frozen=True)
-class Power:
-    """Mean power of a part while it ran.
-
-    Args:
-        phase: Phase of the part; None for the root of the tree.
-    """
-
-    phase: Phase | None
-    path: str
-    name: str
-    time_s: float
-    power_w: float | None
-
-
-def power_of(node: Node) -> Power:
-    """The mean power of a part, including everything below it in the tree."""
-    total = node.total
-    known = total.source != "missing" and total.time_s > 0
-    return Power(node.phase, node.path, node.name, total.time_s, total.energy_j / total.time_s if known else None)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..energy import EnergyTree, Node, Row, Share, TreeComparison
 from ..energy.comparison import comparison
 from ..energy.node import PHASES
-from ..energy.tree import joules_text
+from ..energy.tree import Columns, joules_text
 from ..errors import InputError
 from ..metering.gpu_shares import program_share
 from ..metering.recording import Recording
@@ -19,13 +19,11 @@ from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture
 from ..units import si
 from .events import Events
-from .model_share import Power, model_shares, power_of, tree_by_module
-from .sweep import Resolution
+from .model_share import model_shares, tree_by_module
+from .shares import Resolution
 
 if TYPE_CHECKING:
     from ..predictors.networks.prediction import Prediction
-
-_COLUMNS = ("energy", "of energy", "time", "of time", "power")
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,8 +42,6 @@ class Accounting(Answer):
         iterations: Number of profiled iterations.
         sharing: Whether joules are divided by time, or by a model, which divides dynamic joules by a prediction.
         resolution: How short the events are that the sensor can measure; None if it is not known.
-        sensed: Joules of all profiled iterations as the sensors measured them, divided by the sweep of one pass. None
-            with one pass, or without a counter.
         overhead: Relative difference of profiled and undisturbed iterations, 0.1 for 10 % longer; None with one pass.
         module_share: Phase -> share of the time of its operators that belongs to a module, 0 to 1.
         notes: Notes on what is unknown or inexact.
@@ -62,7 +58,6 @@ class Accounting(Answer):
     iterations: int
     sharing: Literal["time", "model"] = "time"
     resolution: Resolution | None = None
-    sensed: EnergyTree | None = field(default=None, repr=False, compare=False)
     overhead: float | None = None
     module_share: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -118,19 +113,6 @@ class Accounting(Answer):
         """Seconds and joules of each operator, added up over all modules."""
         rows = [Row("", row.share, row.operation, row.phase, row.calls) for row in self.rows]
         return EnergyTree.of(self.title, rows, self.unattributed, self.notes)
-
-    def power(self, *, summarized: bool = False) -> tuple[Power, ...]:
-        """Mean power of every module while it ran, including its parts; parents first.
-
-        Args:
-            summarized: Whether to add up repeated layers (SMARAGDINE calls it STPF) instead of listing each of them.
-        """
-        tree = self.summarized() if summarized else self.tree()
-        return tuple(power_of(node) for node in tree.root.walk() if node.level != "operation")
-
-    def operator_power(self) -> tuple[Power, ...]:
-        """Mean power of every operator while it ran, over all modules, as `by_operator` adds them up."""
-        return tuple(power_of(node) for node in self.by_operator().root.walk() if node.level == "operation")
 
     def top(self, n: int = 10, *, summarized: bool = False) -> tuple[Node, ...]:
         """The parts with most joules of their own, or seconds if there are no joules; largest first.
@@ -242,32 +224,20 @@ class Accounting(Answer):
         """
         tree = self.summarized() if summarized else self.tree()
         whole_j, whole_s = tree.total.energy_j or 1.0, self.duration_s or 1.0
-        rows: list[tuple[list[str], str]] = [([*_COLUMNS], "part")]
+        columns: Columns = {
+            "energy": (0, lambda share, _: joules_text(share)),
+            "of energy": (
+                0, lambda share, _: "-" if share.source == "missing" else f"{100 * share.energy_j / whole_j:.1f} %"
+            ),
+            "time": (0, lambda share, _: si(share.time_s, "s")),
+            "of time": (0, lambda share, _: f"{100 * share.time_s / whole_s:.1f} %"),
+            "power": (0, lambda share, _: si(share.power_w, "W")),
+        }  # fmt: skip
 
-        def add(name: str, share: Share) -> None:
-            known = share.source != "missing"
-            cells = [
-                joules_text(share),
-                f"{100 * share.energy_j / whole_j:.1f} %" if known else "-",
-                si(share.time_s, "s"),
-                f"{100 * share.time_s / whole_s:.1f} %",
-                si(share.energy_j / share.time_s, "W") if known and share.time_s else "-",
-            ]
-            rows.append((cells, name))
+        def shows(share: Share) -> bool:
+            return (share.energy_j / whole_j if self.known else share.time_s / whole_s) >= least_share
 
-        def below(node: Node, level: int) -> None:
-            share = node.total.energy_j / whole_j if self.known else node.total.time_s / whole_s
-            if level and share < least_share:
-                return
-            add("  " * level + node.name, node.total)
-            if not depth or level < depth:
-                for child in node.children:
-                    below(child, level + 1)
-
-        below(tree.root, 0)
-        add("unattributed", tree.unattributed)
-        widths = [max(len(cells[i]) for cells, _ in rows) for i in range(len(_COLUMNS))]
-        return "\n".join("  ".join([*map(str.rjust, cells, widths), name]) for cells, name in rows)
+        return "\n".join(tree.lines(columns, depth, shows, rest=True))
 
     @property
     def basis(self) -> str:
@@ -302,17 +272,11 @@ class Accounting(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the events and readings, as plain lists and dictionaries; quantities in SI units."""
+        figures = ("title", "passes", "sharing", "iterations", "duration_s", "energy_j", "estimated", "overhead")
         return {
-            "title": self.title,
-            "passes": self.passes,
-            "sharing": self.sharing,
-            "iterations": self.iterations,
-            "duration_s": self.duration_s,
-            "energy_j": self.energy_j,
-            "estimated": self.estimated,
-            "overhead": self.overhead,
+            **{name: getattr(self, name) for name in figures},
             "module_share": dict(self.module_share),
-            "resolution": None if self.resolution is None else self.resolution.to_dict(),
+            "resolution": None if self.resolution is None else asdict(self.resolution),
             "tree": self.tree().to_dict(),
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -14,9 +15,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ..errors import ExtractionError, InputError
 from ..extraction.job import refuse_optimizer
 from ..extraction.models.transformers_models import is_transformer, named_inputs
+from ..metering.meter import Meter
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.operation import require_mode
-from .attribution import ITERATION, MODULE_PREFIX, Trace, TraceEvent, kind_and_name
+from .attribution import ITERATION, MODULE_PREFIX, Trace, TraceEvent, attributed, kind_and_name
+from .events import Events
 
 _PLAIN: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -27,6 +30,9 @@ _OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     **_PLAIN,
     **{f"{name}_fused": partial(of, fused=True) for name, of in _PLAIN.items()},
 }
+_AHEAD = (
+    10  # Iterations that the host may launch before it waits: without a limit, seconds could queue minutes of work.
+)
 _SMALL_RATE = 1e-6
 """Learning rate of the optimizer. It is tiny because steps are measured, not used for training."""
 
@@ -78,6 +84,44 @@ class Steps:
                 hint="run it on the same inputs without joulecast, and mend that first",
             ) from error
 
+    def wait(self) -> None:
+        """Wait until the GPU has finished all launched work, if the model is on one."""
+        if _is_on_gpu(self.module):
+            torch.cuda.synchronize()
+
+    def looped(self, meter: Meter | None, least: int, seconds: float = 0.0) -> tuple[float, float, int]:
+        """Run iterations until there are enough of them and the time is up, in the window "loop" of a meter.
+
+        Returns start and end in monotonic seconds, and the number of iterations.
+        """
+        count = 0
+        self.wait()
+        with meter.window("loop") if meter else nullcontext():
+            start_s = time.monotonic()
+            while count < least or time.monotonic() - start_s < seconds:
+                self.run()
+                count += 1
+                if count % _AHEAD == 0:
+                    self.wait()
+            self.wait()
+            return start_s, time.monotonic(), count
+
+    def profiled(self, iterations: int) -> Events:
+        """Run some iterations under the profiler, and return their events.
+
+        One more iteration runs first and is left out, because the profiler is slow at first, and compiled modules may
+        be compiled again. Raises ExtractionError: the model raises an error.
+        """
+        with profiled(self.module) as trace:
+            self.run()
+            self.wait()
+            for _ in range(iterations):
+                with torch.profiler.record_function(ITERATION):
+                    self.run()
+                    self.wait()
+        events = attributed(trace)
+        return events.between(*events.window_s)
+
     def _backward(self, result: Any) -> None:
         # The outputs of transformers are a mapping of another class than the plain ones whose leaves torch finds.
         plain = dict(result) if isinstance(result, Mapping) else result
@@ -102,6 +146,10 @@ class Steps:
         if key not in self._gradients:
             self._gradients[key] = torch.ones_like(output)
         return self._gradients[key]
+
+
+def _is_on_gpu(module: torch.nn.Module) -> bool:
+    return any(parameter.is_cuda for parameter in module.parameters())
 
 
 def steps_of(
@@ -216,13 +264,6 @@ def named_modules(model: torch.nn.Module) -> Iterator[None]:
                 attributes[_CALL] = before
 
 
-@contextmanager
-def iteration() -> Iterator[None]:
-    """Mark an iteration in the profiles that are taken meanwhile."""
-    with torch.profiler.record_function(ITERATION):
-        yield
-
-
 def marked_modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
     """Qualified names and modules that are called one by one; this excludes the parts of compiled modules."""
     found: list[tuple[str, torch.nn.Module]] = []
@@ -238,7 +279,7 @@ def marked_modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
 
 
 @contextmanager
-def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Trace]:
+def profiled(model: torch.nn.Module) -> Iterator[Trace]:
     """A context manager that profiles what runs inside it, with the calls of a model's modules.
 
     The trace that it yields is filled at the end.
@@ -252,7 +293,7 @@ def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Trace]:
             allowed="no running profiler",
             hint="stop it first",
         )
-    activities = [torch.profiler.ProfilerActivity.CPU]
+    on_gpu, activities = _is_on_gpu(model), [torch.profiler.ProfilerActivity.CPU]
     activities += [torch.profiler.ProfilerActivity.CUDA] if on_gpu else []
     with named_modules(model), torch.profiler.profile(activities=activities) as profiler:
         trace = Trace()

@@ -105,7 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
-        _discard_output()
+        # What remains of the output is discarded, or Python would write it at exit, and fail on a full disk again.
+        with contextlib.suppress(OSError):  # Standard output may not be a file.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         where = "the output" if error.filename is None else str(error.filename)
         _fail(
             JoulecastError(
@@ -122,9 +124,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _fail(error: JoulecastError) -> NoReturn:
     sys.stderr.write(f"error: {in_option_words(str(error))}\n")
     sys.exit(error.exit_code)
-
-
-def _discard_output() -> None:
-    """Discard the rest of the output. Otherwise Python would write it at exit, and fail on a full disk again."""
-    with contextlib.suppress(OSError):  # Standard output may not be a file.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -100,9 +100,6 @@ def _module_to_run(asked: Asked) -> tuple[Any, Any]:
 def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
     from ..energy.tree import joules_text
 
-    def watts(node: Any) -> str:
-        return si(node.own.energy_j / node.own.time_s, "W") if found.known and node.own.time_s else "-"
-
     parts = [str(found), found.basis, "", found.to_text(depth, _LEAST_SHARE, summarized=summarized)]
     if top:
         columns = [
@@ -111,7 +108,7 @@ def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
             Column("phase", lambda node: node.phase or "", right=False),
             Column("energy", lambda node: joules_text(node.own)),
             Column("time", lambda node: si(node.own.time_s, "s")),
-            Column("power", watts),
+            Column("power", lambda node: si(node.own.power_w, "W")),
         ]
         parts += ["", listing(found.top(top, summarized=summarized), columns)]
     left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; --json has them all"

@@ -35,22 +35,20 @@ def predict(
     prediction = predict_network(gpu=gpu or None, **asked)
     if by_memory_level or ncu is not None:
         levels = prediction.by_memory_level(gpu)
-        traffic = f"\n\n{_traffic_text(levels, ncu)}" if ncu is not None else ""
+        traffic = ""
+        if ncu is not None:
+            from ..hardware.ncu import read_counters
+
+            rows = [
+                [level, si(predicted, "B"), si(counted, "B"), f"{predicted / counted:.2f}" if counted else "-"]
+                for level, (predicted, counted) in levels.compare_traffic(read_counters(ncu)).items()
+            ]
+            header = ["traffic", "predicted", "counted", "predicted / counted"]
+            traffic = f"\n\n{table(header, rows, frozenset({1, 2, 3}))}"
         shown.tell(levels, lambda: f"{levels}{traffic}")
     else:
         text = (lambda: prediction.tree().to_text(depth)) if tree else (lambda: _prediction_text(prediction, shown.top))
         shown.tell(prediction, text, drawn=prediction.tree() if tree else prediction)
-
-
-def _traffic_text(levels: Any, ncu: Path) -> str:
-    """Predicted bytes of memory levels beside those that `ncu` counted."""
-    from ..hardware.ncu import read_counters
-
-    rows = [
-        [level, si(predicted, "B"), si(counted, "B"), f"{predicted / counted:.2f}" if counted else "-"]
-        for level, (predicted, counted) in levels.compare_traffic(read_counters(ncu)).items()
-    ]
-    return table(["traffic", "predicted", "counted", "predicted / counted"], rows, frozenset({1, 2, 3}))
 
 
 def _prediction_text(prediction: Prediction, top: int) -> str:

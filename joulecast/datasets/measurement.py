@@ -156,16 +156,9 @@ class Card:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Card:
-        """Read what `to_dict` wrote. Raises DatasetError: keys are missing or unknown."""
-        try:
-            values: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
-            return cls(**values)
-        except TypeError as error:
-            raise DatasetError(
-                "a dataset card has missing or unknown keys",
-                given=f"{', '.join(value)}: {error}",
-                hint="restore the card, or import the dataset again",
-            ) from error
+        """Read what `to_dict` wrote. Raises TypeError: keys are missing or unknown."""
+        values: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
+        return cls(**values)
 
 
 @dataclass(frozen=True)

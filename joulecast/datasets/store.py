@@ -60,9 +60,6 @@ def _too_large(path: Path, given: str, most_values: int) -> DatasetError:
     )
 
 
-# Version 3 added engine, kernel and sustained. In older files these columns are missing and read as unknown. Since
-# version 4, networks may have no power.
-_READABLE = (2, 3, SCHEMA_VERSION)
 _MOST_VALUES = 50_000_000
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
 _OPERATION = ("operation", "kind", "mode", "precision")
@@ -149,9 +146,7 @@ def _read_rows(folder: Path, name: str, facts: dict[str, Any], schema: Any) -> l
     if _digest(path) != facts["sha256"]:
         raise DatasetError("a file of the dataset differs from its card", given=str(path), hint=_NEXT)
     table = read_limited(path, _MOST_VALUES)
-    # Columns that may be empty were added later; older files lack them.
-    later = [field.name for field in schema if field.nullable and field.name not in table.schema.names]
-    if table.schema.names != [n for n in schema.names if n not in later] or table.num_rows != facts["rows"]:
+    if table.schema.names != schema.names or table.num_rows != facts["rows"]:
         raise DatasetError(
             "a file of the dataset does not have the schema or length that its card states", given=str(path), hint=_NEXT
         )
@@ -176,11 +171,11 @@ def load(folder: str | Path) -> Dataset:
             allowed=f"a folder with {_CARD}, {_OPERATIONS} and {_NETWORKS}",
             hint="`joulecast datasets import` makes one",
         ) from error
-    if version not in _READABLE:
+    if version != SCHEMA_VERSION:
         raise DatasetError(
             "this dataset has another schema version",
             given=version,
-            allowed=", ".join(map(str, _READABLE)),
+            allowed=SCHEMA_VERSION,
             hint="import it again, or use the version of joulecast that wrote it",
         )
     with refusing_damage("the card or a file of this dataset is damaged", folder, DatasetError):

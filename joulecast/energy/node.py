@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -30,21 +30,14 @@ class Figure:
     unknown: int = 0
 
     def __post_init__(self) -> None:
-        if self.source not in SOURCES:
-            raise InputError("unknown source of a figure", given=repr(self.source), allowed=", ".join(SOURCES))
-        if not math.isfinite(self.value) or self.value < 0:
+        counted = type(self.unknown) is int and self.unknown >= 0
+        contradicts = self.source == "missing" and (self.value or not self.unknown)
+        if self.source not in SOURCES or not 0 <= self.value < math.inf or not counted or contradicts:
             raise InputError(
-                "a value of seconds or joules is out of range", given=repr(self.value), allowed="finite, 0 or more"
-            )
-        if isinstance(self.unknown, bool) or not isinstance(self.unknown, int) or self.unknown < 0:
-            raise InputError(
-                "the number of unknown summands is out of range", given=repr(self.unknown), allowed="an integer from 0"
-            )
-        if self.source == "missing" and (self.value or not self.unknown):
-            raise InputError(
-                "a missing figure has a value, or no unknown summand",
-                given=f"value {self.value!r}, {self.unknown} unknown",
-                allowed="value 0.0 and at least 1 unknown summand",
+                "seconds or joules, their source or the number of unknown summands is out of range",
+                given=f"{self.value!r}, {self.source!r}, {self.unknown!r} unknown",
+                allowed=f"a finite value from 0, one of {', '.join(SOURCES)}, an integer from 0; a missing figure has "
+                "the value 0.0 and at least 1 unknown summand",
                 hint='Figure.of(None, "missing") makes a missing figure',
             )
 
@@ -128,6 +121,11 @@ class Share:
         return math.fsum(figure.value for figure in self.energy.values())
 
     @property
+    def power_w(self) -> float | None:
+        """Mean watts while the part ran; None where its joules or seconds are not known."""
+        return self.energy_j / self.time_s if self.source != "missing" and self.time_s else None
+
+    @property
     def source(self) -> Source:
         """Least reliable source of its joules; "missing" if none are known."""
         return Figure.total(self.energy.values()).source
@@ -181,7 +179,6 @@ def _figure(row: Mapping[str, Any]) -> Figure:
 
 Phase = Literal["forward", "backward", "optimizer", "other"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer", "other")
-MOST_NODES = 50_000  # several times those of the largest networks; each takes 2 kB
 Level = Literal["root", "phase", "module", "operation"]
 
 MOST_LEVELS = 100
@@ -268,36 +265,3 @@ class Node:
     def key(self) -> tuple[str, str, str, str]:
         """Identifies a node in other trees of the same model: phase, path, level, name."""
         return self.phase or "", self.path, self.level, self.name if self.level == "operation" else ""
-
-
-class Draft:
-    """A node while rows are still being added to it."""
-
-    def __init__(self, name: str, path: str, level: Level, phase: Phase | None, room: Iterator[int]) -> None:
-        self.made = Node(name, path, level, phase)
-        self._room = room  # gives as many numbers as nodes may still be added to the tree
-        self.calls = 0.0
-        self.shares: list[Share] = []
-        self.children: dict[tuple[str, str], Draft] = {}
-
-    def child(self, name: str, path: str, level: Level, phase: Phase) -> Draft:
-        """The child node of this name, which is made where there is none yet.
-
-        Raises InputError: the tree has too many nodes.
-        """
-        key = (level, name)
-        if key not in self.children:
-            if next(self._room, None) is None:
-                raise InputError("an energy tree has too many parts", given=path[:100], allowed=f"up to {MOST_NODES}")
-            self.children[key] = Draft(name, path, level, phase, self._room)
-        return self.children[key]
-
-    def finished(self) -> Node:
-        """The node with everything below it. Raises InputError: the number of calls is negative or infinite."""
-        parts = tuple(child.finished() for child in self.children.values())
-        phases = {part.phase for part in parts}
-        phase = self.made.phase or (phases.pop() if len(phases) == 1 else None)
-        own = Share.total(self.shares)
-        if not math.isfinite(self.calls) or self.calls < 0:
-            raise InputError("a number of calls is out of range", given=self.calls, allowed="finite, 0 or more")
-        return replace(self.made, phase=phase, calls=self.calls, own=own, children=parts)

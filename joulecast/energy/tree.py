@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from typing import Any, Self
 
+from ..checked import in_range
 from ..errors import InputError
 from ..progress import paced
 from ..rendering.answers import Answer, Table
 from ..rendering.notebook import COLOURS, Picture, document, drawing, notes, table
 from ..units import si
 from .comparison import TreeComparison, comparison
-from .node import MOST_NODES, PHASES, Draft, Node, Phase, Row, Share, starred
+from .node import PHASES, Level, Node, Phase, Row, Share, starred
 
 _WIDTH, _ROW, _MOST_ROWS = 960, 26, 8
 _NARROWEST = 1.0  # Pixels; narrower boxes are not drawn.
@@ -72,8 +74,32 @@ def _drawn(node: Node, left: float, width: float, row: int, known: bool) -> str:
     )
 
 
+@dataclass
+class _Draft:
+    """A node while rows are still being added to it."""
+
+    made: Node
+    shares: list[Share] = field(default_factory=list)
+    calls: float = 0.0
+    children: list[_Draft] = field(default_factory=list)
+
+    def finished(self) -> Node:
+        """The node with everything below it. Raises InputError: the number of calls is negative or infinite."""
+        parts = tuple(child.finished() for child in self.children)
+        phases = {part.phase for part in parts}
+        phase = self.made.phase or (phases.pop() if len(phases) == 1 else None)
+        if not 0 <= self.calls < math.inf:
+            raise InputError("a number of calls is out of range", given=self.calls, allowed="finite, 0 or more")
+        return replace(self.made, phase=phase, calls=self.calls, own=Share.total(self.shares), children=parts)
+
+
+Columns = Mapping[str, tuple[int, Callable[[Share, float], str]]]
+"""Columns of a tree as text: title -> least width, and function from the share and the calls of a node to its cell."""
+
 FORMAT = 1
 """Version of the JSON form."""
+
+_MOST_NODES = 50_000  # several times those of the largest networks; each takes 2 kB
 
 _DEEPEST = 50  # Modules within each other; those of networks are at most 15 deep.
 _SHOWN = 30  # Rows of a table by default.
@@ -110,24 +136,34 @@ class EnergyTree(Answer):
         Raises:
             InputError: A phase is unknown; or there are too many parts, or too many within each other.
         """
-        root = Draft(title, "", "root", None, iter(range(MOST_NODES)))
+        root, drafts = _Draft(Node(title, level="root")), dict[tuple[str, str, Level, Phase], _Draft]()
+
+        def child(node: _Draft, *place: *tuple[str, str, Level, Phase]) -> _Draft:
+            """The node with this name, path, level and phase, which is made where there is none yet."""
+            if place not in drafts:
+                if len(drafts) == _MOST_NODES:
+                    raise InputError(
+                        "an energy tree has too many parts", given=place[1][:100], allowed=f"up to {_MOST_NODES}"
+                    )
+                drafts[place] = _Draft(Node(*place))
+                node.children.append(drafts[place])
+            return drafts[place]
+
         for row in paced(rows):
             if row.phase not in PHASES:
                 raise InputError("unknown phase", given=repr(row.phase), allowed=", ".join(PHASES))
             if row.path.count(".") >= _DEEPEST:
                 raise InputError("a module lies too deep", given=row.path[:100], allowed=f"up to {_DEEPEST} levels")
-            node, path = root.child(row.phase, "", "phase", row.phase), ""
+            node, path = child(root, row.phase, "", "phase", row.phase), ""
             for name in row.path.split(".") if row.path else ():
                 path = f"{path}.{name}" if path else name
-                node = node.child(name, path, "module", row.phase)
+                node = child(node, name, path, "module", row.phase)
             if row.operation is not None:
-                node = node.child(row.operation, row.path, "operation", row.phase)
+                node = child(node, row.operation, row.path, "operation", row.phase)
             node.shares.append(row.share)
             node.calls += row.calls
         if len(root.children) == 1:  # A single phase is not shown: its modules are the root's.
-            (phase,) = root.children.values()
-            phase.made = root.made
-            root = phase
+            root = replace(root.children[0], made=root.made)
         return cls(title, root.finished(), unattributed or Share(), tuple(notes))
 
     @cached_property
@@ -150,10 +186,7 @@ class EnergyTree(Answer):
 
     def top(self, n: int = 10) -> tuple[Node, ...]:
         """The nodes with the most joules of their own, or seconds if there are no joules; largest first."""
-        if n < 1:
-            raise InputError(
-                "the number of nodes to list is too small", given=n, allowed="1 or more", hint="give a larger n"
-            )
+        in_range("the number of parts", n, 1, whole=True)
         known = self.total.source != "missing"
         return tuple(sorted(self._holders(), key=lambda node: -(node.own.energy_j if known else node.own.time_s))[:n])
 
@@ -199,30 +232,41 @@ class EnergyTree(Answer):
         """
         unknown = self.total.source == "missing" and bool(self.total.energy)
         whole = self.total.energy_j or 1.0
-        lines = [f"{'energy':>10}  {'share':>6}  {'time':>9}  {'calls':>7}  part"]
-
-        def add(node: Node, level: int) -> None:
-            joules = node.total.energy_j
-            if level and joules < least_share * whole and not unknown:
-                return
-            share = f"{100 * joules / whole:5.1f}%" if not unknown else f"{'-':>6}"
-            calls = f"{node.calls:g}" if node.calls else ""
-            lines.append(
-                f"{joules_text(node.total):>10}  {share}  {si(node.total.time_s, 's'):>9}  "
-                f"{calls:>7}  {'  ' * level}{node.name}"
-            )
-            if not depth or level < depth:
-                for child in node.children:
-                    add(child, level + 1)
-
-        add(self.root, 0)
-        if self.unattributed.energy or self.unattributed.time:
-            joules = self.unattributed.energy_j
-            lines.append(
-                f"{joules_text(self.unattributed):>10}  {100 * joules / whole:5.1f}%  "
-                f"{si(self.unattributed.time_s, 's'):>9}  {'':>7}  unattributed"
-            )
+        columns: Columns = {
+            "energy": (10, lambda share, _: joules_text(share)),
+            "share": (6, lambda share, _: "-" if unknown else f"{100 * share.energy_j / whole:.1f}%"),
+            "time": (9, lambda share, _: si(share.time_s, "s")),
+            "calls": (7, lambda _, calls: f"{calls:g}" if calls else ""),
+        }
+        rest = bool(self.unattributed.energy or self.unattributed.time)
+        lines = self.lines(columns, depth, lambda share: unknown or share.energy_j >= least_share * whole, rest)
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def lines(self, columns: Columns, depth: int, shows: Callable[[Share], bool], rest: bool) -> list[str]:
+        """A table with a line for each node, its name indented below its parent's.
+
+        Args:
+            columns: Columns beside the names.
+            depth: Levels of nodes to show; 0 for all.
+            shows: Whether to show a node below the root with this share, and what is below it.
+            rest: Whether the last line is what is unattributed.
+        """
+        rows: list[tuple[list[str], str]] = [([*columns], "part")]
+
+        def add(name: str, share: Share, calls: float = 0) -> None:
+            rows.append(([cell(share, calls) for _, cell in columns.values()], name))
+
+        def below(node: Node, level: int) -> None:
+            add("  " * level + node.name, node.total, node.calls)
+            for child in node.children if not depth or level < depth else ():
+                if shows(child.total):
+                    below(child, level + 1)
+
+        below(self.root, 0)
+        if rest:
+            add("unattributed", self.unattributed)
+        widths = [max(least, *(len(cells[i]) for cells, _ in rows)) for i, (least, _) in enumerate(columns.values())]
+        return ["  ".join([*map(str.rjust, cells, widths), name]) for cells, name in rows]
 
     def __str__(self) -> str:
         return self.to_text()
@@ -308,11 +352,7 @@ def joules_text(share: Share) -> str:
 
 def _nested(node: Node) -> dict[str, Any]:
     return {
-        "name": node.name,
-        "path": node.path,
-        "level": node.level,
-        "phase": node.phase,
-        "calls": node.calls,
+        **{name: getattr(node, name) for name in ("name", "path", "level", "phase", "calls")},
         **_summed(node.total),
         "children": [_nested(child) for child in node.children],
     }

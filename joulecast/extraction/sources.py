@@ -128,7 +128,7 @@ def _listed(network: Network, job: Job) -> Network:
     The default precision leaves that of each operation. Raises InputError: another shape is asked for, or an argument
     that only extraction can heed.
     """
-    for name in ("optimizer", "operators", "assume"):
+    for name in ("cache_length", "optimizer", "operators", "assume"):
         if getattr(job, name) is not None:
             raise InputError(
                 "a list of operations is complete",

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import FloatArray
 from ..errors import InputError, named
 from ..predictors.board.profile import profile_among
 from ..progress import paced
@@ -21,7 +22,7 @@ from .engines import ENGINES
 from .generate import server_of
 from .models import find_decoder
 from .parallel import Parallel, boards_of, compared, layouts
-from .server import Figures, Server, figures_of, together
+from .server import Server, figures_of, together
 from .serving import Lengths, Load
 from .towers import find_images
 
@@ -37,7 +38,7 @@ LIMITS = {
 }
 """Arguments of `best_generation` that are limits of full batches -> what they limit."""
 
-_FIGURES = (*LIMITS.values(), "latency_s", "power_w", "energy_per_token_j")
+_Figures = Mapping[str, FloatArray]
 
 
 def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
@@ -57,7 +58,7 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
     profile = profile_among(asked["calibration"], (gpu.name for _, gpu in listed))
     limits = {name: asked[name] for name in LIMITS if asked[name] is not None}
     search: Search[GenerationChoice] = Search()
-    seen: list[Figures] = []
+    seen: list[_Figures] = []
     for precision, cap, count in product(precisions, asked["power_limit_w"], sorted({count for count, _ in listed})):
         servers: list[_Fitting] = []
         boards = (gpu for number, gpu in listed if number == count)
@@ -72,7 +73,7 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
         for served, clocks_mhz, figures in _figures(servers, asked["clocks"], search):
             seen.append(figures)
             for place, clock_mhz in enumerate(clocks_mhz):
-                told = {name: float(getattr(figures, name)[place]) for name in _FIGURES}
+                told: dict[str, Any] = {name: float(values[place]) for name, values in figures.items()}
                 told |= told_of(served, clock_mhz, cap)
                 within = (
                     (told[LIMITS[name]] >= limit) if name.startswith("min_") else (told[LIMITS[name]] <= limit)
@@ -116,7 +117,7 @@ def _loads(whole: Deployment, asked: Sequence[Load] | None) -> list[Load]:
 
 def _figures(
     servers: Sequence[_Fitting], clocks: Sequence[float] | None, search: Search[GenerationChoice]
-) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
+) -> Iterator[tuple[Deployment, Sequence[float], _Figures]]:
     """The figures of each deployment at its clocks; GPUs that run the same operations are predicted together."""
     alike_by: dict[tuple[Parallel, bool, bool], list[_Fitting]] = {}
     for server, fitting in servers:
@@ -143,9 +144,9 @@ def _figures(
                     yield served, clocks_mhz, figures_of(served, server, clocks_mhz)
 
 
-def _reachable(name: str, seen: Sequence[Figures]) -> str:
+def _reachable(name: str, seen: Sequence[_Figures]) -> str:
     """What can be reached of a limit at best, whatever becomes of the others."""
-    values = np.concatenate([getattr(figures, LIMITS[name]) for figures in seen])
+    values = np.concatenate([figures[LIMITS[name]] for figures in seen])
     end, best = ("at least", values.min()) if name.startswith("max_") else ("at most", values.max())
     return f"{quantity_name(LIMITS[name])}: {end} {quantity_text(LIMITS[name], float(best))}"
 

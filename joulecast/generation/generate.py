@@ -115,13 +115,15 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
     clock_mhz = board.checked_clock_mhz(asked["clock"])
     images, steps = deployment.images, [each for each in deployment.cycle if not each.tokens.images]
     server.prepare((*deployment.steps, deployment.decoding, deployment.reading))
-    figures = figures_of(deployment, server, [clock_mhz])
+    figures: dict[str, Any] = {
+        name: float(values[0]) for name, values in figures_of(deployment, server, [clock_mhz]).items()
+    }
+    del figures["latency_s"]  # It follows from the others.
     decode = server.predict(deployment.decoding, clock_mhz)
 
     def waiting_s(step: StepTokens) -> float:
         return float(server.waiting_s(step, server.predict(step, clock_mhz).time_s))
 
-    energy_per_token_j = float(figures.energy_per_token_j[0])
     layout = (
         f"the {deployment.parallel.gpus} GPUs are used as {deployment.parallel}; give tensor_parallel for another "
         "layout, 1 for replicas that share nothing"
@@ -143,12 +145,8 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
         cache_precision=deployment.precisions.cache,
         clock_mhz=clock_mhz,
         power_limit_w=board.checked_power_limit_w(asked["power_limit_w"]),
-        time_to_first_token_s=float(figures.time_to_first_token_s[0]),
-        time_per_output_token_s=float(figures.time_per_output_token_s[0]),
-        tokens_per_s=float(figures.tokens_per_s[0]),
-        power_w=float(figures.power_w[0]),
-        energy_per_token_j=energy_per_token_j,
-        energy_per_request_j=energy_per_token_j * output.mean,
+        **figures,
+        energy_per_request_j=figures["energy_per_token_j"] * output.mean,
         host=server.predictor.host.execution.host.name if engine.wait_sigma else asked["host"],
         overhead_s=sum(each.count * waiting_s(each.tokens) for each in steps) / sum(each.count for each in steps),
         memory=deployment.memory,

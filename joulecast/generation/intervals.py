@@ -63,13 +63,10 @@ def step_sigmas(
 ) -> Mapping[str, float]:
     """Standard deviations of the logarithms of a step's time, power and energy.
 
-    Args:
-        halves: Quantity -> half widths of the intervals of each operation at KERNEL_LEVEL, in logarithms, shape
-            (operations,).
-        seconds: Seconds of all calls of each operation, shape (operations,).
-        kinds: The kind of each operation, shape (operations,).
-        waiting_share: Share of the step's time in which the GPU waits for the engine, or for a host that launches.
-        wait_sigma: Standard deviation of the logarithm of that time.
+    `halves`: Quantity -> half widths of the intervals of each operation at KERNEL_LEVEL, in logarithms. `seconds`,
+    `kinds`: Seconds of all calls of each operation, and its kind; all of shape (operations,). `waiting_share`: Share of
+    the step's time in which the GPU waits for the engine, or for a host that launches. `wait_sigma`: Standard deviation
+    of the logarithm of that time.
     """
     waiting = max(0.0, waiting_share)
     shares = (1 - waiting) * seconds / max(float(seconds.sum()), _LEAST_S)
@@ -96,12 +93,9 @@ def factors(
     A slow host lengthens times, lowers power and costs energy, as boards do the same work and draw idle power
     meanwhile; errors of kernels are independent of it.
 
-    Args:
-        level: The share of runs.
-        sigmas: Quantity -> standard deviation of its logarithm, with a host that is quick enough.
-        step_s: Seconds of a step.
-        idle_share: Power of boards without work, relative to their mean power.
-        host_s: Seconds that a slow host adds to a step, as one standard deviation; 0 for a host that is known.
+    `level`: The share of runs. `sigmas`: Quantity -> standard deviation of its logarithm, with a host that is quick
+    enough. `step_s`: Seconds of a step. `idle_share`: Power of boards without work, relative to their mean power.
+    `host_s`: Seconds that a slow host adds to a step, as one standard deviation; 0 for a host that is known.
     """
     z = normal_quantile(level)
     time = (1 + host_s / step_s) ** z

@@ -73,10 +73,7 @@ def _writes_no_text(model: Any) -> InputError:
 
 
 def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
-    """The parts of a language model from its operations.
-
-    `name`: Name of the result; None for the name that extraction gives it.
-    """
+    """The parts of a language model from its operations; its name is that of the extraction unless one is given."""
     for past in _PASTS:
         try:
             network = network_of(model, (1, 1), precision="bf16", cache_length=past, assume={"experts": "uniform"})

@@ -200,24 +200,11 @@ class Server:
         return self._known[tokens]
 
 
-@dataclass(frozen=True)
-class Figures:
-    """Time and energy of a deployment at several clocks; arrays of shape (clocks,)."""
+def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) -> dict[str, FloatArray]:
+    """Add up the steps of a deployment to what its requests take at some clocks, each of shape (clocks,).
 
-    time_to_first_token_s: FloatArray  # Seconds from the start of a request to its first token
-    time_per_output_token_s: FloatArray  # Mean seconds from one token of a request to the next
-    latency_s: FloatArray  # Seconds from the start of a request to its last token
-    tokens_per_s: FloatArray  # Output tokens per second, of all requests together
-    energy_per_token_j: FloatArray  # Joules of all boards per output token
-
-    @property
-    def power_w(self) -> FloatArray:
-        """Mean power of all boards together in watts."""
-        return self.energy_per_token_j * self.tokens_per_s
-
-
-def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) -> Figures:
-    """Add up the steps of a deployment to the figures of its requests. Raises as `Server.cost` does."""
+    Power and tokens per second are those of all boards and requests together. Raises as `Server.cost` does.
+    """
     cycle, load = deployment.cycle, deployment.load
     server.prepare(deployment.steps)
     costs = [server.cost(each.tokens, clocks) for each in cycle]
@@ -232,10 +219,12 @@ def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) 
     idle = deployment.parallel.groups - deployment.busy
     boards_j = deployment.parallel.tensor * (deployment.busy * energy_j + idle * idle_w * time_s)
     tokens = deployment.total_load.batch * load.output_tokens
-    return Figures(
-        time_to_first_token_s=total("first")[0],
-        time_per_output_token_s=total("further")[0],
-        latency_s=time_s,
-        tokens_per_s=tokens / time_s,
-        energy_per_token_j=boards_j / tokens,
-    )
+    energy_per_token_j, tokens_per_s = boards_j / tokens, tokens / time_s
+    return {
+        "time_to_first_token_s": total("first")[0],
+        "time_per_output_token_s": total("further")[0],
+        "latency_s": time_s,
+        "tokens_per_s": tokens_per_s,
+        "power_w": energy_per_token_j * tokens_per_s,
+        "energy_per_token_j": energy_per_token_j,
+    }

@@ -20,24 +20,15 @@ from ..system.regular_files import MOST_BYTES, read_regular, refusing_damage
 from .gpu import GPU, MEMORY_LEVELS, IdleCurve, VoltageCurve
 
 
-class Multiprocessor(NamedTuple):
-    """Memory of one multiprocessor; on AMD GPUs of a compute unit.
-
-    On NVIDIA's GPUs from Volta on, the L1 cache includes the shared memory (AMD: local data share), of which this many
-    bytes are the most that kernels may use.
-    """
-
-    l1_bytes: int
-    shared_memory_bytes: int
-    source: str
-
-
 @cache
-def multiprocessors() -> Mapping[str, Multiprocessor]:
-    """Compute capability ("8.0") or AMD's LLVM target ("gfx90a") -> memory of a multiprocessor."""
+def multiprocessors() -> Mapping[str, Mapping[str, Any]]:
+    """Compute capability ("8.0") or AMD's LLVM target ("gfx90a") -> memory of a multiprocessor, and its source.
+
+    On AMD's GPUs it is that of a compute unit. On NVIDIA's from Volta on, l1_bytes includes the shared memory, of which
+    kernels may use shared_memory_bytes at most.
+    """
     text = files(__package__).joinpath("gpus", "multiprocessors.toml").read_text(encoding="utf-8")
-    rows = tomllib.loads(text)["multiprocessor"]
-    return {row.pop("compute_capability"): Multiprocessor(**row) for row in rows}
+    return {row["compute_capability"]: row for row in tomllib.loads(text)["multiprocessor"]}
 
 
 _HINT = "docs/gpus.md describes every field, and has an example"
@@ -115,27 +106,19 @@ _RATES = _Field(
     _floats,
 )
 _CLOCK = _number(1, 1e4, "MHz", whole=True)
-_POWER = _number(1, 1e4, "watts")
 
 _FIELDS: dict[str, _Field] = {
     "name": _Field("a text of up to 100 characters", lambda value: _is_text(value, 100)),  # a part of a path
-    "aliases": _TEXTS,
-    "sources": _TEXTS,
-    "architecture": _WORDS,
-    "chip": _WORDS,
+    **dict.fromkeys(("aliases", "sources"), _TEXTS),
+    **dict.fromkeys(("architecture", "chip", "process"), _WORDS),
     "compute_capability": _matching(
         # A pattern, because float("nan") would accept the text "nan".
         r"[0-9]{1,2}\.[0-9]|[a-z]+(-[a-z]+)*[0-9][0-9a-z]*",
         'a compute capability, such as "8.0", or an LLVM target, such as "gfx90a"',
     ),
-    "process": _WORDS,
     "released": _matching(r"\d{4}-(0[1-9]|1[0-2])", 'year and month, such as "2020-05"'),
     "sms": _number(1, 1e4, "multiprocessors", whole=True),
-    "base_clock_mhz": _CLOCK,
-    "boost_clock_mhz": _CLOCK,
-    "tensor_clock_mhz": _CLOCK,
-    "min_clock_mhz": _CLOCK,
-    "max_clock_mhz": _CLOCK,
+    **dict.fromkeys([f"{which}_clock_mhz" for which in ("base", "boost", "tensor", "min", "max")], _CLOCK),
     "clock_step_mhz": _number(0.1, 1e3, "MHz"),
     "memory_type": _matching(
         r"(HBM|GDDR|LPDDR)\d*\w*",
@@ -149,18 +132,14 @@ _FIELDS: dict[str, _Field] = {
     "memory_bandwidth": _number(1e9, 1e15, "bytes per second"),
     "memory_bus_bits": _number(8, 1e5, "bits", whole=True),
     "memory_rate": _number(1e8, 1e12, "bits per second and pin"),
-    "l2_bytes": _number(1e4, 1e12, "bytes", whole=True),
-    "infinity_cache_bytes": _number(1e4, 1e12, "bytes", whole=True),
-    "l1_bytes": _number(1e3, 1e7, "bytes", whole=True),
-    "shared_memory_bytes": _number(1e3, 1e7, "bytes", whole=True),
+    **dict.fromkeys(("l2_bytes", "infinity_cache_bytes"), _number(1e4, 1e12, "bytes", whole=True)),
+    **dict.fromkeys(("l1_bytes", "shared_memory_bytes"), _number(1e3, 1e7, "bytes", whole=True)),
     "link_bandwidth": _number(1e9, 1e14, "bytes per second"),
     "link_gpus": _number(2, 1e4, "GPUs", whole=True),
     "pcie_bandwidth": _number(1e8, 1e13, "bytes per second"),
-    "power_limit_w": _POWER,
+    **dict.fromkeys(("power_limit_w", "idle_power_w"), _number(1, 1e4, "watts")),
     "power_range_w": _Field("a list of numbers of watts", _are_numbers, tuple),
-    "idle_power_w": _POWER,
-    "peak_flops": _RATES,
-    "vector_flops": _RATES,
+    **dict.fromkeys(("peak_flops", "vector_flops"), _RATES),
     "tensor_precisions": _Field(
         f"a list of precisions, which may be empty, of {', '.join(PRECISIONS)}",
         lambda value: isinstance(value, list) and all(isinstance(each, str) and each in PRECISIONS for each in value),
@@ -206,9 +185,8 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
             hint=_HINT,
         )
     values: dict[str, object] = {"aliases": (row["name"],)}
-    multiprocessor = multiprocessors().get(str(row["compute_capability"]))
-    if multiprocessor is not None:
-        values |= {"l1_bytes": multiprocessor.l1_bytes, "shared_memory_bytes": multiprocessor.shared_memory_bytes}
+    memory = multiprocessors().get(str(row["compute_capability"]), {})
+    values |= {name: memory[name] for name in ("l1_bytes", "shared_memory_bytes") if name in memory}
     for key, value in row.items():
         field = _FIELDS[key]
         if not field.holds(value):
@@ -228,15 +206,7 @@ def read_gpu(path: str | Path) -> GPU:
     Raises InputError: the file cannot be read, is not TOML, or does not describe exactly one GPU.
     """
     path = Path(path)
-    try:
-        text = read_regular(path, MOST_BYTES)
-    except InputError as error:
-        raise InputError(
-            "cannot read this description of a GPU",
-            given=error.given,
-            allowed="the name of a GPU, or the path of a TOML file that describes one",
-            hint="`joulecast gpus` lists the catalogue; " + _HINT,
-        ) from None
+    text = read_regular(path, MOST_BYTES, "this description of a GPU")
     try:
         data: dict[str, object] = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:

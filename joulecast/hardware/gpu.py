@@ -181,15 +181,8 @@ class GPU:
     @property
     def board(self) -> tuple[object, ...]:
         """The figures that tell boards apart. GPUs that agree in them are one board, whatever their names."""
-        return (
-            self.chip,
-            self.compute_capability,
-            self.sms,
-            self.boost_clock_mhz,
-            self.memory_bytes,
-            self.memory_bandwidth,
-            self.power_limit_w,
-        )
+        figures = ("chip", "compute_capability", "sms", "boost_clock_mhz", "memory_bytes", "memory_bandwidth")
+        return tuple(getattr(self, name) for name in (*figures, "power_limit_w"))
 
     @property
     def is_nvidia(self) -> bool:

@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..checked import number, text
+from ..checked import in_range, number, text
 from ..errors import InputError, UnknownNameError, named
-from ..system.regular_files import MOST_BYTES, is_file, read_json
+from ..system.regular_files import MOST_BYTES, read_json, refusing_damage
 from .gpu import GPU
 
 FORMAT = 1
@@ -39,12 +39,7 @@ class Host:
     note: str = ""
 
     def __post_init__(self) -> None:
-        if not _FASTEST <= self.factor <= _SLOWEST:
-            raise InputError(
-                "no known host is that fast or slow",
-                given=f"factor {self.factor!r}",
-                allowed=f"{_FASTEST:g} to {_SLOWEST:g} times as long as the reference host",
-            )
+        in_range("the launch time of a host, as a multiple of the reference host's,", self.factor, _FASTEST, _SLOWEST)
 
     def of(self, gpu: GPU) -> Host:
         """The host itself; `USUAL` becomes the host that is usual for GPUs of this age."""
@@ -103,14 +98,8 @@ def find_host(wanted: str | float | Path | Host | None) -> Host:
 def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
     """Write a profile that `find_host` reads: a factor of launch times, the measured times, and the machine."""
     value = {"kind": "joulecast host", "format": FORMAT, "factor": factor, "processor": processor(), **facts}
-    try:
+    with refusing_damage("the profile cannot be written", path):
         path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            "the profile cannot be written",
-            given=f"{path}: {error.strerror}",
-            hint="give the name of a file in a folder that exists and may be written to",
-        ) from error
 
 
 def processor() -> str:
@@ -124,20 +113,11 @@ def processor() -> str:
 
 
 def _profile(path: Path) -> Host:
-    hint = "make it again with `joulecast host --out FILE`"
-    if not is_file(path):
-        allowed = "the path of a host profile"
-        raise InputError("there is no such host profile", given=str(path), allowed=allowed, hint=hint)
     value = read_json(path, MOST_BYTES, "this host profile")
-    try:
-        if value["kind"] != "joulecast host":
-            raise ValueError('its "kind" is not "joulecast host"')
-        version, factor, name = value["format"], number(value["factor"]), text(value["processor"])
-    except (ValueError, KeyError, TypeError) as error:
-        given, allowed = f"{path}: {error!r}"[:300], "a file that `joulecast host --out FILE` wrote"
-        raise InputError("this file is not a host profile", given=given, allowed=allowed, hint=hint) from error
-    if version != FORMAT:
-        raise InputError("the host profile has another format", given=repr(version), allowed=FORMAT, hint=hint)
+    with refusing_damage("this file is not one that `joulecast host --out FILE` wrote", path):
+        if (value["kind"], value["format"]) != ("joulecast host", FORMAT):
+            raise ValueError(f'its "kind" is not "joulecast host", or its format is not {FORMAT}')
+        factor, name = number(value["factor"]), text(value["processor"])
     here = processor()
     note = "" if name == here else f"the host profile comes from another machine: {name}, this is {here}"
     return Host(path.stem, factor, f"measured on {name}", note)

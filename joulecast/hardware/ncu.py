@@ -11,12 +11,10 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
-from ..system.regular_files import lines
-from .gpu import MEMORY_LEVELS
+from ..system.regular_files import lines, refusing_damage
 
 SECTOR, WAVEFRONT = 32, 128
 """Bytes of a sector (of caches and DRAM), and bytes that all banks of shared memory deliver in one cycle."""
@@ -46,38 +44,16 @@ _MOST_BYTES = 256 << 20
 _LONGEST_LINE = 16 << 20
 
 
-@dataclass(frozen=True)
-class KernelCounters:
-    """Bytes that each memory level served to a kernel; None if the file has no counter of this level."""
-
-    name: str
-    traffic_bytes: Mapping[str, float | None]
-
-
-@dataclass(frozen=True)
-class Counters:
-    """Traffic of all kernels of a file, by memory level, in the order in which they ran."""
-
-    kernels: tuple[KernelCounters, ...]
-
-    @property
-    def traffic_bytes(self) -> dict[str, float | None]:
-        """Memory level -> bytes of all kernels together; None if a kernel has no counter of this level."""
-        traffic: dict[str, float | None] = {}
-        for level in MEMORY_LEVELS:
-            of_kernels = [each.traffic_bytes[level] for each in self.kernels]
-            traffic[level] = (
-                None if None in of_kernels else math.fsum(value for value in of_kernels if value is not None)
-            )
-        return traffic
-
-
 def metrics() -> tuple[str, ...]:
     """Names of the metrics for the option --metrics of ncu."""
     return tuple(name for ways in COUNTERS.values() for name in ways[0])
 
 
-def read_counters(path: str | Path) -> Counters:
+Traffic = Mapping[str, float | None]
+"""Memory level -> bytes that it served to all kernels together; None where a kernel has no counter of this level."""
+
+
+def read_counters(path: str | Path) -> Traffic:
     """Read the output of `ncu --csv`, which may contain other lines of ncu and of the program.
 
     Raises InputError: the file cannot be read, or has no counters of memory levels; a counter has an unknown unit; or
@@ -88,12 +64,12 @@ def read_counters(path: str | Path) -> Counters:
     return counters_of((line.decode(errors="replace") for line in read), str(path))
 
 
-def counters_of(lines_of_ncu: Iterable[str], where: str) -> Counters:
+def counters_of(lines_of_ncu: Iterable[str], where: str) -> Traffic:
     """Read the counters from lines of `ncu --csv`."""
     command = f"ncu --csv --print-units base --metrics {','.join(metrics())} PROGRAM > counters.csv"
-    kernels: dict[str, tuple[str, dict[str, float]]] = {}
-    rows = csv.DictReader(_of_table(lines_of_ncu, where))
-    try:
+    kernels: dict[str, dict[str, float]] = {}
+    with refusing_damage("a line of this file of counters cannot be read", Path(where)):
+        rows = csv.DictReader(_of_table(lines_of_ncu, where))
         if not set(_COLUMNS) <= set(rows.fieldnames or ()):
             raise InputError(
                 "this is not what `ncu --csv` writes",
@@ -104,26 +80,23 @@ def counters_of(lines_of_ncu: Iterable[str], where: str) -> Counters:
         for row in rows:
             if None in row or None in row.values():  # an incomplete line, or output of the program
                 continue
-            values = kernels.setdefault(row["ID"], (row["Kernel Name"], {}))[1]
-            value = _value(row, where)
-            if value is not None:
+            values = kernels.setdefault(row["ID"], {})
+            if (value := _value(row, where)) is not None:
                 values[row["Metric Name"]] = value
-    except csv.Error as error:
-        raise InputError(
-            "a line of this file of counters cannot be read",
-            given=f"{where}: {error}",
-            allowed="what `ncu --csv` writes",
-            hint=command,
-        ) from error
-    counted = tuple(KernelCounters(name, _levels(values)) for name, values in kernels.values())
-    if not any(value is not None for each in counted for value in each.traffic_bytes.values()):
+    served: dict[str, list[float | None]] = {level: [] for level in COUNTERS}
+    for values in kernels.values():
+        for level, ways in COUNTERS.items():
+            way = next((way for way in ways if way.keys() <= values.keys()), None)
+            served[level].append(None if way is None else math.fsum(values[name] * size for name, size in way.items()))
+    if not any(each is not None for of_level in served.values() for each in of_level):
         raise InputError(
             "this file has no counters of memory levels",
-            given=f"{where}: {len(counted)} kernels",
+            given=f"{where}: {len(kernels)} kernels",
             allowed=", ".join(metrics()),
             hint=command,
         )
-    return Counters(counted)
+    known = {level: [each for each in of_level if each is not None] for level, of_level in served.items()}
+    return {level: math.fsum(values) if len(values) == len(kernels) else None for level, values in known.items()}
 
 
 def _of_table(lines_of_ncu: Iterable[str], where: str) -> Iterator[str]:
@@ -158,11 +131,3 @@ def _value(row: Mapping[str, str], where: str) -> float | None:
     except ValueError:  # "n/a"
         return None
     return value if math.isfinite(value) and value >= 0 else None
-
-
-def _levels(values: Mapping[str, float]) -> dict[str, float | None]:
-    traffic: dict[str, float | None] = dict.fromkeys(COUNTERS)
-    for level, ways in COUNTERS.items():
-        if way := next((way for way in ways if way.keys() <= values.keys()), None):
-            traffic[level] = math.fsum(values[name] * size for name, size in way.items())
-    return traffic

@@ -5,7 +5,7 @@ One sampler process (`sampler`) polls the devices that `machine` found and write
 """
 
 from .estimate import PowerEstimate, estimate
-from .sampler import NoSensor, PolledSensor, Sensor
+from .sampler import Sensor
 from .samples import Samples
 
-__all__ = ["NoSensor", "PolledSensor", "PowerEstimate", "Samples", "Sensor", "estimate"]
+__all__ = ["PowerEstimate", "Samples", "Sensor", "estimate"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import JoulecastError, MissingDependencyError, SensorError
+from ..system.regular_files import refusing_damage
 from .samples import Reader
 
 CARDS = Path("/sys/class/drm")
@@ -75,11 +76,8 @@ def open_driver_reader(sensors: str) -> Reader:
     file = _power_file(Path(sensors)) or Path(sensors)
 
     def read() -> Mapping[str, float]:
-        try:
+        with refusing_damage("the power of this AMD GPU cannot be read", file, SensorError):
             return {"power_w": int(file.read_text()) / 1e6}
-        except (OSError, ValueError) as error:
-            hint = "see whether `cat` shows the file, and the kernel's messages (dmesg)"
-            raise SensorError("the power of this AMD GPU cannot be read", given=str(error), hint=hint) from error
 
     read()
     return read

@@ -196,7 +196,7 @@ def p_value(first: Sequence[float], second: Sequence[float]) -> float:
 #
 # From a shell: `echo start epoch | nc localhost 9401`.
 
-_COMMANDS = "start NAME, stop, or end"
+_START = "send: start NAME"
 
 
 class Listener:
@@ -211,16 +211,16 @@ class Listener:
     def __init__(self, meter: Meter, port: int) -> None:
         self._meter = meter
         self._open: list[tuple[str, AbstractContextManager[None]]] = []
-        self._one_at_a_time = threading.Lock()
-        listener = self
+        listener, one_at_a_time = self, threading.Lock()
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
                 while line := self.rfile.readline(2 * LONGEST_NAME):
-                    answer = listener.answer(line.decode(errors="replace").strip())
+                    with one_at_a_time:
+                        answer = listener.answer(line.decode(errors="replace"))
                     self.wfile.write(json.dumps(answer).encode() + b"\n")
-                    if "end" in answer:
-                        listener.close()
+                    if "end" in answer:  # A shutdown waits for the thread that serves, which may wait for this one.
+                        threading.Thread(target=self.server.shutdown).start()
                         return
 
         class Server(socketserver.ThreadingTCPServer):
@@ -239,48 +239,35 @@ class Listener:
         """The port that it listens on."""
 
     def serve(self) -> None:
-        """Answer commands until one of them is "end", or `close` is called."""
-        try:
-            self._server.serve_forever()
-        finally:
-            self._server.server_close()
-            while self._open:
-                self._open.pop()[1].__exit__(None, None, None)
-
-    def close(self) -> None:
-        """Stop answering."""
-        threading.Thread(target=self._server.shutdown).start()  # It would wait for the very thread that serves.
+        """Answer commands until one of them is "end"."""
+        with self._server:
+            try:
+                self._server.serve_forever()
+            finally:
+                while self._open:
+                    self._open.pop()[1].__exit__(None, None, None)
 
     def answer(self, command: str) -> dict[str, Any]:
         """Carry out a command. What is wrong with it is the answer's "error"."""
-        word, _, name = command.partition(" ")
-        with self._one_at_a_time:
-            try:
-                if word == "start" and name:
-                    path = f"{self._open[-1][0]}.{name.strip()}" if self._open else name.strip()
+        try:
+            match command.split(maxsplit=1):
+                case ["start", name]:
+                    path = ".".join([*(path for path, _ in self._open[-1:]), name.strip()])
                     window = self._meter.window(path)
                     window.__enter__()
                     self._open.append((path, window))
                     return {"window": path}
-                if word == "stop" and not name:
-                    return self._stop()
-                if word == "end" and not name:
+                case ["stop"] if self._open:
+                    path, opened = self._open.pop()
+                    opened.__exit__(None, None, None)
+                    node = self._meter.result().tree().at(path)
+                    source, joules = node.total.source, node.total.energy_j
+                    known = {"energy_j": None if source == "missing" else joules, "source": source}
+                    return {"window": path, "calls": round(node.calls), "time_s": node.total.time_s, **known}
+                case ["stop"]:
+                    raise InputError("no window is open", given="stop", allowed="stop after start", hint=_START)
+                case ["end"]:
                     return {"end": True}
-                raise InputError("unknown command", given=command[:100], allowed=_COMMANDS, hint="send: start NAME")
-            except InputError as error:
-                return {"error": str(error)}
-
-    def _stop(self) -> dict[str, Any]:
-        if not self._open:
-            raise InputError("no window is open", given="stop", allowed="stop after start", hint="send: start NAME")
-        path, window = self._open.pop()
-        window.__exit__(None, None, None)
-        found = self._meter.result().tree().at(path)
-        known = found.total.source != "missing"
-        return {
-            "window": path,
-            "calls": round(found.calls),
-            "time_s": found.total.time_s,
-            "energy_j": found.total.energy_j if known else None,
-            "source": found.total.source,
-        }
+            raise InputError("unknown command", given=command[:100], allowed="start NAME, stop, or end", hint=_START)
+        except InputError as error:
+            return {"error": str(error)}

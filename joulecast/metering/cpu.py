@@ -75,19 +75,6 @@ def zones(folder: Path = ZONES) -> list[Zone]:
     return listed
 
 
-def counted_zones(folder: Path = ZONES) -> list[str]:
-    """Folders of the counters whose sum is the energy of CPUs and their memory. Raises SensorError: there are none."""
-    found = [str(zone.folder) for zone in zones(folder) if zone.counted]
-    if not found:
-        raise SensorError(
-            "this machine shows no energy counter of the CPU",
-            given=str(folder),
-            allowed="a folder with zones of RAPL",
-            hint="virtual machines and containers often hide them: measure on the host",
-        )
-    return found
-
-
 def allowing(folder: Path = ZONES) -> str:
     """The command that lets users read the counters, which Linux reserves for root since CVE-2020-8694."""
     return f"sudo chmod a+r {folder}/*/energy_uj"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..arrays import FloatArray
-from ..errors import InputError
+from ..checked import in_range
 from .sampler import Sensor
 from .samples import THROTTLE_REASONS, Samples
 
@@ -83,8 +83,8 @@ def counter_power_w(samples: Samples, start_s: float, end_s: float) -> float | N
 
 def integrated_power_w(
     time_s: FloatArray, power_w: FloatArray, start_s: float, end_s: float, *, three_sigma: bool = False
-) -> tuple[float, float] | None:
-    """Time-weighted mean and spread of power readings in a window; None where there is none.
+) -> tuple[float, float] | tuple[None, None]:
+    """Time-weighted mean and spread of power readings in a window; None for both where there is none.
 
     Args:
         power_w: Readings in watts, shape (readings,). Each is held until the next one, the last one until the end.
@@ -94,7 +94,7 @@ def integrated_power_w(
     time_s, power_w = time_s[known], power_w[known]
     held_s = np.diff(np.clip(np.append(time_s, end_s), start_s, end_s))
     if not held_s.sum() > 0:
-        return None
+        return None, None
     mean, deviation = _mean_and_deviation(power_w, held_s)
     if three_sigma:
         mean, deviation = _mean_and_deviation(power_w, np.where(np.abs(power_w - mean) <= 3 * deviation, held_s, 0.0))
@@ -115,27 +115,21 @@ def estimate(
         samples: Samples of the whole loop, preferably with some before it.
         discard_s: Seconds to leave out at the start, while the reading rises; at most half of the loop is left out.
     """
-    if not end_s > start_s:
-        raise InputError(
-            "the window to estimate the power of is empty",
-            given=f"{start_s} to {end_s} s",
-            allowed="an end after the start",
-            hint="run the loop for longer",
-        )
+    in_range("the end of the loop in seconds", end_s, start_s, above=True)
     begin_s = start_s + min(discard_s, (end_s - start_s) / 2)
     window = samples.between(begin_s, end_s)
     counter_w = counter_power_w(window, begin_s, end_s)
-    integrated = integrated_power_w(window.time_s, window.power_w, begin_s, end_s, three_sigma=three_sigma)
-    instant = integrated_power_w(window.time_s, window.instant_w, begin_s, end_s, three_sigma=three_sigma)
-    channel = integrated_power_w(window.time_s, window.power_w, begin_s, end_s, three_sigma=True)
-    integrated_w, known_w = None if integrated is None else integrated[0], _known(window.power_w)
+    integrated_w, std_w = integrated_power_w(window.time_s, window.power_w, begin_s, end_s, three_sigma=three_sigma)
+    instant_w, _ = integrated_power_w(window.time_s, window.instant_w, begin_s, end_s, three_sigma=three_sigma)
+    three_sigma_w, _ = integrated_power_w(window.time_s, window.power_w, begin_s, end_s, three_sigma=True)
+    known_w = _known(window.power_w)
     return PowerEstimate(
         power_w=integrated_w if counter_w is None else counter_w,
-        power_std_w=None if integrated is None else integrated[1],
+        power_std_w=std_w,
         counter_w=counter_w,
         integrated_w=integrated_w,
-        instant_w=None if instant is None else instant[0],
-        three_sigma_w=None if channel is None else channel[0],
+        instant_w=instant_w,
+        three_sigma_w=three_sigma_w,
         nicolai_w=_mean(known_w[np.abs(known_w - known_w.mean()) <= 3 * known_w.std()]) if known_w.size else None,
         naive_w=_mean(samples.between(start_s, end_s).power_w),
         clock_mhz=_mean(window.clock_mhz),

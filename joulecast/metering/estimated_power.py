@@ -15,9 +15,10 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from ..errors import SensorError
+from ..system.regular_files import refusing_damage
 from .gpu_shares import busy_s
 from .nvidia import open_nvml
 from .samples import Reader
@@ -25,16 +26,11 @@ from .samples import Reader
 _CPUINFO, _STAT = Path("/proc/cpuinfo"), Path("/proc/stat")
 
 
-class ThreadPower(NamedTuple):
-    """Power of a server by hardware thread."""
+def thread_power(cpuinfo: Path = _CPUINFO) -> Mapping[str, Any]:
+    """Watts of a hardware thread, "idle_w" and "busy_w", and the "generation" of servers whose power it is.
 
-    generation: str
-    idle_w: float
-    busy_w: float
-
-
-def thread_power(cpuinfo: Path = _CPUINFO) -> ThreadPower:
-    """Power of the servers whose processor is this machine's, or the mean of several if it is not known."""
+    They are those of this machine's processor, or the mean of several if it is not known.
+    """
     try:
         listed = cpuinfo.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
         facts = {name.strip(): text.strip() for name, _, text in (line.partition(":") for line in listed.splitlines())}
@@ -43,8 +39,8 @@ def thread_power(cpuinfo: Path = _CPUINFO) -> ThreadPower:
         vendor, family, model = "", 0, 0
     published = tomllib.loads(files(__package__).joinpath("published_power.toml").read_text(encoding="utf-8"))
     alike = (row for row in published["server"] if (row["vendor"], row["family"]) == (vendor, family))
-    row = next((row for row in alike if model in row["models"]), published["other_servers"])
-    return ThreadPower(row["generation"], row["idle_w"], row["busy_w"])
+    known: Mapping[str, Any] = next((row for row in alike if model in row["models"]), published["other_servers"])
+    return known
 
 
 def open_cpu_reader(idle_w: float, busy_w: float, stat: str = str(_STAT)) -> Reader:
@@ -132,13 +128,7 @@ def open_memory_reader(capacities_gb: Sequence[float], meminfo: str = str(_MEMIN
 
 def _bytes(meminfo: Path) -> tuple[float, float]:
     """Total and available memory in bytes."""
-    try:
+    with refusing_damage("the share of memory in use cannot be read", meminfo, SensorError):
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
         total, available = (float(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
-    except (OSError, KeyError, ValueError) as error:
-        raise SensorError(
-            "the share of memory in use cannot be read",
-            given=str(error),
-            allowed="a file with MemTotal and MemAvailable in kB, as Linux writes /proc/meminfo",
-        ) from error
     return total, available

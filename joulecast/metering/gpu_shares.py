@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..errors import SensorError
+from ..system.regular_files import refusing_damage
 
 ProcessReader = Callable[[], Mapping[int, tuple[float | None, int | None]]]
 """Process id -> share of the time in which one of its kernels ran, 0 to 1, and bytes of memory that it allocated.
@@ -97,15 +98,9 @@ def busy_s(stat: Path) -> float:
 
     Raises SensorError: the kernel's file cannot be read, or has another form.
     """
-    try:
+    with refusing_damage("the time that processors were busy cannot be read", stat, SensorError):
         values = stat.read_text().split("\n", 1)[0].split()[1:9]
         user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = map(int, values)
-    except (OSError, ValueError) as error:
-        raise SensorError(
-            "the time that processors were busy cannot be read",
-            given=str(error),
-            allowed="a file as Linux writes /proc/stat",
-        ) from error
     return (user + nice + system + irq + soft_irq) / _TICKS
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +58,12 @@ class Machine:
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "wall_offset_s": time.time() - time.monotonic(),
             "program": list(program),
-            "devices": [device.to_dict() for device in self.devices],
+            "devices": [asdict(device) for device in self.devices],
             "absent": list(self.absent),
         }
 
 
-def find_machine(wanted: Collection[str] = GROUPS) -> Machine:
+def find_machine(wanted: Collection[str] | None = None) -> Machine:
     """Find the devices of this machine that can be measured.
 
     Returns the devices that were found. There may be none; `absent` has the reasons. Raises UnknownNameError: a name is
@@ -72,9 +72,17 @@ def find_machine(wanted: Collection[str] = GROUPS) -> Machine:
     Args:
         wanted: "cpu", "ram", "gpu", or names of devices such as "gpu1". Memory without a counter is modelled if "ram"
             is requested by name, and reported as modelled. "estimate" alone: CPU and GPUs are not read but estimated
-            (`estimated_power`). Containers that mount the host's counters elsewhere name that folder in
+            (`estimated_power`). None for all that have a sensor; an estimate takes the place of all sensors where there
+            is none, and is never added to one. Containers that mount the host's counters elsewhere name that folder in
             JOULECAST_POWERCAP.
     """
+    if wanted is None:
+        found = find_machine(GROUPS)
+        chosen = [device for device in found.devices if device.method == "measured"]
+        if not chosen:
+            estimated = find_machine((ESTIMATE,))
+            return replace(estimated, absent=list(dict.fromkeys([*found.absent, *estimated.absent])))
+        return replace(found, readers={d.name: found.readers[d.name] for d in chosen}, devices=chosen)
     machine = Machine()
     if tuple(wanted) == (ESTIMATE,):
         _add_estimates(machine)
@@ -177,11 +185,12 @@ def _gpu(name: str, facts: dict[str, Any]) -> DeviceInfo:
 def _add_estimates(machine: Machine) -> None:
     """Add the CPU, and the GPUs whose driver states their utilization, as estimates."""
     power, threads = estimated_power.thread_power(), os.cpu_count() or 1
-    idle_w, busy_w = threads * power.idle_w, threads * power.busy_w
+    idle_w, busy_w = threads * power["idle_w"], threads * power["busy_w"]
     spec = ReaderSpec("cpu-estimate", {"idle_w": idle_w, "busy_w": busy_w})
     with machine.noting("cpu"):
         spec.open()
-        about = f"utilization of {threads} threads, {power.idle_w:g} to {power.busy_w:g} W each ({power.generation})"
+        watts = f"{power['idle_w']:g} to {power['busy_w']:g} W each"
+        about = f"utilization of {threads} threads, {watts} ({power['generation']})"
         machine.add(DeviceInfo("cpu-estimate", "server", method="modelled", facts={"sensor": about}), spec)
     with machine.noting("NVIDIA GPUs"):
         for index in range(nvidia.gpu_count()):

@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, ParamSpec, Self, TypeVar
 
+from ..checked import in_range
 from ..energy.node import require_levels
 from ..errors import InputError, needing, with_extra
 from ..system.whole_files import lock
-from .machine import ESTIMATE, Machine, find_machine
+from .machine import find_machine
 from .recording import Window, read_recording
 from .result import Metering, merged
 from .sampler import Sampler
@@ -98,10 +99,8 @@ class Meter:
         command: Collection[str] = (),
         own_share: bool = True,
     ) -> None:
-        if not 0 < interval_s <= 60:
-            raise InputError("the interval between samples is out of range", given=interval_s, allowed="up to 60 s")
-        self._wanted = ("cpu", "gpu") if devices is None else tuple(devices)
-        self._with_counted_memory = devices is None
+        in_range("the interval between samples in seconds", interval_s, 0, 60, above=True)
+        self._devices = devices
         self._settings = interval_s, None if out is None else Path(out), title, mlflow, tuple(command)
         self._process = os.getpid() if own_share else None
         self._windows: list[Window] = []
@@ -127,7 +126,7 @@ class Meter:
             if not lock(self._lock, wait=False):
                 self._lock.close()
                 return self
-        machine = self._machine()
+        machine = find_machine(self._devices)
         if out is None:
             self._folder = tempfile.TemporaryDirectory(prefix="joulecast-")
             out = Path(self._folder.name) / "recording.jsonl"
@@ -135,18 +134,6 @@ class Meter:
         self._sampler = Sampler(machine.readers, interval_s, out, machine.header(command), self._process)
         self._sampler.start()
         return self
-
-    def _machine(self) -> Machine:
-        if not self._with_counted_memory:
-            return find_machine(self._wanted)
-        found = find_machine((*self._wanted, "ram"))
-        # Memory was not requested explicitly, so it is read if it has a counter, but not modelled.
-        chosen = [d for d in found.devices if d.method == "measured"]
-        if not chosen:  # An estimate takes the place of all sensors, and is never added to one.
-            estimated = find_machine((ESTIMATE,))
-            absent = list(dict.fromkeys([*found.absent, *estimated.absent]))
-            return Machine(estimated.readers, estimated.devices, absent)
-        return Machine({d.name: found.readers[d.name] for d in chosen}, chosen, found.absent)
 
     def __exit__(self, *_: object) -> None:
         if self._sampler is None:
@@ -168,13 +155,8 @@ class Meter:
 
         @functools.wraps(function)
         def measured(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
-            meter = Meter(
-                None if self._with_counted_memory else self._wanted,
-                interval_s=self._settings[0],
-                title=function.__qualname__,
-                mlflow=self._settings[3],
-            )
-            with meter:
+            interval_s, _, _, mlflow, _ = self._settings
+            with Meter(self._devices, interval_s=interval_s, title=function.__qualname__, mlflow=mlflow) as meter:
                 returned = function(*args, **kwargs)
             measured.metering = meter.result() if meter.measures else None  # type: ignore[attr-defined]
             return returned

@@ -61,15 +61,11 @@ class DeviceInfo:
     idle_w: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The device as a dictionary."""
-        return {**vars(self), "facts": dict(self.facts)}
-
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote.
+        """Read a device that was written as a dictionary of its fields.
 
-        Raises AttributeError, KeyError, TypeError, ValueError: the content is not what `to_dict` writes.
+        Raises AttributeError, KeyError, TypeError, ValueError: the content is not that.
         """
         if value["method"] not in ("measured", "modelled") or type(value["counted"]) is not bool:
             raise ValueError('a device needs a method of "measured" or "modelled", and true or false for "counted"')

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..arrays import FloatArray
 from ..energy import EnergyTree, Row, Share
 from ..energy.node import SOURCES, Source
 from ..errors import InputError
@@ -203,42 +202,17 @@ class Metering(Answer):
             return EnergyTree.of(self.title, [Row("", Share.total(outside), phase="other")], notes=self.notes)
         return EnergyTree.of(self.title, rows, Share.total(outside), self.notes)
 
-    def power_trace(self, device: str) -> tuple[FloatArray, FloatArray]:
-        """Power of a device over time, as up to 400 points.
-
-        Args:
-            device: Name of a device, such as "gpu0", or with its machine, such as "node1/gpu0".
-
-        Returns:
-            Moments in seconds since the start, and the mean power in watts from the moment before to each of them.
-
-        Raises:
-            InputError: No such device was measured.
-        """
-        for recording in self.recordings:
-            for name in recording.samples:
-                if device in (name, f"{recording.host}/{name}"):
-                    curve = EnergyCurve.of(recording.samples[name])
-                    if len(curve.time_s) < 2:
-                        return np.empty(0), np.empty(0)
-                    edges = np.linspace(curve.time_s[0], curve.time_s[-1], min(_POINTS, len(curve.time_s)) + 1)
-                    joules, _ = curve.between(edges[:-1], edges[1:])
-                    return edges[1:] - recording.start_s, joules / np.diff(edges)
-        raise InputError(
-            "no such device was measured",
-            given=repr(device),
-            allowed=", ".join(found.name for found in self.devices) or "nothing, because no device was measured",
-            hint="choose one of these",
-        )
-
     def _picture(self) -> Picture:
         """Power over time, a line for each device. Raises InputError: nothing was measured."""
         lines = []
-        for found in self.devices:
-            time_s, power_w = self.power_trace(found.name)
-            if found.device.counted and len(time_s):
-                points = list(zip(time_s.tolist(), power_w.tolist(), strict=True))
-                lines.append(Line(found.name, points, int(np.argmax(power_w))))
+        for recording in self.recordings:
+            for device in recording.devices:
+                curve = EnergyCurve.of(recording.samples[device.name])
+                if device.counted and len(curve.time_s) > 1:
+                    edges = np.linspace(curve.time_s[0], curve.time_s[-1], min(_POINTS, len(curve.time_s)) + 1)
+                    power_w = curve.between(edges[:-1], edges[1:])[0] / np.diff(edges)
+                    points = list(zip((edges[1:] - recording.start_s).tolist(), power_w.tolist(), strict=True))
+                    lines.append(Line(f"{recording.host}/{device.name}", points, int(np.argmax(power_w))))
         if not lines:
             raise InputError(
                 "there is no power to plot",
@@ -259,7 +233,7 @@ class Metering(Answer):
             **{name: getattr(self, name) for name in totals},
             "gpu_shares": {name: asdict(share) for name, share in self.gpu_shares.items()},
             "devices": [
-                {"host": found.host, **found.device.to_dict(), **{name: getattr(found, name) for name in _WRITTEN}}
+                {"host": found.host, **asdict(found.device), **{name: getattr(found, name) for name in _WRITTEN}}
                 for found in self.devices
             ],
             "tree": self.tree().to_dict(),

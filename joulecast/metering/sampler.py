@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 
@@ -142,17 +142,6 @@ class Sampler:
         if self._process.stdout:
             self._process.stdout.close()
 
-    def samples(self, device: str, since_s: float) -> Samples:
-        """The samples of a device since a moment, and the last one before it. Earlier samples are deleted.
-
-        Raises SensorError: the device was lost, or the sampler ended.
-        """
-        answer = self.ask({"do": "samples", "device": device, "since_s": since_s})
-        if "lost" in answer:
-            raise _lost(answer["lost"])
-        rows = np.array(answer["samples"], dtype=float)  # None becomes NaN
-        return Samples(*rows.T) if len(rows) else Samples.of(np.empty(0))
-
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its answer. Raises SensorError: the sampler ended, or does not answer."""
         lines: list[str] = []
@@ -181,63 +170,48 @@ def _lost(reason: str) -> SensorError:
     return SensorError("the power sensor was lost", given=reason, hint=hint)
 
 
-# The sensors of campaigns. A sensor samples power while it is entered as a context manager; `window` returns the
-# samples of a loop. To add a sensor, write a reader and add it to the table above.
-
 _DEVICE = "device"  # Name of the only device that the sampler polls for a sensor.
 
 
-class NoSensor:
-    """Takes the place of a sensor if there is none: times are measured, and power is missing."""
+@dataclass
+class Sensor:
+    """Reads the power of a campaign's device while it is entered, in a process that hardly disturbs the measured loop.
 
-    def __init__(self, reason: str = "") -> None:
-        self._reason = reason
+    Args:
+        reader: Reader of the device; None where there is no sensor, so that times are measured and power is missing.
+        facts: What the card of a dataset says of it.
+        period_s: Seconds between two samples; 0 if the reader itself waits.
+    """
+
+    reader: ReaderSpec | None = None
+    facts: Mapping[str, Any] = field(default_factory=lambda: {"sensor": "none"})
+    period_s: float = PERIOD_S
 
     def __enter__(self) -> Self:
+        if self.reader is not None:
+            self._sampler = Sampler({_DEVICE: self.reader}, self.period_s)
+            self._sampler.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
-
-    def facts(self) -> Mapping[str, Any]:
-        """The fact that there is no sensor, with the reason."""
-        return {"sensor": "none" + (f" ({self._reason})" if self._reason else "")}
+        if self.reader is not None:
+            self._sampler.stop()
 
     def window(self, start_s: float, end_s: float) -> Samples:
-        """No samples."""
-        return Samples.of(np.empty(0))
-
-
-class PolledSensor:
-    """A sensor that the sampler process polls, so that reading it hardly disturbs the measured loop."""
-
-    def __init__(self, reader: ReaderSpec, facts: Mapping[str, Any], period_s: float = PERIOD_S) -> None:
-        self._facts = dict(facts)
-        self._sampler = Sampler({_DEVICE: reader}, period_s)
-
-    def facts(self) -> Mapping[str, Any]:
-        """The facts that were given to the constructor."""
-        return dict(self._facts)
-
-    def __enter__(self) -> Self:
-        self._sampler.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._sampler.stop()
-
-    def window(self, start_s: float, end_s: float) -> Samples:
-        """The samples of a window in the past. Earlier samples are deleted.
+        """The samples of a window in the past, none without a reader. Earlier samples are deleted.
 
         Raises SensorError: the device was lost, or the sampler process ended.
         """
-        return self._sampler.samples(_DEVICE, start_s).between(start_s, end_s)
+        if self.reader is None:
+            return Samples.of(np.empty(0))
+        answer = self._sampler.ask({"do": "samples", "device": _DEVICE, "since_s": start_s})
+        if "lost" in answer:
+            raise _lost(answer["lost"])
+        rows = np.array(answer["samples"], dtype=float)  # None becomes NaN
+        return Samples(*rows.T).between(start_s, end_s) if len(rows) else Samples.of(np.empty(0))
 
 
-Sensor: TypeAlias = PolledSensor | NoSensor
-
-
-def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
+def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> Sensor:
     """The power sensor of an NVIDIA GPU.
 
     Raises MissingDependencyError: nvidia-ml-py is not installed. Raises SensorError: there is no driver or no such GPU,
@@ -245,10 +219,10 @@ def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
     """
     about = f"NVML: total-energy counter and power readings, polled every {1e3 * period_s:g} ms in a process of its own"
     facts = {"sensor": about, **nvidia.nvml_facts(index)}
-    return PolledSensor(ReaderSpec("nvml", {"index": index}), facts, period_s)
+    return Sensor(ReaderSpec("nvml", {"index": index}), facts, period_s)
 
 
-def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
+def nvidia_smi_sensor(index: int = 0) -> Sensor:
     """The power sensor of an NVIDIA GPU through `nvidia-smi`, without energy counter and instantaneous readings.
 
     Raises SensorError: nvidia-smi is not installed, or does not know this GPU.
@@ -256,10 +230,10 @@ def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
     about = f"nvidia-smi: power readings, logged every {1e3 * nvidia.LOG_PERIOD_S:g} ms"
     facts = {"sensor": about, **nvidia.nvidia_smi_facts(index)}
     # The period is 0 because each reading waits for the next line of nvidia-smi.
-    return PolledSensor(ReaderSpec("nvidia-smi", {"index": index}), facts, period_s=0.0)
+    return Sensor(ReaderSpec("nvidia-smi", {"index": index}), facts, period_s=0.0)
 
 
-def powercap_sensor(folder: Path | None = None) -> PolledSensor:
+def powercap_sensor(folder: Path | None = None) -> Sensor:
     """The sum of the energy counters of all CPU packages and of their memory.
 
     Raises SensorError: there is no counter, or this user may not read it.
@@ -267,7 +241,15 @@ def powercap_sensor(folder: Path | None = None) -> PolledSensor:
     Args:
         folder: The folder in which Linux shows the zones; None for the one that JOULECAST_POWERCAP names, or Linux's.
     """
-    folders = cpu.counted_zones(cpu.zones_folder() if folder is None else folder)
+    folder = cpu.zones_folder() if folder is None else folder
+    folders = [str(zone.folder) for zone in cpu.zones(folder) if zone.counted]
+    if not folders:
+        raise SensorError(
+            "this machine shows no energy counter of the CPU",
+            given=str(folder),
+            allowed="a folder with zones of RAPL",
+            hint="virtual machines and containers often hide them: measure on the host",
+        )
     spec = ReaderSpec("powercap", {"folders": folders})
     spec.open()
-    return PolledSensor(spec, {"sensor": f"powercap: energy counters of {len(folders)} zones"})
+    return Sensor(spec, {"sensor": f"powercap: energy counters of {len(folders)} zones"})

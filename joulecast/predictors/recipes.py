@@ -127,20 +127,6 @@ class ForestSettings(Settings):
 
 
 @dataclass(frozen=True)
-class SharedForest(ForestSettings):
-    """Settings of a forest over the measurements of many GPUs.
-
-    Args:
-        most_rows: Largest number of measurements of a kind in a precision and a mode on one GPU; more are thinned out.
-    """
-
-    trees: int = setting(32, 1)
-    max_features: float = setting(0.5, _LEAST_SHARE, 1)
-    min_samples_leaf: int = setting(10, 1)
-    most_rows: int = setting(600, 1)
-
-
-@dataclass(frozen=True)
 class ForestRecipe(ForestSettings, Recipe):
     """Settings of a forest on the measurements of one GPU."""
 
@@ -150,6 +136,33 @@ class ForestRecipe(ForestSettings, Recipe):
     def entry(self) -> str | None:
         """See `Recipe.entry`. A random forest stands beside extremely randomized trees, which are better."""
         return "random-forest" if self.forest == "random_forest" else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedRecipe(Recipe):
+    """Settings of trees over the measurements of many GPUs.
+
+    Args:
+        most_rows: Largest number of measurements of a kind in a precision and a mode on one GPU; more are thinned out.
+    """
+
+    most_rows: int = setting(3000, 1)
+
+
+@dataclass(frozen=True)
+class SharedForestRecipe(ForestSettings, SharedRecipe):
+    """Settings of a forest over the measurements of many GPUs."""
+
+    WHAT = "recipe"
+
+    trees: int = setting(20, 1)
+    max_features: float = setting(0.7, _LEAST_SHARE, 1)
+    min_samples_leaf: int = setting(6, 1)
+
+    @property
+    def entry(self) -> str | None:
+        """See `Recipe.entry`."""
+        return "forest"
 
 
 @dataclass(frozen=True)
@@ -211,18 +224,13 @@ class XGBoostRecipe(TreeSettings, Recipe):
 
 
 @dataclass(frozen=True)
-class BoostingRecipe(TreeSettings, Recipe):
-    """Settings of gradient-boosted trees over the measurements of many GPUs.
-
-    Args:
-        forest: Settings of the forest for chips that were not measured. In a file, a table.
-    """
+class BoostingRecipe(TreeSettings, SharedRecipe):
+    """Settings of gradient-boosted trees over the measurements of many GPUs."""
 
     trees: int = setting(400, 1, 10_000)
     learning_rate: float = setting(0.08, _LEAST_SHARE, 1)
     features_per_split: float = setting(0.7, _LEAST_SHARE, 1)
     min_child_weight: float = setting(3.0)
-    forest: SharedForest = setting(SharedForest())
 
 
 @dataclass(frozen=True)

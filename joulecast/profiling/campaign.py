@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import tomllib
@@ -37,46 +38,23 @@ _RANGE = 1000.0  # Ratio of the longest loop to the shortest.
 _LEAST_DEVIATION = 1e-6  # Below it, residuals are rounding.
 
 
-@dataclass(frozen=True)
-class Proportionality:
-    """The fit of a line to loops of several lengths.
-
-    Args:
-        slope: Slope of log iterations over log seconds, 1 where they are proportional.
-        deviation: Standard deviation of the residuals of the fitted loops, in decades of iterations.
-    """
-
-    slope: float
-    deviation: float
-    outliers_s: tuple[float, ...]
-
-    def doubts(self, floor_s: float) -> tuple[str, ...]:
-        """What to warn of, if loops that take at least `floor_s` seconds are to be trusted."""
-        longest_s = max(self.outliers_s, default=0.0)
-        if longest_s <= floor_s:
-            return ()
-        return (f"time is not proportional to iterations in loops of up to {longest_s:.3g} s",)
-
-
 def lengths(number: int, seconds: float) -> list[float]:
     """Durations of the loops to time, in seconds: spaced evenly on a logarithmic scale, the longest last."""
     return np.geomspace(seconds / _RANGE, seconds, number).tolist() if number else []
 
 
-def proportionality(loops: Sequence[tuple[int, float]]) -> Proportionality:
-    """Check loops of several lengths.
+def outliers_s(loops: Sequence[tuple[int, float]]) -> list[float]:
+    """The seconds of loops whose time is not proportional to their iterations, ascending.
 
     Args:
         loops: Iterations and seconds of each loop, at least `LEAST_LENGTHS`.
     """
-    by_length = sorted(loops, key=lambda loop: loop[1])
-    iterations, seconds = np.log10(np.array(by_length, dtype=float)).T
-    longest = slice(int(len(by_length) * _LEFT_OUT), None)
-    slope, intercept = np.polyfit(seconds[longest], iterations[longest], 1)
-    residuals = iterations - (slope * seconds + intercept)
+    iterations, seconds = np.log10(np.array(sorted(loops, key=lambda loop: loop[1]), dtype=float)).T
+    longest = slice(int(len(loops) * _LEFT_OUT), None)
+    residuals = iterations - np.polyval(np.polyfit(seconds[longest], iterations[longest], 1), seconds)
     deviation = max(float(np.std(residuals[longest])), _LEAST_DEVIATION)
-    off = np.abs(residuals) > _SIGMAS * deviation
-    return Proportionality(float(slope), deviation, tuple((10 ** seconds[off]).tolist()))
+    found: list[float] = (10 ** seconds[np.abs(residuals) > _SIGMAS * deviation]).tolist()
+    return found
 
 
 # Extra time of a measurement: warm-up, making instances, and checking that time is proportional to iterations.
@@ -108,7 +86,7 @@ class Campaign:
             the host cost inside a network is learned from them.
         three_sigma: Drop power readings more than three standard deviations from their mean, as Nicolai (2025) does.
         loop_lengths: Number of lengths of the loop, up to `seconds`, by which Nicolai's check decides whether time is
-            proportional to iterations (`proportionality`); 0 for one short loop instead.
+            proportional to iterations (`outliers_s`); 0 for one short loop instead.
         floor_s: Seconds that the measured loop must take at least; his floor is 0.1.
         second_log: Whether nvidia-smi logs the power as well during the whole campaign, as a check on the sensor.
     """
@@ -161,11 +139,8 @@ class Campaign:
 
     def to_dict(self) -> dict[str, Any]:
         """The campaign as plain lists and dictionaries, by which its journal is recognized."""
-        value = asdict(self)
-        value["subjects"] = [
-            {"model": s.model, "input_shapes": [list(shape) for shape in s.input_shapes]} for s in self.subjects
-        ]
-        return {name: list(item) if isinstance(item, tuple) else item for name, item in value.items()}
+        value: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # In JSON, as in a journal, tuples are lists.
+        return value
 
 
 def _is_number(value: object, least: float, most: float, kind: type[float] = float) -> bool:
@@ -241,9 +216,6 @@ def _campaign(values: dict[str, Any]) -> Campaign:
         if not isinstance(model, str):
             allowed = 'such as model = "resnet50"'
             raise InputError("a network of a campaign needs a model", given=repr(dict(row)), allowed=allowed)
-        if not isinstance(shapes, list):
-            allowed = "such as [[8, 3, 224, 224]]"
-            raise InputError("input_shapes of a network is a list of shapes", given=repr(shapes), allowed=allowed)
         subjects.append(Subject(model, tuple(normalized_shape(shape) for shape in shapes)))
     known = [field.name for field in fields(Campaign) if field.name != "subjects"]
     _refuse_unknown("key of a campaign", values, [*known, "network"])

@@ -19,7 +19,7 @@ import torch
 
 from ..errors import ClockError, DeviceError, InputError, MissingDependencyError, SensorError
 from ..hardware.host import cpu_name, processor
-from ..metering import NoSensor, Sensor
+from ..metering import Sensor
 from ..metering.cpu import zones_folder
 from ..metering.nvidia import nvidia_smi, opened
 from ..metering.sampler import PERIOD_S, nvidia_smi_sensor, nvml_sensor, powercap_sensor
@@ -67,7 +67,7 @@ def sensor_of(device: torch.device, period_s: float = PERIOD_S) -> Sensor:
         try:
             return powercap_sensor()
         except SensorError as error:
-            return NoSensor(f"{error.what}: {error.hint or zones_folder()}")
+            return Sensor(None, {"sensor": f"none ({error.what}: {error.hint or zones_folder()})"})
     try:
         return nvml_sensor(nvml_index(device), period_s)
     except (MissingDependencyError, SensorError):
@@ -209,7 +209,7 @@ def nvml_index(device: torch.device) -> int:
 
 def facts_of(device: torch.device, sensor: Sensor) -> dict[str, Any]:
     """Facts about the machine for a dataset's card."""
-    facts = {**sensor.facts(), "torch": torch.__version__, "cuda": torch.version.cuda or "none"}
+    facts = {**sensor.facts, "torch": torch.__version__, "cuda": torch.version.cuda or "none"}
     if device.type == "cuda":
         return facts
     return {**facts, "threads": torch.get_num_threads(), "cpu_time": by_cpu_time(device)}

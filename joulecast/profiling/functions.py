@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -20,7 +20,6 @@ from ..operations.operation import Operation
 
 Run = Callable[..., torch.Tensor]
 
-_MODES = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}
 _RESIZING = {("linear", 1): "linear", ("linear", 2): "bilinear", ("linear", 3): "trilinear", ("cubic", 2): "bicubic"}
 
 
@@ -29,49 +28,23 @@ def changeable(x: torch.Tensor) -> torch.Tensor:
     return x.clone() if x.requires_grad else x
 
 
-def where(operation: Operation) -> Run:
-    """torch.where, with numbers in place of tensors that the operation does not have."""
-
-    def run(mask: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
-        first, second = (*values, 0.0, 1.0)[:2]
-        result: torch.Tensor = torch.where(mask, first, second)  # type: ignore[call-overload]
-        return result
-
-    return run
-
-
-def index_select(operation: Operation) -> Run:
-    """Slices along a dimension; indices of several dimensions are flattened."""
-    dim = operation.attributes["dim"]
-
-    def run(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        return x.index_select(dim, index.flatten()).reshape(operation.output_shape)
-
-    return run
-
-
 def scatter(operation: Operation) -> Run:
     """Write rows of the source to rows of the input, or add them."""
-    accumulate = operation.attributes["accumulate"]
-    _, source_shape, index_shape = operation.input_shapes
-    row = math.prod(source_shape) // math.prod(index_shape)
+    write = torch.Tensor.index_add_ if operation.attributes["accumulate"] else torch.Tensor.index_copy_
+    row = _scattered_row(operation)
 
     def run(x: torch.Tensor, source: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         x = changeable(x)
-        rows, parts = x.view(-1, row), source.reshape(-1, row)
-        if accumulate:
-            rows.index_add_(0, index.flatten(), parts)
-        else:
-            rows.index_copy_(0, index.flatten(), parts)
+        write(x.view(-1, row), 0, index.flatten(), source.reshape(-1, row))
         return x
 
     return run
 
 
-def scattered_rows(operation: Operation) -> int:
-    """Number of rows that an index may refer to."""
-    x, source, index = operation.input_shapes
-    return math.prod(x) // (math.prod(source) // math.prod(index))
+def _scattered_row(operation: Operation) -> int:
+    """Number of elements that an index of a scatter refers to."""
+    _, source, index = operation.input_shapes
+    return math.prod(source) // math.prod(index)
 
 
 class _Called(nn.Module):
@@ -94,18 +67,23 @@ def embedding_bag(operation: Operation) -> Run:
     )
 
 
+def recurrent(layer: Callable[..., nn.RNNBase]) -> Callable[[Operation], Run]:
+    """A recurrent layer. Its output is the hidden states of all steps."""
+
+    def runner(operation: Operation) -> Run:
+        attributes = {name: value for name, value in operation.attributes.items() if name != GRADIENTS}
+        return _Called(layer(operation.input_shapes[0][-1], **attributes), lambda made, x: made(x)[0])
+
+    return runner
+
+
 def reduced(function: Callable[..., Any]) -> Callable[[Operation], Run]:
-    """A reduction that may also return indices, such as torch.max."""
+    """A reduction over some dimensions, or over all."""
 
     def runner(operation: Operation) -> Run:
         dim, keepdim = operation.attributes["dim"], operation.attributes["keepdim"]
-
-        def run(x: torch.Tensor) -> torch.Tensor:
-            dims = tuple(range(x.ndim)) if dim is None else dim
-            result: torch.Tensor = function(x, dim=dims, keepdim=keepdim)
-            return result
-
-        return run
+        dim = tuple(range(len(operation.input_shapes[0]))) if dim is None else dim
+        return partial(function, dim=dim, keepdim=keepdim)
 
     return runner
 
@@ -128,7 +106,7 @@ def interpolate(operation: Operation) -> Run:
     """Resizing to the output's size."""
     size = operation.output_shape[2:]
     mode = _RESIZING.get((operation.attributes["mode"], len(size)), "nearest")
-    return lambda x: F.interpolate(x, size=size, mode=mode)
+    return partial(F.interpolate, size=size, mode=mode)
 
 
 def roi_align(operation: Operation) -> Run:
@@ -143,64 +121,38 @@ def roi_align(operation: Operation) -> Run:
     return lambda x: cut(x, on_device(x.device, x.dtype), operation.output_shape[2:], 1.0, ratio)
 
 
-def grid_sample(operation: Operation) -> Run:
-    """Sample values at the points of a grid, some of which lie outside of the input."""
-    mode = _MODES[operation.attributes["mode"]]
-    return lambda x, grid: F.grid_sample(x, grid, mode=mode, align_corners=False)
-
-
 def fourier(operation: Operation) -> Run:
     """A Fourier transform of complex numbers, stored as pairs, or of real numbers."""
     given, form = operation.attributes["dim"], operation.attributes["form"]
     dims = (given,) if isinstance(given, int) else given
-
-    def run(x: torch.Tensor) -> torch.Tensor:
-        if form == "r2c":
-            return torch.view_as_real(torch.fft.rfftn(x, dim=dims))
-        points = torch.view_as_complex(x)
-        if form == "c2c":
-            return torch.view_as_real(torch.fft.fftn(points, dim=dims))
-        real: torch.Tensor = torch.fft.irfftn(points, s=[operation.output_shape[dim] for dim in dims], dim=dims)
-        return real
-
-    return run
+    if form == "r2c":
+        return lambda x: torch.view_as_real(torch.fft.rfftn(x, dim=dims))
+    if form == "c2c":
+        return lambda x: torch.view_as_real(torch.fft.fftn(torch.view_as_complex(x), dim=dims))
+    sizes = [operation.output_shape[dim] for dim in dims]
+    return lambda x: torch.fft.irfftn(torch.view_as_complex(x), s=sizes, dim=dims)
 
 
-def grouped_linear(operation: Operation) -> Run:
+class GroupedLinear(nn.Module):
     """A grouped product with rows divided evenly over the experts; in bf16 only, like PyTorch's kernel."""
-    attributes, features = operation.attributes, operation.input_shapes[0][-1]
 
-    class Experts(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weights = nn.Parameter(torch.randn(attributes["num_experts"], features, attributes["out_features"]))
-            self.bias = (
-                nn.Parameter(torch.zeros(attributes["num_experts"], attributes["out_features"]))
-                if attributes["bias"]
-                else None
-            )
+    def __init__(self, operation: Operation) -> None:
+        super().__init__()
+        attributes, self._features = operation.attributes, operation.input_shapes[0][-1]
+        experts, outputs = attributes["num_experts"], attributes["out_features"]
+        self.weights = nn.Parameter(torch.randn(experts, self._features, outputs))
+        self.bias = nn.Parameter(torch.zeros(experts, outputs)) if attributes["bias"] else None
+        self._experts, self._output_shape = experts, operation.output_shape
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            rows = x.reshape(-1, features)
-            experts = attributes["num_experts"]
-            ends = torch.arange(1, experts + 1, device=x.device) * rows.shape[0] // experts
-            product: torch.Tensor = torch._grouped_mm(rows, self.weights, offs=ends.to(torch.int32))
-            if self.bias is not None:
-                counts = torch.diff(ends, prepend=ends.new_zeros(1))
-                product = product + self.bias.repeat_interleave(counts, 0, output_size=rows.shape[0])
-            return product.reshape(operation.output_shape)
-
-    return Experts()
-
-
-def recurrent(layer: Callable[..., nn.RNNBase]) -> Callable[[Operation], Run]:
-    """A recurrent layer. Its output is the hidden states of all steps."""
-
-    def runner(operation: Operation) -> Run:
-        attributes = {name: value for name, value in operation.attributes.items() if name != GRADIENTS}
-        return _Called(layer(operation.input_shapes[0][-1], **attributes), lambda made, x: made(x)[0])
-
-    return runner
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The products of all experts, in the order of the rows."""
+        rows = x.reshape(-1, self._features)
+        ends = torch.arange(1, self._experts + 1, device=x.device) * rows.shape[0] // self._experts
+        product: torch.Tensor = torch._grouped_mm(rows, self.weights, offs=ends.to(torch.int32))
+        if self.bias is not None:
+            counts = torch.diff(ends, prepend=ends.new_zeros(1))
+            product = product + self.bias.repeat_interleave(counts, 0, output_size=rows.shape[0])
+        return product.reshape(self._output_shape)
 
 
 POSITIVE_INPUTS = frozenset({"log", "sqrt", "rsqrt", "pow"})
@@ -209,13 +161,12 @@ POSITIVE_INPUTS = frozenset({"log", "sqrt", "rsqrt", "pow"})
 MASKS: Mapping[str, int] = {"where": 0, "masked_fill": 1}
 """Kind -> index of its input that is a mask."""
 
-
 INDICES: Mapping[str, tuple[int, Callable[[Operation], int]]] = {
     **dict.fromkeys(("embedding", "embedding_bag"), (0, lambda operation: operation.attributes["num_embeddings"])),
     **dict.fromkeys(
         ("gather", "index_select"), (1, lambda operation: operation.input_shapes[0][operation.attributes["dim"]])
     ),
-    "scatter": (2, scattered_rows),
+    "scatter": (2, lambda operation: math.prod(operation.input_shapes[0]) // _scattered_row(operation)),
     "one_hot": (0, lambda operation: int(operation.attributes["num_classes"])),
 }
 """Kind -> number of its input that holds indices, and a function that gives how many values these may have."""
@@ -229,28 +180,23 @@ def draw_inputs(
     Args:
         operation: The operation to run. In training, its inputs of numbers require gradients.
     """
-    mask = MASKS.get(operation.kind)
-    position, values = INDICES.get(operation.kind, (None, None))
+    how: dict[str, Any] = {"generator": generator, "device": device}
+    position, values_of = INDICES.get(operation.kind, (None, None))
     drawn = []
     for i, shape in enumerate(operation.input_shapes):
-        if i == mask:
-            tensor = torch.rand(shape, generator=generator, device=device) < 0.5
-        elif values is not None and i == position:
-            tensor = _indices(operation, shape, values(operation), device, generator)
+        if i == MASKS.get(operation.kind):
+            tensor = torch.rand(shape, **how) < 0.5
+        elif values_of is not None and i == position:
+            number, values = math.prod(shape), values_of(operation)
+            # Duplicate indices would be written by several threads at once, which is a race.
+            if operation.kind == "scatter" and number <= values:
+                tensor = torch.randperm(values, **how)[:number].reshape(shape)
+            else:
+                tensor = torch.randint(0, values, shape, **how)
         else:
-            tensor = torch.randn(shape, generator=generator, device=device, dtype=dtype)
+            tensor = torch.randn(shape, dtype=dtype, **how)
             if operation.kind in POSITIVE_INPUTS:
                 tensor = tensor.abs()
             tensor.requires_grad_(operation.mode == "training" and operation.row.has_gradient)
         drawn.append(tensor)
     return drawn
-
-
-def _indices(
-    operation: Operation, shape: tuple[int, ...], values: int, device: torch.device, generator: torch.Generator
-) -> torch.Tensor:
-    number = math.prod(shape)
-    # Duplicate indices would be written by several threads at once, which is a race.
-    if operation.kind == "scatter" and number <= values:
-        return torch.randperm(values, generator=generator, device=device)[:number].reshape(shape)
-    return torch.randint(0, values, shape, generator=generator, device=device)

@@ -20,14 +20,13 @@ from typing import Any, Self
 from ..datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 from ..errors import InputError, JournalError
 from ..operations.operation import Operation
+from ..system.regular_files import refusing_damage
 from ..system.whole_files import append_whole, lock
 
 JOURNAL_VERSION = 3
 """Version of the format. Since version 3 lines have checksums."""
 
 _LINE = re.compile(rb'(\{.*), "crc32": "([0-9a-f]{8})"\}')
-
-
 _NEXT = "restore the file, or delete that line and all after it, and go on with --resume"
 
 
@@ -55,22 +54,19 @@ class Journal:
         self.path = Path(path)
         self.torn = False
         self._reads_only = campaign is None
-        if self._reads_only and not self.path.is_file():
-            raise self._error("there is no journal", "name the folder of a campaign that has begun")
-        if self.path.exists() and not self.path.is_file():
-            raise self._error("a journal is a regular file", "use another --out")
-        try:
+        if not self.path.is_file() and (self._reads_only or self.path.exists()):
+            raise self._error(
+                "there is no journal", "name the folder of a campaign that has begun, or use another --out"
+            )
+        with refusing_damage("the journal cannot be opened", self.path, JournalError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("rb" if self._reads_only else "a+b", buffering=0)
-        except OSError as error:
-            given = f"{self.path}: {error.strerror}"
-            raise self._error("the journal cannot be opened", "use another --out", given) from error
         try:
             if not lock(self._file, wait=False):
                 raise self._error("another campaign is writing to this journal", "wait for it, or use another --out")
-            header, self.records = self._read(campaign, facts or {})
+            header, *self.records = self._lines(campaign, facts or {})
             self.campaign: dict[str, Any] = header["campaign"]
-            self.facts: dict[str, Any] = header.get("facts", {})
+            self.facts: dict[str, Any] = header["facts"]
         except BaseException:
             self._file.close()
             raise
@@ -89,68 +85,55 @@ class Journal:
         self._write(record)
         self.records.append(dict(record))
 
-    def _error(self, what: str, hint: str, given: str | None = None) -> JournalError:
-        return JournalError(what, given=given or str(self.path), hint=hint)
+    def _error(self, what: str, hint: str, line: int | None = None) -> JournalError:
+        return JournalError(what, given=f"{self.path}" + (f", line {line}" if line else ""), hint=hint)
 
-    def _read(
-        self, campaign: Mapping[str, Any] | None, facts: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def _lines(self, campaign: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The header and the records; a new journal begins with its header."""
         self._file.seek(0)
-        data = self._file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
+        *lines, rest = self._file.read().split(b"\n")
+        self._count = len(lines)
+        if rest:
             self.torn = True
             if not self._reads_only:
-                self._file.truncate(len(whole))
-        lines = [self._parsed(number, line) for number, line in enumerate(whole.split(b"\n")[:-1], start=1)]
-        self._lines = len(lines)
-        if not lines and self._reads_only:
+                self._file.truncate(self._file.tell() - len(rest))
+        found = [self._parsed(number, line) for number, line in enumerate(lines, start=1)]
+        if not found and campaign is None:
             raise self._error("this journal is empty", "collect the campaign again")
-        if not lines:
-            lines = [{"journal_version": JOURNAL_VERSION, "campaign": dict(campaign or {}), "facts": dict(facts)}]
-            self._write(lines[0])
-        header, *records = lines
-        if not isinstance(header.get("campaign"), dict) or not isinstance(header.get("facts", {}), dict):
-            raise self._error(
-                "the first line of this journal is not that of a campaign", "restore the file, or use another --out"
-            )
-        if campaign is not None and header.get("campaign") != dict(campaign):
-            raise self._error("this journal belongs to another campaign", "use another --out, or the same settings")
-        return header, records
-
-    def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
-        where = f"{self.path}, line {number}"
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise self._error("a line of this journal is damaged", _NEXT, where) from error
-        if not isinstance(value, dict):
-            raise self._error("a line of this journal is not a record", _NEXT, where)
-        if number == 1 and value.get("journal_version") != JOURNAL_VERSION:
+        if not found:
+            found = [{"journal_version": JOURNAL_VERSION, "campaign": dict(campaign or {}), "facts": dict(facts)}]
+            self._write(found[0])
+        version, *parts = (found[0].get(name) for name in ("journal_version", "campaign", "facts"))
+        if version != JOURNAL_VERSION or not all(isinstance(part, dict) for part in parts):
             raise JournalError(
-                "this journal has another version",
-                given=value.get("journal_version"),
+                "the first line is not that of a journal of this version",
+                given=f"{self.path}: version {version}",
                 allowed=JOURNAL_VERSION,
                 hint="use another --out, or the version of joulecast that wrote it",
             )
-        found = _LINE.fullmatch(line)
+        if campaign is not None and found[0]["campaign"] != dict(campaign):
+            raise self._error("this journal belongs to another campaign", "use another --out, or the same settings")
+        return found
+
+    def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
+        sealed = _LINE.fullmatch(line)
         # The checksum begins with the number, which ties a line to its place.
-        if found is None or int(found[2], 16) != zlib.crc32(found[1], number):
-            raise self._error("a line of this journal was changed, moved or repeated", _NEXT, where)
-        del value["crc32"]
+        if sealed is None or int(sealed[2], 16) != zlib.crc32(sealed[1], number):
+            raise self._error("a line of this journal was damaged, changed, moved or repeated", _NEXT, number)
+        try:
+            value: dict[str, Any] = json.loads(sealed[1] + b"}")
+        except (ValueError, RecursionError) as error:
+            raise self._error("a line of this journal is not a record", _NEXT, number) from error
         return value
 
     def _write(self, record: Mapping[str, Any]) -> None:
         text = json.dumps(record).encode().removesuffix(b"}")
         try:
-            append_whole(self._file, b'%b, "crc32": "%08x"}\n' % (text, zlib.crc32(text, self._lines + 1)))
+            append_whole(self._file, b'%b, "crc32": "%08x"}\n' % (text, zlib.crc32(text, self._count + 1)))
         except OSError as error:
-            raise self._error(
-                "the journal cannot be written",
-                "make room and go on with --resume: nothing that was finished is lost",
-                f"{self.path}: {error.strerror}",
-            ) from error
-        self._lines += 1
+            hint = "make room and go on with --resume: nothing that was finished is lost"
+            raise self._error(f"the journal cannot be written: {error.strerror}", hint) from error
+        self._count += 1
 
 
 # Turns the journal of a campaign into datasets, one per clock. Needs no torch, so it can run on another machine.

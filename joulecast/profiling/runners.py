@@ -29,6 +29,9 @@ DTYPES: Mapping[str, torch.dtype] = {
 }
 
 
+_MODES = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}  # of grid_sample
+
+
 def _arguments(operation: Operation) -> dict[str, Any]:
     """The attributes that PyTorch's module takes. Attributes that refine a kind must have their defaults."""
     rows = operation.row.attributes
@@ -63,20 +66,7 @@ def _over(module: type[nn.Module], dim: int) -> Runner:
 
 
 def _normalized(module: type[nn.Module]) -> Runner:
-    def run(operation: Operation) -> Run:
-        return module(operation.attributes["normalized_shape"], elementwise_affine=operation.attributes["affine"])
-
-    return run
-
-
-def _with(function: Run, *names: str) -> Runner:
-    """A runner for a function of tensors that takes attributes, by their places after the tensors."""
-
-    def run(operation: Operation) -> Run:
-        after = [operation.attributes[name] for name in names]
-        return lambda *tensors: function(*tensors, *after)
-
-    return run
+    return lambda o: module(o.attributes["normalized_shape"], elementwise_affine=o.attributes["affine"])
 
 
 def _attention(operation: Operation) -> Run:
@@ -98,17 +88,13 @@ def _module(module: type[nn.Module]) -> Runner:
 
 
 def _plain(function: Run) -> Runner:
-    """A runner for a function of one tensor, without attributes."""
+    """A runner for a function of tensors, without attributes."""
     return lambda operation: function
 
 
 def _binary(function: Run) -> Runner:
     """A runner for a function of two tensors, or of a tensor and a number."""
-
-    def run(operation: Operation) -> Run:
-        return function if len(operation.input_shapes) == 2 else lambda x: function(x, 1.5)
-
-    return run
+    return lambda operation: function if len(operation.input_shapes) == 2 else lambda x: function(x, 1.5)
 
 
 def _stochastic_depth(operation: Operation) -> Run:
@@ -146,10 +132,33 @@ def _optimizer_step(optimizer: type[torch.optim.Optimizer], way: str = "foreach"
     return run
 
 
+_NAMED_ALIKE = (
+    "ReLU",
+    "ReLU6",
+    "ELU",
+    "GELU",
+    "SiLU",
+    "Mish",
+    "Softplus",
+    "Sigmoid",
+    "Tanh",
+    "Hardtanh",
+    "Hardsigmoid",
+)
+_POOLS = {"max": "MaxPool", "avg": "AvgPool", "adaptive_avg": "AdaptiveAvgPool"}
+_FUNCTIONS = ("exp", "log", "sqrt", "rsqrt", "abs", "neg", "sin", "cos")
 _OPTIMIZERS = ("SGD", "Adam", "AdamW")
 RUNNERS: Mapping[str, Runner] = {
     **{f"conv{n}d": _over(getattr(nn, f"Conv{n}d"), 1) for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": _over(getattr(nn, f"ConvTranspose{n}d"), 1) for n in (1, 2, 3)},
+    **{name.lower(): _module(getattr(nn, name)) for name in (*_NAMED_ALIKE, "Hardswish", "Softmax", "Dropout")},
+    **{f"{kind}_pool{n}d": _module(getattr(nn, f"{name}{n}d")) for kind, name in _POOLS.items() for n in (2, 3)},
+    **{name: _plain(getattr(torch, name)) for name in _FUNCTIONS},
+    **{name: _binary(getattr(torch, name)) for name in ("add", "sub", "mul", "div", "pow")},
+    **{name: functions.reduced(getattr(torch, name)) for name in ("mean", "sum", "var", "logsumexp")},
+    **{name.lower(): functions.recurrent(getattr(nn, name)) for name in ("LSTM", "GRU", "RNN")},
+    **{f"{name.lower()}_step": _optimizer_step(getattr(torch.optim, name)) for name in _OPTIMIZERS},
+    **{f"{name.lower()}_fused_step": _optimizer_step(getattr(torch.optim, name), "fused") for name in _OPTIMIZERS},
     "linear": _over(nn.Linear, -1),
     "matmul": _plain(torch.matmul),
     "attention": _attention,
@@ -159,69 +168,42 @@ RUNNERS: Mapping[str, Runner] = {
     ),
     "layer_norm": _normalized(nn.LayerNorm),
     "rms_norm": _normalized(nn.RMSNorm),
-    "relu": _module(nn.ReLU),
-    "relu6": _module(nn.ReLU6),
     "leaky_relu": _module(nn.LeakyReLU),
     "prelu": lambda operation: nn.PReLU(),
-    "elu": _module(nn.ELU),
-    "gelu": _module(nn.GELU),
-    "silu": _module(nn.SiLU),
-    "mish": _module(nn.Mish),
-    "softplus": _module(nn.Softplus),
-    "sigmoid": _module(nn.Sigmoid),
-    "tanh": _module(nn.Tanh),
-    "hardtanh": _module(nn.Hardtanh),
-    "hardsigmoid": _module(nn.Hardsigmoid),
-    "hardswish": _module(nn.Hardswish),
     "clamp": _plain(lambda x: torch.clamp(x, -0.5, 0.5)),
-    **{name: _plain(getattr(torch, name)) for name in ("exp", "log", "sqrt", "rsqrt", "abs", "neg", "sin", "cos")},
-    "softmax": _module(nn.Softmax),
-    **{name: _binary(getattr(torch, name)) for name in ("add", "sub", "mul", "div", "pow")},
     "gradient_accumulation": _plain(lambda x: torch.add(x, x)),
     "save_input": _plain(torch.clone),
-    **{f"{name.lower()}_step": _optimizer_step(getattr(torch.optim, name)) for name in _OPTIMIZERS},
-    **{f"{name.lower()}_fused_step": _optimizer_step(getattr(torch.optim, name), "fused") for name in _OPTIMIZERS},
-    "dropout": _module(nn.Dropout),
     "stochastic_depth": _stochastic_depth,
-    "max_pool2d": _module(nn.MaxPool2d),
-    "avg_pool2d": _module(nn.AvgPool2d),
-    "adaptive_avg_pool2d": _module(nn.AdaptiveAvgPool2d),
-    "mean": functions.reduced(torch.mean),
-    "sum": functions.reduced(torch.sum),
     "norm": functions.reduced(torch.linalg.vector_norm),
-    "cat": _with(lambda *given: torch.cat(given[:-1], given[-1]), "dim"),
+    "cat": lambda o: lambda *tensors: torch.cat(tensors, o.attributes["dim"]),
     "copy": _plain(torch.clone),
     "embedding": lambda o: nn.Embedding(o.attributes["num_embeddings"], o.attributes["embedding_dim"]),
-    "grouped_linear": functions.grouped_linear,
-    "lstm": functions.recurrent(nn.LSTM),
-    "gru": functions.recurrent(nn.GRU),
-    "rnn": functions.recurrent(nn.RNN),
-    "cdist": _with(torch.cdist, "p"),
-    "cumsum": _with(torch.cumsum, "dim"),
-    "where": functions.where,
+    "grouped_linear": functions.GroupedLinear,
+    "cdist": lambda o: partial(torch.cdist, p=o.attributes["p"]),
+    "cumsum": lambda o: partial(torch.cumsum, dim=o.attributes["dim"]),
+    # Numbers stand for the tensors that an operation does not have.
+    "where": _plain(lambda mask, *values: torch.where(mask, *(*values, 0.0, 1.0)[:2])),  # type: ignore[arg-type]
     "masked_fill": _plain(lambda x, mask: functions.changeable(x).masked_fill_(mask, 0.5)),
-    "compare": lambda operation: torch.gt if len(operation.input_shapes) == 2 else lambda x: torch.gt(x, 0),
+    "compare": lambda o: torch.gt if len(o.input_shapes) == 2 else lambda x: torch.gt(x, 0),
     "complex_mul": _plain(lambda a, b: torch.view_as_real(torch.view_as_complex(a) * torch.view_as_complex(b))),
     "random": _plain(torch.randn_like),
-    "max_pool3d": _module(nn.MaxPool3d),
-    "avg_pool3d": _module(nn.AvgPool3d),
-    "adaptive_avg_pool3d": _module(nn.AdaptiveAvgPool3d),
     "adaptive_max_pool2d": _module(nn.AdaptiveMaxPool2d),
     "max": functions.reduced(torch.amax),
     "argmax": functions.reduced(functions.one_dimension_at_a_time(torch.argmax)),
-    "var": functions.reduced(torch.var),
     "prod": functions.reduced(functions.one_dimension_at_a_time(torch.prod)),
-    "logsumexp": functions.reduced(torch.logsumexp),
-    "gather": lambda operation: lambda x, index: torch.gather(x, operation.attributes["dim"], index),
-    "index_select": functions.index_select,
+    "gather": lambda o: lambda x, index: torch.gather(x, o.attributes["dim"], index),
+    # Indices of several dimensions are flattened.
+    "index_select": lambda o: (
+        lambda x, index: x.index_select(o.attributes["dim"], index.flatten()).view(o.output_shape)
+    ),
     "scatter": functions.scatter,
     "embedding_bag": functions.embedding_bag,
-    "one_hot": _with(F.one_hot, "num_classes"),
-    "sort": lambda operation: lambda x: torch.sort(x, dim=operation.attributes["dim"])[0],
-    "topk": lambda operation: lambda x: torch.topk(x, operation.attributes["k"], operation.attributes["dim"])[0],
+    "one_hot": lambda o: partial(F.one_hot, num_classes=o.attributes["num_classes"]),
+    "sort": lambda o: lambda x: torch.sort(x, dim=o.attributes["dim"])[0],
+    "topk": lambda o: lambda x: torch.topk(x, o.attributes["k"], o.attributes["dim"])[0],
     "interpolate": functions.interpolate,
     "roi_align": functions.roi_align,
-    "grid_sample": functions.grid_sample,
+    "grid_sample": lambda o: partial(F.grid_sample, mode=_MODES[o.attributes["mode"]], align_corners=False),
     "fft": functions.fourier,
 }
 """Operation kind -> how to run it. A test checks that every kind that one GPU can run by itself has a row."""

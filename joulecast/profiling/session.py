@@ -28,7 +28,7 @@ from ..errors import (
     with_extra,
 )
 from ..extraction.own_file import own_model
-from ..metering import NoSensor, Sensor, estimate
+from ..metering import Sensor, estimate
 from ..metering.estimate import DISAGREEMENT, idle
 from ..system.regular_files import first_line
 from ..units import duration
@@ -77,7 +77,7 @@ def run(
     found = devices.find_device(device)
     _ready_clocks(campaign, found)
     tasks = plan(campaign, limit, part)
-    sensor = devices.sensor_of(found) if power else NoSensor("not asked for")
+    sensor = devices.sensor_of(found) if power else Sensor(None, {"sensor": "none (not asked for)"})
     second = devices.second_sensor_of(found) if campaign.second_log else None
     name = devices.name_of(found)
     # The device is part of the journal's identity, because times of two GPUs must not be mixed.
@@ -91,7 +91,7 @@ def run(
             )
         if journal.torn:
             say("the journal's last line was incomplete; it is measured again\n")
-        say(f"{len(tasks)} measurements on {name}, power: {sensor.facts()['sensor']}\n")
+        say(f"{len(tasks)} measurements on {name}, power: {sensor.facts['sensor']}\n")
         try:
             with _termination_as_interrupt(), sensor, second or nullcontext(), _idle_around(journal, sensor):
                 _collect(tasks, campaign, found, journal, sensor, second)
@@ -233,7 +233,7 @@ def _time_network(task: NetworkTask, device: torch.device, *, seed: int, **loop:
 @contextmanager
 def _idle_around(journal: Journal, sensor: Sensor) -> Iterator[None]:
     """Record in the journal the power of the idle device before and after, also where a user stops in between."""
-    if isinstance(sensor, NoSensor):
+    if sensor.reader is None:
         yield
         return
     say("measuring the idle device\n")

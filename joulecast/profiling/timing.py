@@ -19,7 +19,7 @@ from torch.utils.benchmark import Timer
 from ..operations.attributes import ELEMENT_BYTES
 from ..operations.operation import Operation
 from ..operations.rules import size
-from .campaign import lengths, proportionality
+from .campaign import lengths, outliers_s
 from .runners import Instance
 
 _MOST_INSTANCES = 64
@@ -136,8 +136,8 @@ def time_block(
         counts = [max(1, round(length_s / measured_s)) for length_s in lengths(loop_lengths, seconds)]
         fitted = [(count, count * timer.timeit(count).mean) for count in dict.fromkeys(counts)]
         loops = [*((count, total_s / count) for count, total_s in fitted), loops[-1]]
-        if len(fitted) > 2:
-            warnings = (*warnings, *proportionality(fitted).doubts(floor_s))
+        if len(fitted) > 2 and (off_s := max(outliers_s(fitted), default=0.0)) > floor_s:
+            warnings = (*warnings, f"time is not proportional to iterations in loops of up to {off_s:.3g} s")
     elif (difference := abs(short_s / measured_s - 1)) > PROPORTIONAL:
         warnings = (*warnings, f"time is not proportional to iterations: {100 * difference:.0f} %")
     if measured_s * number < floor_s:

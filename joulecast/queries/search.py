@@ -169,8 +169,7 @@ class _Compared:
                 if predictor is None:
                     # A calibration is that of a single GPU.
                     profile = question.execution.profile
-                    of_gpu = None if profile is None else profile.of_gpu(gpu.name)
-                    run = replace(question.execution, profile=of_gpu)
+                    run = replace(question.execution, profile=profile and profile.of_gpu(gpu.name))
                     predictor = find_predictor(gpu, mode, question.predictor).under(run)
                 jobs.append((predictor, variant, need, clocks))
         for variant in question.variants:

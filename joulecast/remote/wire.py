@@ -52,7 +52,6 @@ _NAME = re.compile(r"[\w -]{1,100}")  # no path, and no file with an ending
 NAMES = {"clock": "clock_mhz", "clocks": "clocks_mhz"}
 ONLY_HERE = ("operators", "whitelist", "cluster")
 _OF_LISTED = ("operations", "name", "input_shape", "dropped", "assumptions")
-_OF_EXTRACTION = ("input_shape", "cache_length", "assume", "model_options")
 
 
 def question_of(function: Callable[..., Any], given: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,10 +79,7 @@ def question_of(function: Callable[..., Any], given: Sequence[Any], options: Map
         if "mode" not in arguments:
             raise _not_sendable(arguments["model"])
         content = _network(arguments.pop("model")).to_dict()
-        # A service refuses an optimizer with operations, as the library does.
-        dropped = {*_OF_EXTRACTION, *(["optimizer"] if arguments["optimizer"] is None else [])}
-        rest = {name: value for name, value in arguments.items() if name not in dropped}
-        return {**{name: content[name] for name in _OF_LISTED}, **_as_json(rest)}
+        return {**_as_json(arguments), **{name: content[name] for name in _OF_LISTED}}
     return _as_json(arguments)
 
 

@@ -1,8 +1,8 @@
 """Whole runs of training: steps, hours, joules at the boards and at the plug, price and carbon.
 
-`layout` says how a step is divided over GPUs, `traffic` what the GPUs send each other, `step` what a step costs, `plug`
-what the rest of a server draws, and `run` adds steps up. All of it is arithmetic over predicted operations and
-collectives.
+`layout` says how a step is divided over GPUs, `computed` and `state` what each of them computes and holds, `traffic`
+what they send each other, `step` what a step costs, and `run` adds steps up, with what the rest of a server draws. All
+of it is arithmetic over predicted operations and collectives.
 """
 
 from .layout import Layout

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
-from ..operations.attributes import ELEMENT_BYTES, HALF_PRECISIONS
+from ..operations.attributes import ELEMENT_BYTES
 from ..operations.entry import Entry
 from ..operations.fusion import role_of
 from ..operations.network import Network, ParameterBytes
 from ..operations.rules import size
 from ..predictors.networks.memory import MemoryNeed, memory_need, moments, parameters_held, saved_bytes
-from ..predictors.networks.prediction import Prediction
 from .computed import WORDS, computed_part, divided, expert_share, layers_of, results_of_blocks
 from .layout import IN_A_LAYER, Layout
-from .traffic import Cost, Traffic, total
 
 _ATTENTION = ("attention", "matmul", "softmax")  # What selective recomputing repeats.
 
@@ -109,88 +105,3 @@ def _unsaved_logits(network: Network) -> int:
     words = max((size(shape) for shape in loss if shape[-1] >= WORDS), default=0)
     alike = [entry.operation for entry in network if size(entry.operation.output_shape) == words > 0]
     return round(sum(words * ELEMENT_BYTES[operation.precision] for operation in alike))
-
-
-_COUNTING_S = 1.1e-3
-"""Seconds that a GPU waits in each layer of experts and pass, while the host learns how many tokens each expert got
-and launches what follows. Three ways to run Qwen3 30B-A3B lack 2.2, 2.1 and 2.3 ms for each layer, forward and
-backward. With that, two ways to run Qwen3 235B-A22B, which were left out, are 2 and 9 % too slow, without it 17 and
-8 % too quick (best releases of Megatron Bridge on H100, benchmarks/training/MEGATRON.md)."""
-
-_BUCKET_BYTES = 25 * 2**20  # Default size of a bucket of gradients in DistributedDataParallel.
-
-
-class Sending:
-    """What a GPU sends in a step."""
-
-    def __init__(self, traffic: Traffic, state: State, micro: Prediction) -> None:
-        """Find what is sent in a step, of which a micro-batch was predicted."""
-        self.traffic, self.state, whole, layout = traffic, state, state.whole, state.layout
-        precision = micro.operations[0].operation.precision
-        self._element_bytes = ELEMENT_BYTES[precision if precision in HALF_PRECISIONS else "fp32"]
-        self._blocks = [*results_of_blocks(whole)]  # The shape of the result of each block, in a micro-batch
-        # The first of the layers of experts reads what was sent to them, the last one is sent back.
-        grouped = [e for e in whole if e.operation.kind == "grouped_linear"][:1]
-        self._routed = sum(e.count * size(e.operation.input_shapes[0]) for e in grouped) / layout.tensor_parallel
-        attention = [e for e in whole if e.operation.kind == "attention"]
-        cached = math.fsum(e.count * sum(map(size, e.operation.input_shapes[1:3])) for e in attention)
-        self._cached = cached / layout.tensor_parallel  # Keys and values of a GPU's part of the sequences
-        costs = (c for c in micro.operations if c.operation.kind == "attention")
-        self._attended_s = math.fsum(cost.device_time_s or 0.0 for cost in costs)
-        # Pieces of a product that are computed while others are sent, and how often each token is among those routed.
-        # Transformer Engine, which computes in fp8, sends as many pieces as GPUs share a layer, and Megatron with it
-        # sends a token once to each node; PyTorch waits for the whole result, and sends tokens to each expert.
-        self._pieces, self._copies = 1, 1.0
-        if any(cost.operation.precision == "fp8" for cost in micro.operations):
-            self._pieces = layout.tensor_parallel
-            for each in grouped:
-                self._copies = each.operation.input_shapes[0][0] * self._blocks[0][-1] / size(self._blocks[0])
-
-    @cached_property
-    def layers(self) -> Cost:
-        """What a GPU waits for in a micro-batch and one of the stages, in the forward, the backward, and again.
-
-        Results of blocks are summed over the GPUs that share layers, and tokens are sent to their experts and back.
-        Keys and values go around the GPUs that share sequences while these compute attention with the ones before.
-        """
-        layout, traffic = self.state.layout, self.traffic
-        passes = 3 if layout.recompute == "full" else 2
-        sums = total(
-            traffic.all_reduce(size(shape) * self._element_bytes, layout.tensor_parallel) for shape in self._blocks
-        )
-        layers = max(1, len(self._blocks))
-        routed = traffic.exchanged(self._routed * self._element_bytes / layers, layout.expert_gpus, self._copies)
-        counting = Cost(_COUNTING_S if self._routed and layout.expert_gpus > 1 else 0.0, 0.0)
-        # In the backward keys and values go around with their gradients.
-        keys = self._cached * layout.context_parallel * self._element_bytes / layers
-        ring = traffic.gathered(keys, layout.context_parallel, layout.tensor_parallel).times((passes + 1) * layers)
-        ring = ring._replace(time_s=max(0.0, ring.time_s - self._attended_s))
-        sums = sums._replace(time_s=sums.time_s / self._pieces)
-        sent = [sums.times(passes), routed.times(2 * passes * layers), counting.times(passes * layers), ring]
-        return total(sent).times(1 / layout.pipeline_parallel)
-
-    def exposed(self, backward_s: float, turn_s: float) -> tuple[float, Cost]:
-        """Seconds that a GPU waits for what is sent, and all that is sent."""
-        layout = self.state.layout
-        stages, stride = layout.pipeline_parallel, layout.tensor_parallel
-        # Micro-batches in flight pass to the next stage forward and back.
-        result = size(self._blocks[0]) * self._element_bytes / layout.tensor_parallel if self._blocks else 0.0
-        crossings = 2 * (layout.accumulation * layout.virtual_stages + stages - 2) if stages > 1 else 0
-        sent = [self.layers.times(layout.accumulation), self.traffic.message(result, stride).times(crossings)]
-        waited_s = total(sent).time_s
-        if layout.sharers > 1:
-            held, on_each = self.state.held, self.state.on_each
-            each, whole = held.learned * on_each, min(held.casts or held.stored, held.stored) * on_each
-            if layout.sharding == "zero3":
-                gather = self.traffic.gathered(whole, layout.sharers, stride)
-                once = total([gather.times(2), self.traffic.gathered(min(each, whole), layout.sharers, stride)])
-                # Nothing computes while the first of the layers is collected.
-                first_s = gather.time_s / max(1, len(self._blocks) // 2)
-                waited_s += layout.accumulation * max(first_s, once.time_s - turn_s)
-                sent.append(once.times(layout.accumulation))
-            else:
-                summed = self.traffic.all_reduce(each, layout.sharers, stride)
-                buckets = max(1.0, each / _BUCKET_BYTES)
-                waited_s += max(summed.time_s / buckets, summed.time_s - backward_s * (1 - 1 / buckets))
-                sent.append(summed)
-        return waited_s, total(sent)

@@ -28,8 +28,8 @@ from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
 from .computed import WORDS, results_of_blocks, step_over
 from .layout import Layout
-from .state import Sending, State, is_recomputed
-from .traffic import Cost, Traffic, total
+from .state import State, is_recomputed
+from .traffic import Cost, Sending, Traffic, total
 
 FORWARD = ("forward", "waiting for the host")
 """The parts of a step that evaluating has as well."""

@@ -161,13 +161,6 @@ class Networks:
         Raises:
             JoulecastError: The operations are not valid, or too many.
         """
-        for name in ("cache_length", "optimizer", "model_options"):
-            if getattr(subject, name, None) is not None:
-                raise InputError(
-                    "a list of operations is complete",
-                    given=f"{name} together with operations",
-                    hint="omit it, or extract the model with it",
-                )
         return Network(
             merged(map(entry_of, paced(items))),
             name=subject.name or "network",

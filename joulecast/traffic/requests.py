@@ -48,11 +48,7 @@ class Trace:
             object.__setattr__(self, "shared", np.zeros(count))
 
     def of(self, some: Any) -> Trace:
-        """Some of the requests, or all in another order.
-
-        Args:
-            some: Their places, or whether each is one of them.
-        """
+        """Some of the requests, or all in another order: by their places, or by whether each is one of them."""
         names = ("arrival_s", "prompt", "output", "prefix", "shared")
         return replace(self, **{name: getattr(self, name)[some] for name in names})
 

@@ -45,7 +45,7 @@ class ServingSimulation(Answer):
         cache_tokens: Tokens of keys and values that fit on all replicas.
         requests: Column -> array over all requests: arrival_s, prompt_tokens, output_tokens, first_token_s, end_s,
             energy_j (its share of the steps that it took part in), preemptions.
-        logs: For each replica, its log: column of `Log` -> array of shape (entries,).
+        logs: For each replica, its log: column of `LOG` -> array of shape (entries,).
         notes: What should be known about the result.
         level: The share of runs whose values should lie in the intervals; None without intervals.
         intervals: Quantity, with its quantile if it has one -> low and high, such as "ttft_s p99".
@@ -74,12 +74,10 @@ class ServingSimulation(Answer):
     def between(
         self, ends: Sequence[ServingSimulation], spreads: Mapping[str, tuple[float, float]], level: float
     ) -> ServingSimulation:
-        """The same with intervals.
+        """The same with intervals for a share of runs, `level`.
 
-        Args:
-            ends: The same requests with steps that are as quick, and as slow, as they may be.
-            spreads: Factors on "energy" and "power" between which they lie.
-            level: The share of runs whose values should lie in the intervals.
+        `ends`: The same requests with steps that are as quick, and as slow, as they may be. `spreads`: Factors on
+        "energy" and "power" between which they lie.
         """
         found: dict[str, Sequence[float | None]] = {"tokens_per_s": [each.tokens_per_s for each in (self, *ends)]}
         # At a rate, power is joules times requests; in a closed loop, slower steps need less of it. However slow they

@@ -15,7 +15,7 @@ from ..predictors.intervals.conformal import require_level
 from ..rendering.answers import Table, Tabular, finite
 
 Columns = Mapping[str, FloatArray]
-"""The log of a replica: the columns of `Log`."""
+"""The log of a replica: an array of shape (entries,) for each column of `LOG`."""
 
 
 def end_s_of(logs: Sequence[Columns]) -> float:
@@ -102,12 +102,8 @@ class Timeline(Tabular):
     ) -> Timeline:
         """What logs say in equal steps of time.
 
-        Args:
-            logs: For each replica, an array of shape (entries,) for each column of `Log`.
-            cache_tokens: Tokens of keys and values that fit on all replicas.
-            step_s: Seconds of a step.
-            arrival_s: Seconds at the arrival of each request, shape (requests,).
-            ttft_s: Seconds to its first token, shape (requests,).
+        `cache_tokens`: Tokens of keys and values that fit on all replicas. `step_s`: Seconds of a step. `arrival_s`,
+        `ttft_s`: Seconds at the arrival of each request, and to its first token, shape (requests,).
 
         Raises InputError: the step is too small for the time that was simulated.
         """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DEFAULT_PREDICTOR = "forest"
 """The recipe of what a measured chip adds, unless the caller names another."""
 
-ANY_GPU = "any-gpu/boosting"
+ANY_GPU = "any-gpu/forest"
 """The entry for GPUs without a predictor of their own."""
 
 KERNELS_ENTRY = "any-gpu/kernels"
@@ -135,7 +135,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
     is damaged. Raises InputError: the predictor named is for another GPU or mode, or predicts no networks.
 
     Args:
-        predictor: A zoo name ("forest", "a30/forest-training", "any-gpu/boosting"), the folder of an entry, a model of
+        predictor: A zoo name ("forest", "a30/forest-training", "any-gpu/forest"), the folder of an entry, a model of
             an MLflow registry ("models:/joulecast-a30-inference@champion"), or None for the default, which is the GPU's
             own predictor or, where it has none, the predictor for any GPU. An entry that was pulled takes precedence
             over a shipped entry of the same name.
@@ -195,12 +195,7 @@ def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: 
 # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
 @lru_cache(maxsize=_MOST_PREDICTORS)
 def _on_gpu(entry: AnyGpuEntry, kernels: OneModel | None, gpu: GPU, mode: str) -> NetworkPredictor:
-    return _with_kernels(entry, kernels).on(gpu, mode)
-
-
-@lru_cache(maxsize=4)
-def _with_kernels(entry: AnyGpuEntry, kernels: OneModel | None) -> AnyGpuEntry:
-    return replace(entry, kernels=kernels)
+    return replace(entry, kernels=kernels).on(gpu, mode)
 
 
 def find_kernels() -> OneModel | None:
@@ -243,4 +238,4 @@ def _shared_by_all() -> Shared:
 
     folder = _stored(ANY_GPU)
     entry = None if folder is None else _load(folder)
-    return _with_kernels(entry, find_kernels()).shared if isinstance(entry, AnyGpuEntry) else nothing_shared()
+    return replace(entry, kernels=find_kernels()).shared if isinstance(entry, AnyGpuEntry) else nothing_shared()

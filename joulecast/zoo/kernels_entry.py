@@ -108,7 +108,7 @@ def not_by_itself(name: str) -> ZooError:
     return ZooError(
         "device times of kernels are used by other predictors, and predict nothing by themselves",
         given=name,
-        allowed="the name of another entry, such as any-gpu/boosting",
+        allowed="the name of another entry, such as any-gpu/forest",
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,7 +54,15 @@ def left_out_of(folder: Path) -> dict[str, Errors]:
     """
     files = StoredEntry.of(folder)
     try:
-        tested = {"networks": _checked(errors_of_networks(files.card["networks"]))}
+        # Of each mode the first split counts: by name, or for any GPU with nothing known of the chip.
+        first: dict[str, str] = {}
+        networks = {}
+        for case in files.card["networks"]:
+            if first.setdefault(case["mode"], case["split"]) == case["split"]:
+                label = f"{case['where']}: {case['network']} {case['input']} {case['precision']} {case['mode']}"
+                clock = f" at {case['clock_mhz']:.0f} MHz" if "clock_mhz" in case else ""
+                networks[label + clock] = {name: case[name] for name in ("time", "energy", "power") if name in case}
+        tested = {"networks": _checked(networks)}
         if LEFT_OUT in files:
             tested["operations"] = _checked(parsed_json(files[LEFT_OUT], "the errors of this zoo entry"))
         if any(tested.values()):
@@ -68,21 +76,6 @@ def left_out_of(folder: Path) -> dict[str, Errors]:
     raise ZooError(
         "this zoo entry stores no errors on what was left out", given=str(folder), hint="train it again to compare it"
     )
-
-
-def errors_of_networks(cases: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Network -> relative errors, from the cases of a card: those of the first split of each mode.
-
-    That is by name, or for any GPU with nothing known of the chip.
-    """
-    first: dict[str, str] = {}
-    found = {}
-    for case in cases:
-        if first.setdefault(case["mode"], case["split"]) == case["split"]:
-            label = f"{case['where']}: {case['network']} {case['input']} {case['precision']} {case['mode']}"
-            clock = f" at {case['clock_mhz']:.0f} MHz" if "clock_mhz" in case else ""
-            found[label + clock] = {name: case[name] for name in ("time", "energy", "power") if name in case}
-    return found
 
 
 def _checked(errors: Mapping[str, Any]) -> dict[str, dict[str, float]]:

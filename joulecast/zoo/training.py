@@ -235,7 +235,7 @@ def train_any_gpu(loaded: Sequence[Loaded], recipe: Recipe, *, quick: bool = Fal
     validation = any_gpu.validate_any_gpu(data, networks, recipe, kernels=kernels, quick=quick)
     learned = fit_on_all(data, networks, recipe, kernels)
     card = card_of(
-        f"any-gpu/{predictor_of(recipe)}",
+        f"any-gpu/{recipe.entry or predictor_of(recipe)}",
         predictor_of(recipe),
         recipe,
         validation,

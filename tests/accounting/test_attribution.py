@@ -58,11 +58,8 @@ def test_a_node_belongs_to_the_module_whose_operator_made_it_on_whatever_thread_
     assert found["b", "backward", "ReluBackward0"] == 2
     assert found["a", "backward", "AddmmBackward0"] == 3
     assert found["a", "backward", "AccumulateGrad"] == 1
-
-
-def test_sequence_numbers_of_other_threads_are_ignored():
-    node = event("node", "AddmmBackward0", 11, 12, sequence=6, numbering=77)
-    assert seconds(attributed(Trace((*FORWARD, node))))[None, "backward", "AddmmBackward0"] == 1
+    of_another_thread = event("node", "AddmmBackward0", 11, 12, sequence=6, numbering=77)
+    assert seconds(attributed(Trace((*FORWARD, of_another_thread))))[None, "backward", "AddmmBackward0"] == 1
 
 
 def test_what_is_computed_again_in_the_backward_belongs_to_its_module_and_to_the_backward():
@@ -107,15 +104,12 @@ def test_kernels_belong_to_the_operator_that_launched_them():
     events = attributed(Trace(trace))
     on_gpu = {events.places[p] for p in events.place[events.on("gpu0")]}
     assert on_gpu == {("a", "forward", "aten::linear"), (None, "forward", "who knows")}
-
-
-def test_a_kernel_that_no_operator_launches_belongs_to_the_module_around_its_launch():
-    trace = (
+    launched_by_a_module = (
         event("module", "", 0, 10, launch=1),
         event("module", "a", 1, 4, launch=2),
         event("kernel", "triton_kernel", 5, 9, lane=(0, 7), launch=2, device="gpu0"),
     )
-    assert list(seconds(attributed(Trace(trace)))) == [("a", "forward", "triton_kernel")]
+    assert list(seconds(attributed(Trace(launched_by_a_module)))) == [("a", "forward", "triton_kernel")]
 
 
 def iteration(start_s, *names):

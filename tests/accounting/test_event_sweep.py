@@ -84,6 +84,7 @@ def test_a_slow_sweep_written_out_finds_the_same():
         for i in active:
             expected[i] += joules / len(active)
     assert sweep(starts, ends, [curve]).energy_j[0] == pytest.approx(expected, abs=EXACT)
+    assert sweep(np.empty(0), np.empty(0)).idle_s == 0.0
 
 
 @pytest.mark.parametrize(

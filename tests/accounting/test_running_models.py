@@ -157,7 +157,7 @@ def test_the_model_is_left_as_it_was():
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
-def test_a_model_runs_in_the_mode_that_is_asked_for(mode):
+def test_a_model_runs_in_the_mode_that_is_asked_for_and_an_optimizer_is_a_phase(mode):
     seen = set()
 
     class Telling(nn.Linear):
@@ -165,8 +165,9 @@ def test_a_model_runs_in_the_mode_that_is_asked_for(mode):
             seen.add(self.training)
             return super().forward(x)
 
-    account(Telling(4, 4), (2, 4), mode=mode, **QUICK)
+    found = account(Telling(4, 4), (2, 4), mode=mode, optimizer="adamw" if mode == "training" else None, **QUICK)
     assert seen == {mode == "training"}
+    assert set(found.stages()) == ({"forward", "backward", "optimizer"} if mode == "training" else {"forward"})
 
 
 def test_hooks_of_the_user_belong_to_the_module_that_has_them():
@@ -177,11 +178,6 @@ def test_hooks_of_the_user_belong_to_the_module_that_has_them():
     by_operation = {row.operation: row.path for row in found.rows}
     assert by_operation["aten::cumsum"] == "1"
     assert by_operation["aten::flip"] == "0"
-
-
-def test_an_optimizer_has_a_phase_of_its_own():
-    found = account(nn.Linear(16, 16), (4, 16), mode="training", optimizer="adamw", **QUICK)
-    assert {"forward", "backward", "optimizer"} == set(found.stages())
 
 
 def test_a_compiled_model_is_noted_to_be_one_module():
@@ -218,16 +214,13 @@ def test_steps_of_the_user_in_one_pass():
     assert found.tree().at("0", "backward").total.time_s > 0
 
 
-def test_an_error_of_the_users_code_is_raised_unchanged():
+def test_an_error_of_the_users_code_is_raised_unchanged_and_one_profiler_runs_at_a_time():
     running = Account(nn.Linear(4, 4), sensors=())
     with pytest.raises(ZeroDivisionError), running:
         1 / 0  # noqa: B018
     with pytest.raises(InputError, match="nothing is accounted yet"):
         running.result()
     assert running._module.__dict__.get("_compiled_call_impl") is None
-
-
-def test_one_profiler_at_a_time():
     with torch.profiler.profile(), pytest.raises(InputError, match="two profilers"):
         account(nn.Linear(4, 4), (2, 4), **QUICK)
 
@@ -241,8 +234,8 @@ def test_one_profiler_at_a_time():
         ({"inputs": (2, 5)}, ExtractionError, "mat1 and mat2"),
         ({"inputs": "2,4"}, InputError, "not an input|input"),
         ({"optimizer": "lion", "mode": "training"}, UnknownNameError, "optimizer"),
-        ({"loop_s": 0}, InputError, "loop"),
-        ({"profiled_iterations": 0}, InputError, "at least 1"),
+        ({"loop_s": 0}, InputError, "loop_s is out of range"),
+        ({"profiled_iterations": 0}, InputError, "1 or more"),
         ({"sensors": ("gpu7",)}, UnknownNameError, "device"),
         ({"module": nn.Linear(4, 4).requires_grad_(False), "mode": "training"}, InputError, "requires a gradient"),
     ],

@@ -5,8 +5,7 @@ import pytest
 
 from joulecast.accounting import Events, Place
 from joulecast.accounting.account import one_pass
-from joulecast.accounting.shares import counters_of, figure_of, spread, swept
-from joulecast.accounting.sweep import resolution
+from joulecast.accounting.shares import counters_of, figure_of, resolution, spread, swept
 from joulecast.energy import EnergyTree
 from joulecast.errors import InputError
 from joulecast.metering.energy_curve import EnergyCurve
@@ -49,10 +48,11 @@ def test_one_pass_gives_what_the_counter_saw():
     assert shares.unattributed.energy_j == pytest.approx(200, rel=1e-6)
     assert shares.unattributed.time_s == pytest.approx(4)
     assert shares.notes == ()
-
-
-def test_the_clocks_of_profiler_and_sampler_are_brought_together():
-    """The trace counts from the wall-clock time of its origin; samples count from the start of the machine."""
+    # What another counter contains does not count twice.
+    cores = DeviceInfo("cpu0.core", "core", counted=False)
+    both = swept(EVENTS, counters_of(recording(power_w=[(PACKAGE, 50.0), (cores, 30.0)]), 0))
+    assert by_place(both)["a", "aten::mm"].energy_j == pytest.approx(200, rel=1e-6)
+    # The trace counts from the wall-clock time of its origin; samples count from the start of the machine.
     started_s, boot_s = 1_790_000_000.0, 1_789_990_000.0
     shifted = recording(wall_offset_s=boot_s, start_s=9_999.0, end_s=10_021.0)
     counters = counters_of(shifted, int(started_s * 1e9))
@@ -60,31 +60,25 @@ def test_the_clocks_of_profiler_and_sampler_are_brought_together():
 
 
 def test_a_gpu_pays_for_its_kernels_and_all_other_counters_for_the_host():
-    events = Events.of([(0, 4, A, "cpu"), (1, 9, A, "gpu0")], windows=[(0, 10)])
+    events = Events.of([(0, 4, A, "cpu"), (1, 8, A, "gpu0"), (8, 9, A, "gpu0")], windows=[(0, 10)])
     power_w = [(PACKAGE, 50.0), (MEMORY, 5.0), (GPU, 300.0)]
-    share = by_place(swept(events, counters_of(recording(power_w=power_w), 0)))["a", "aten::mm"]
+    shares = swept(events, counters_of(recording(power_w=power_w), 0))
+    share = by_place(shares)["a", "aten::mm"]
     assert share.energy["cpu0", "package"].value == pytest.approx(200, rel=1e-6)
     assert share.energy["ram", "dram"].value == pytest.approx(20, rel=1e-6)
     assert share.energy["gpu0", "board"].value == pytest.approx(2400, rel=1e-6)
     assert share.energy["ram", "dram"].source == "modelled"
-
-
-def test_what_another_counter_contains_does_not_count_twice():
-    cores = DeviceInfo("cpu0.core", "core", counted=False)
-    shares = swept(EVENTS, counters_of(recording(power_w=[(PACKAGE, 50.0), (cores, 30.0)]), 0))
-    assert by_place(shares)["a", "aten::mm"].energy_j == pytest.approx(200, rel=1e-6)
-
-
-def test_a_gpu_without_kernels_is_unattributed():
-    shares = swept(EVENTS, counters_of(recording(power_w=[(GPU, 30.0)]), 0))
-    assert shares.unattributed.energy["gpu0", "board"].value == pytest.approx(300, rel=1e-6)
-    assert by_place(shares)["a", "aten::mm"].source == "missing"
+    assert [row.calls for row in shares.rows] == [1]  # of the operator, and not of its kernels
+    without_kernels = swept(EVENTS, counters_of(recording(power_w=[(GPU, 30.0)]), 0))
+    assert without_kernels.unattributed.energy["gpu0", "board"].value == pytest.approx(300, rel=1e-6)
+    assert by_place(without_kernels)["a", "aten::mm"].source == "missing"
 
 
 def test_a_recording_that_ends_early_leaves_unknown_joules():
     found = one_pass("model", EVENTS, recording(end_s=5))
     assert any("the power is unknown" in note for note in found.notes)
     assert found.tree().at("b", "backward").total.unknown == 1
+    assert found.resolution.iteration_s == 5  # of two, in 10 s
     assert found.energy_j == pytest.approx(250, rel=0.01)
 
 
@@ -93,11 +87,6 @@ def test_steps_that_are_shorter_than_a_sample_have_unknown_joules():
     found = one_pass("model", EVENTS, single)
     assert not found.measured
     assert any("the power is unknown in 10 s" in note for note in found.notes)
-
-
-def test_calls_are_those_of_the_operator_and_not_of_its_kernels():
-    events = Events.of([(0, 4, A, "cpu"), (1, 2, A, "gpu0"), (2, 3, A, "gpu0")], windows=[(0, 10)])
-    assert [row.calls for row in swept(events, ()).rows] == [1]
 
 
 def test_without_a_counter_there_are_seconds_and_the_answer_says_so():
@@ -121,12 +110,11 @@ def test_two_passes_spread_the_joules_of_an_undisturbed_iteration():
     assert found["b", "MmBackward0"].energy_j == pytest.approx(20)
     assert {row.calls for row in shares.rows} == {0.5}  # It ran once in two iterations.
     assert shares.unattributed.energy_j == pytest.approx(20)
-
-
-def test_operators_that_a_profiler_slowed_down_fill_the_iteration_at_most():
-    shares = spread(EVENTS, 1.5, [counted(PACKAGE, 60.0)])
-    assert sum(row.share.energy_j for row in shares.rows) == pytest.approx(60)
-    assert shares.unattributed.energy_j == pytest.approx(0, abs=1e-12)
+    # Operators that the profiler slowed down fill the iteration at most, and an incomplete counter stays incomplete.
+    slowed = spread(EVENTS, 1.5, [counted(PACKAGE, 60.0, known=False)])
+    assert sum(row.share.energy_j for row in slowed.rows) == pytest.approx(60)
+    assert slowed.unattributed.energy_j == pytest.approx(0, abs=1e-12)
+    assert all(row.share.unknown == 1 for row in slowed.rows)
 
 
 def test_two_passes_account_every_joule():
@@ -145,8 +133,3 @@ def test_the_slowest_sensor_says_what_is_resolved():
     assert found.update_s == pytest.approx(0.1)
     assert found.resolved_share == pytest.approx(0.8)
     assert resolution(events, (), 0.25).update_s is None
-
-
-def test_an_incomplete_counter_stays_incomplete():
-    shares = spread(EVENTS, 4.0, [counted(PACKAGE, 80.0, known=False)])
-    assert all(row.share.unknown == 1 for row in shares.rows)

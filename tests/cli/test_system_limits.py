@@ -1,8 +1,10 @@
 """Refusals of the system become errors of joulecast: full disks, folders that cannot be made, limits on memory."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -68,12 +70,11 @@ def test_output_that_cannot_be_written(joulecast):
 
 
 @pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="needs root, to become another user")
-def test_folders_that_a_plain_user_may_only_read(tmp_path_factory):
-    """Root may write anywhere, so the commands run as the user nobody."""
-    folder = tmp_path_factory.mktemp("plain")
-    for each in (folder, *folder.parents):
-        if each.stat().st_uid == 0 and each != Path("/") and each.name.startswith(("pytest", "popen", "plain")):
-            each.chmod(0o755)
+def test_folders_that_a_plain_user_may_only_read(request):
+    """Root may write anywhere, so the commands run as the user nobody; pytest closes its own folders to others."""
+    folder = Path(tempfile.mkdtemp(prefix="joulecast-plain-"))
+    request.addfinalizer(lambda: shutil.rmtree(folder))
+    folder.chmod(0o755)
     locked = folder / "locked"
     locked.mkdir(mode=0o555)
     nobody = {"user": 65534, "cwd": folder, "capture_output": True, "text": True, "check": False}

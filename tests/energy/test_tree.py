@@ -36,6 +36,9 @@ def test_parents_hold_their_children():
     assert tree.at("layer", "backward").total.energy_j == 7.0
     assert [(node.name, node.total.energy_j) for node in tree.root.children] == [("forward", 9.0), ("backward", 7.0)]
     assert tree.total.energy_j == 20.0  # 3 + 5 + 7 + 1, and 4 that belong to no module.
+    single = EnergyTree.of("one phase", [Row("a", share(1.0), "mm", "backward", 0)])
+    named = [(each.root.name, each.root.level, each.root.phase, each.root.calls) for each in (tree, single)]
+    assert named == [("a model", "root", None, 0), ("one phase", "root", "backward", 0)]
 
 
 def test_equal_layers_are_added():
@@ -49,6 +52,9 @@ def test_equal_layers_are_added():
 def test_flat_adds_operations_wherever_they_ran():
     found = {(node.phase, node.name): node.total.energy_j for node in two_layers().flat().root.walk() if node.calls}
     assert found == {("forward", "conv2d"): 8.0, ("backward", "conv2d"): 7.0, ("forward", "linear"): 1.0}
+    # What modules and the model did without an operation has their names.
+    own = EnergyTree.of("net", [Row("a.b", share(1.0)), Row("", share(2.0))]).flat()
+    assert {node.name: node.own.energy_j for node in own.root.children} == {"b": 1.0, "root": 2.0}
 
 
 def test_top_lists_what_costs_most():
@@ -58,29 +64,22 @@ def test_top_lists_what_costs_most():
     ]
 
 
-def test_a_sum_has_the_weakest_source_and_counts_what_is_unknown():
+def test_a_sum_has_the_weakest_source_counts_what_is_unknown_and_is_rounded_once():
     total = Figure.total([Figure.of(1.5, "measured"), Figure.of(2.0, "modelled"), Figure.of(None, "measured")])
     assert total == Figure(3.5, "modelled", unknown=1)
     assert Figure.total([Figure.of(None, "modelled")] * 2) == Figure(0.0, "missing", unknown=2)
-
-
-def test_missing_is_never_zero():
-    assert Figure.of(0.0, "measured").source == "measured"
-    assert Figure.of(None, "measured") == Figure(0.0, "missing", unknown=1)
-    with pytest.raises(InputError, match="a missing figure"):
-        Figure(0.0, "missing")
-
-
-def test_sums_are_rounded_once():
     # 1 + 1e-16 rounds back to 1, ten thousand times over; together they are 1e-12.
     small = [Figure.of(1e-16, "measured")] * 10_000
     assert Figure.total([Figure.of(1.0, "measured"), *small]).value == 1.000000000001
 
 
-@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
-def test_impossible_quantities_are_refused(value):
-    with pytest.raises(InputError, match="out of range"):
-        Figure.of(value, "measured")
+def test_missing_is_never_zero_and_what_is_impossible_is_refused():
+    assert Figure.of(0.0, "measured").source == "measured"
+    assert Figure.of(None, "measured") == Figure(0.0, "missing", unknown=1)
+    wrong = [(0.0, "missing"), (1.0, "missing", 1), (1.0, "guessed"), (1.0, "measured", -1), (1.0, "measured", True)]
+    for figure in (*wrong, *((value, "measured") for value in (-1.0, math.nan, math.inf))):
+        with pytest.raises(InputError, match="out of range"):
+            Figure(*figure)
 
 
 def test_devices_work_side_by_side_and_their_joules_add_up():
@@ -188,6 +187,9 @@ def test_unknown_modules_and_phases_are_refused():
         two_layers().at("tail")
     with pytest.raises(InputError, match="unknown phase"):
         EnergyTree.of("net", [Row("a", share(1.0), phase="sideways")])
+    for calls in (-1.0, math.inf, math.nan):
+        with pytest.raises(InputError, match="number of calls"):
+            EnergyTree.of("net", [Row("a", share(1.0), calls=calls)])
 
 
 def test_nested_nodes_have_the_totals_of_what_is_below():

@@ -16,19 +16,10 @@ def test_rows_are_what_single_predictions_say():
     # One: two batches; two that share each layer: two; two replicas: one, as both get work; all at two clocks.
     assert len(found.rows) == (2 + 2 + 1) * 2
     for row in found.rows[::3]:
-        one = predict_generation(
-            "llama3_8b",
-            f"{row.gpus}x {row.gpu}",
-            batch=row.batch,
-            prompt_tokens=200,
-            output_tokens=100,
-            tensor_parallel=row.tensor_parallel,
-            clock=row.clock_mhz,
-        )
-        assert row.energy_per_token_j == pytest.approx(one.energy_per_token_j, rel=1e-6)
-        assert row.time_to_first_token_s == pytest.approx(one.time_to_first_token_s, rel=1e-6)
-        assert row.tokens_per_s == pytest.approx(one.tokens_per_s, rel=1e-6)
-        assert row.latency_s == pytest.approx(one.latency_s, rel=1e-6)
+        asked = {"batch": row.batch, "tensor_parallel": row.tensor_parallel, "clock": row.clock_mhz}
+        one = predict_generation(row.model, f"{row.gpus}x {row.gpu}", prompt_tokens=200, output_tokens=100, **asked)
+        for name in ("energy_per_token_j", "time_to_first_token_s", "tokens_per_s", "latency_s"):
+            assert getattr(row, name) == pytest.approx(getattr(one, name), rel=1e-6)
         assert row.latency_s == pytest.approx(row.time_to_first_token_s + 99 * row.time_per_output_token_s)
         assert row.replicas == one.replicas
 
@@ -78,13 +69,10 @@ def test_layouts_and_batches_are_searched_up_to_the_largest_that_fits():
     found = best_generation("deepseek_v3", gpus="8x H200", precisions=["fp8"], **load)
     layouts = {(row.tensor_parallel, row.expert_parallel, row.replicas) for row in found.rows}
     assert layouts == {(8, 1, 1), (8, 8, 1), (1, 8, 1)}  # No other has room for its weights.
-    one = predict_generation(
-        "deepseek_v3", "8x H200", batch=1, tensor_parallel=1, expert_parallel=8, precision="fp8", **load
-    )
-    assert max(row.batch for row in found.rows) == one.largest_batch
-    largest = predict_generation(
-        "deepseek_v3", "8x H200", batch=one.largest_batch, tensor_parallel=1, expert_parallel=8, precision="fp8", **load
-    )
+    apart = {**load, "tensor_parallel": 1, "expert_parallel": 8, "precision": "fp8"}
+    most = max(row.batch for row in found.rows)
+    largest = predict_generation("deepseek_v3", "8x H200", batch=most, **apart)
+    assert most == largest.largest_batch
     assert found[0].energy_per_token_j <= largest.energy_per_token_j
     assert found[0].layout == "EP 8 with DP attention"
     # Without experts to distribute, layers are shared or replicated.

@@ -84,17 +84,9 @@ def test_windows_experts_and_latent_attention_are_found():
 
 def test_a_configuration_and_its_file_are_the_same_model(tmp_path):
     transformers = import_transformers()
-    config = transformers.Qwen2Config(
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=500,
-        tie_word_embeddings=True,
-        max_position_embeddings=16384,
-        architectures=["Qwen2ForCausalLM"],
-    )
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "vocab_size": 500, "max_position_embeddings": 16384}
+    layers = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}
+    config = transformers.Qwen2Config(**sizes, **layers, architectures=["Qwen2ForCausalLM"])
     config.save_pretrained(tmp_path)
     first, second = find_decoder(config), find_decoder(str(tmp_path / "config.json"))
     assert first.parts == second.parts

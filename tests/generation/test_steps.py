@@ -97,17 +97,9 @@ def test_memory_of_weights_and_cache():
 def test_experts_in_fp8_on_blackwell_fill_whole_tiles():
     # Four GPUs choose 8 of 160 experts for each of 8 tokens. Each GPU has 40 of them, with room for the choices of all
     # four and for 127 more rows for each of its own: 64 + 40 x 127 rows are one tile of 128 rows for each expert.
-    found = joulecast.predict_generation(
-        "qwen3_coder_480b_a35b",
-        "4x B200",
-        batch=8,
-        prompt_tokens=8190,
-        output_tokens=100,
-        precision="fp8",
-        tensor_parallel=1,
-        expert_parallel=4,
-        batching="static",
-    )
+    load = {"batch": 8, "prompt_tokens": 8190, "output_tokens": 100, "batching": "static"}
+    apart = {"precision": "fp8", "tensor_parallel": 1, "expert_parallel": 4}
+    found = joulecast.predict_generation("qwen3_coder_480b_a35b", "4x B200", **load, **apart)
     decoding, reading = (
         [each.operation.input_shapes[0] for each in step.operations if each.operation.output_shape[-1] >= 40 * 5120]
         for step in (found.decode, found.prefill)
@@ -120,13 +112,12 @@ def test_experts_in_fp8_on_blackwell_fill_whole_tiles():
 
 def test_experts_on_amd_are_products_of_those_that_get_a_token():
     # 16 tokens choose 2 of 8 experts each: 8 x (1 - (7/8)^32) = 7.9 experts get a token, and 32 / 8 = 4 tokens each.
-    found = joulecast.predict_generation("mixtral_8x7b", "MI300X", batch=16, prompt_tokens=100, output_tokens=100)
+    load = {"batch": 16, "prompt_tokens": 100, "output_tokens": 100}
+    found = joulecast.predict_generation("mixtral_8x7b", "MI300X", **load)
     shapes = {cost.operation.input_shapes for cost in found.decode.operations if cost.operation.kind == "matmul"}
     assert ((8, 4, 4096), (8, 4096, 2 * 14336)) in shapes
     assert ((8, 4, 14336), (8, 14336, 4096)) in shapes
     # All weights but the embedding are read once.
     assert 2 * (46.7e9 - 32000 * 4096) / 5.3e12 < found.decode.time_s < 2.5 * 2 * 46.7e9 / 5.3e12
     with pytest.raises(InputError, match="experts in fp8"):
-        joulecast.predict_generation(
-            "mixtral_8x7b", "MI300X", batch=16, prompt_tokens=100, output_tokens=100, precision="fp8"
-        )
+        joulecast.predict_generation("mixtral_8x7b", "MI300X", precision="fp8", **load)

@@ -32,7 +32,7 @@ def fp16_over_fp32(gpu):
 
 
 @EACH
-def test_figures_are_of_the_right_size_and_have_sources(gpu):
+def test_figures_are_of_the_right_size_and_have_sources_and_names(gpu):
     assert gpu.min_clock_mhz < gpu.boost_clock_mhz <= gpu.max_clock_mhz
     assert gpu.min_clock_mhz < (gpu.base_clock_mhz or gpu.boost_clock_mhz) <= gpu.boost_clock_mhz
     assert 1e11 < gpu.memory_bandwidth < 2e13
@@ -45,6 +45,12 @@ def test_figures_are_of_the_right_size_and_have_sources(gpu):
     assert (gpu.idle_power_w or 1) < 0.5 * gpu.power_limit_w
     if gpu.clock_step_mhz and gpu.clock_step_mhz == 15:
         assert not {gpu.min_clock_mhz % 15, gpu.boost_clock_mhz % 15, gpu.max_clock_mhz % 15} - {0}
+    assert gpu.memory_bandwidth == pytest.approx(gpu.memory_bus_bits * gpu.memory_rate / 8, rel=0.01)
+    # Only GDDR corrects errors in itself.
+    assert not gpu.inline_ecc or gpu.memory_type in ("GDDR5", "GDDR6")
+    assert gpu.has_hbm is (gpu.memory_bus_bits > 1000)
+    assert all(find_gpu(alias) is gpu for alias in (gpu.name, *gpu.aliases))
+    assert re.fullmatch(r"[a-z0-9-]+", gpu.slug)
 
 
 @EACH
@@ -67,6 +73,10 @@ def test_tensor_rates_are_multiples_of_fp32_at_their_clock(gpu):
         assert gpu.peak_flops["bf16"] == gpu.peak_flops["fp16"] / (2 if gpu.architecture == "CDNA" else 1)
     if "tf32" in gpu.peak_flops:
         assert gpu.peak_flops["tf32"] == pytest.approx(gpu.peak_flops["fp16"] / 2, rel=0.02)
+    old = gpu.architecture in ("Pascal", "Volta", "Turing")
+    assert ("bf16" in gpu.peak_flops) is not old
+    assert ("tf32" in gpu.peak_flops) is (not old and gpu.is_nvidia)
+    assert set(gpu.tensor_precisions or ()) <= set(gpu.peak_flops)
 
 
 def quantized_over_fp16(gpu):
@@ -93,13 +103,17 @@ def test_quantized_rates_are_multiples_of_fp16(gpu):
 
 
 @EACH
-def test_memory_of_a_multiprocessor_follows_its_generation(gpu):
+def test_memory_of_a_multiprocessor_follows_its_generation_and_l2_the_slices_of_its_die(gpu):
     known = multiprocessors()[gpu.compute_capability]
-    assert (gpu.l1_bytes, gpu.shared_memory_bytes) == (known.l1_bytes, known.shared_memory_bytes)
-    assert len(known.source) > 20
+    assert (gpu.l1_bytes, gpu.shared_memory_bytes) == (known["l1_bytes"], known["shared_memory_bytes"])
+    assert len(known["source"]) > 20
     unified = gpu.is_nvidia and float(gpu.compute_capability) >= 7
     assert not unified or 0.6 < gpu.shared_memory_bytes / gpu.l1_bytes < 0.95
     assert gpu.l2_bytes > gpu.l1_bytes
+    mebibytes, kilobits = DIES[gpu.chip]
+    shares = [share for name, share in FEWER_SLICES.items() if find_gpu(name) is gpu]
+    share = shares[0] if shares else gpu.memory_bus_bits / 1024 / kilobits
+    assert gpu.l2_bytes == mebibytes * share * 2**20
 
 
 # MiB of L2 of whole dies, and the kilobits of their memory interface, as the white papers of the generations draw them;
@@ -120,14 +134,6 @@ FEWER_SLICES["B200"] = 1.0  # All of it, although the memory runs on 7,680 of 8,
 
 
 @EACH
-def test_the_l2_cache_has_the_slices_of_its_die(gpu):
-    mebibytes, kilobits = DIES[gpu.chip]
-    shares = [share for name, share in FEWER_SLICES.items() if find_gpu(name) is gpu]
-    share = shares[0] if shares else gpu.memory_bus_bits / 1024 / kilobits
-    assert gpu.l2_bytes == mebibytes * share * 2**20
-
-
-@EACH
 def test_links_are_what_their_lanes_give(gpu):
     # PCI Express: 8, 16 or 32 Gbit/s in each direction of a lane, 128 of 130 bits of which are data.
     lanes = {16 * rate * 128 / 130 / 8 for rate in (8, 16, 32)} | {8 * 16 * 128 / 130 / 8}
@@ -138,28 +144,6 @@ def test_links_are_what_their_lanes_give(gpu):
         link = {"Pascal": 20, "Blackwell": 50}.get(gpu.architecture, 14.0625 if gpu.chip == "GA102" else 25)
         assert not gpu.is_nvidia or (gpu.link_bandwidth / 1e9) % link == 0
         assert gpu.link_bandwidth < gpu.memory_bandwidth
-
-
-@EACH
-def test_memory_is_bus_times_data_rate_and_only_gddr_corrects_errors_in_itself(gpu):
-    assert gpu.memory_bus_bits
-    assert gpu.memory_bandwidth == pytest.approx(gpu.memory_bus_bits * gpu.memory_rate / 8, rel=0.01)
-    assert not gpu.inline_ecc or gpu.memory_type in ("GDDR5", "GDDR6")
-    assert gpu.has_hbm is (gpu.memory_bus_bits > 1000)
-
-
-@EACH
-def test_precisions_follow_the_generation(gpu):
-    old = gpu.architecture in ("Pascal", "Volta", "Turing")
-    assert ("bf16" in gpu.peak_flops) is not old
-    assert ("tf32" in gpu.peak_flops) is (not old and gpu.is_nvidia)
-    assert set(gpu.tensor_precisions or ()) <= set(gpu.peak_flops)
-
-
-@EACH
-def test_every_name_finds_it(gpu):
-    assert all(find_gpu(alias) is gpu for alias in (gpu.name, *gpu.aliases))
-    assert re.fullmatch(r"[a-z0-9-]+", gpu.slug)
 
 
 @EACH

@@ -96,5 +96,5 @@ def test_one_clear_error(described, text, message):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match="cannot read this description"):
+    with pytest.raises(InputError, match="this description of a GPU cannot be read"):
         find_gpu(str(tmp_path / "none.toml"))

@@ -5,6 +5,7 @@ Nothing sleeps: ten minutes pass in a second, and the counters have their exact 
 
 import math
 import time
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -145,7 +146,7 @@ def metered(machine, readers, path, *, waits=(), period_s=0.1):
         "started": "2026-01-01T00:00:00+00:00",
         "wall_offset_s": 0.0,
         "program": [],
-        "devices": [DeviceInfo(name, "board").to_dict() for name in readers],
+        "devices": [asdict(DeviceInfo(name, "board")) for name in readers],
         "absent": [],
         "start_s": machine.now_s,
     }

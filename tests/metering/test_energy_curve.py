@@ -16,23 +16,16 @@ def test_power_readings_are_held_until_the_next_one():
     assert known.all()
 
 
-def test_time_without_readings_is_unknown():
+def test_time_without_readings_is_unknown_and_a_counter_that_stands_still_is_zero():
     slept = Samples.of(np.array([0.0, 1.0, 61.0, 62.0]), power_w=np.full(4, 10.0))
     joules, known = EnergyCurve.of(slept).between(0.0, 62.0)
     assert (joules, known) == (20.0, False)
     lost = Samples.of(np.arange(0.0, 5.0), energy_j=np.arange(0.0, 50.0, 10.0))
     assert EnergyCurve.of(lost).between(0.0, 4.0) == (40.0, True)
     assert not EnergyCurve.of(lost).between(0.0, 20.0)[1]
-
-
-def test_without_readings_nothing_is_known():
     for empty in (Samples.of(np.empty(0)), Samples.of(np.array([1.0, 2.0]))):
-        joules, known = EnergyCurve.of(empty).between(0.0, 1.0)
-        assert (joules, known) == (0.0, False)
-
-
-def test_an_idle_counter_that_does_not_move_is_zero_and_known():
-    still = Samples.of(np.array([0.0, 0.5, 1.0]), energy_j=np.full(3, 7.0))
+        assert EnergyCurve.of(empty).between(0.0, 1.0) == (0.0, False)
+    still = Samples.of(np.array([0.0, 0.5, 1.0]), energy_j=np.full(3, 7.0))  # The counter of an idle device.
     assert EnergyCurve.of(still).between(0.0, 1.0) == (0.0, True)
 
 

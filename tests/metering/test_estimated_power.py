@@ -63,9 +63,12 @@ def test_a_cpu_without_statistics_is_an_error(tmp_path):
 def test_watts_of_a_thread_are_those_of_servers_with_this_processor(tmp_path):
     listed = tmp_path / "cpuinfo"
     listed.write_text(CPUINFO.format(0, 85) + CPUINFO.format(1, 85))
-    assert thread_power(listed)[1:] == (0.64, 4.08)  # kepler: (0.645 + 0.639) / 2 and (4.193 + 3.967) / 2
+    assert [thread_power(listed)[name] for name in ("idle_w", "busy_w")] == [
+        0.64,
+        4.08,
+    ]  # kepler: (0.645 + 0.639) / 2 and (4.193 + 3.967) / 2
     listed.write_text(CPUINFO.format(0, 999))
-    assert thread_power(listed).generation == "servers of 2017 to 2019"
+    assert thread_power(listed)["generation"] == "servers of 2017 to 2019"
     assert thread_power(tmp_path / "none") == thread_power(listed)
 
 
@@ -75,8 +78,8 @@ def test_a_machine_without_sensors_gets_an_estimate_that_says_so(tmp_path):
     assert (device["name"], device["method"], found["source"]) == ("cpu-estimate", "modelled", "modelled")
     assert device["idle_j"] is None
     power, threads = thread_power(), os.cpu_count()
-    least_j, most_j = (threads * watts * found["duration_s"] for watts in (power.idle_w, power.busy_w))
-    assert 0.9 * least_j < found["energy_j"] < 1.1 * most_j + 0.01 * threads * power.busy_w
+    least_j, most_j = (threads * watts * found["duration_s"] for watts in (power["idle_w"], power["busy_w"]))
+    assert 0.9 * least_j < found["energy_j"] < 1.1 * most_j + 0.01 * threads * power["busy_w"]
     assert {figure["source"] for row in found["tree"]["rows"] for figure in row["energy_j"]} == {"modelled"}
     assert "nothing could be measured; estimated" in line
 

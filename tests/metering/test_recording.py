@@ -4,6 +4,7 @@ import json
 import math
 import os
 import zlib
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ MACHINE = {
     "wall_offset_s": 1.8e9,
     "program": ["train.py"],
     "absent": ["ram: no counter"],
-    "devices": [DeviceInfo("gpu0", "board", idle_w=30.0, facts={"sensor": "NVML"}).to_dict()],
+    "devices": [asdict(DeviceInfo("gpu0", "board", idle_w=30.0, facts={"sensor": "NVML"}))],
 }
 SAMPLES = Samples.of(np.array([10.1, 10.2 + 1e-9, 10.3]), power_w=np.array([100.0, np.nan, 1 / 3]))
 

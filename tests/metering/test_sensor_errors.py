@@ -36,8 +36,5 @@ def test_a_measurement_keeps_what_was_read_and_says_what_a_meter_would_read():
 )
 def test_what_is_known_of_a_sensor_is_noted(name, counter, says):
     assert any(says in note for note in metering(name, counter).notes)
-
-
-def test_readings_that_miss_time_are_named_only_without_a_counter():
-    assert not any("of every" in note for note in metering("NVIDIA A30").notes)
+    assert not any("of every" in note for note in metering("NVIDIA A30").notes)  # A counter misses no time.
     assert metering("AMD Instinct MI210").notes == ()  # Nothing is known of sensors of another maker.

@@ -12,7 +12,7 @@ import pytest
 from waiting import until
 
 from joulecast.errors import SensorError
-from joulecast.metering import estimate
+from joulecast.metering import Sensor, estimate
 from joulecast.metering.sampler import powercap_sensor
 
 LOOK = """
@@ -31,7 +31,7 @@ if __name__ == "__main__":
         time.sleep(1.2)  # the window that is measured
         end_s = time.monotonic()
         found = estimate(sensor.window(start_s, end_s), start_s, end_s, discard_s=0.2)
-    print(json.dumps({"facts": sensor.facts(), **vars(found)}))
+    print(json.dumps({"facts": sensor.facts, **vars(found)}))
 """
 
 
@@ -124,7 +124,7 @@ def test_powercap_adds_packages_and_memory_up_over_turning_counters(zones):
                 (zone / "new").write_text(f"{energy_uj}\n")
                 (zone / "new").replace(zone / "energy_uj")
             until(lambda total_j=total_j: joules() == pytest.approx(total_j), otherwise=lambda: f"{joules()} J")
-    assert sensor.facts()["sensor"] == "powercap: energy counters of 3 zones"
+    assert sensor.facts["sensor"] == "powercap: energy counters of 3 zones"
 
 
 def test_a_campaign_reads_the_counters_where_the_environment_says(zones, monkeypatch):
@@ -132,7 +132,7 @@ def test_a_campaign_reads_the_counters_where_the_environment_says(zones, monkeyp
     from joulecast.profiling.devices import sensor_of
 
     monkeypatch.setenv("JOULECAST_POWERCAP", str(zones))
-    assert "of 3 zones" in sensor_of(torch.device("cpu")).facts()["sensor"]
+    assert "of 3 zones" in sensor_of(torch.device("cpu")).facts["sensor"]
 
 
 def test_powercap_that_is_not_there_or_closed(tmp_path, zones):
@@ -147,8 +147,6 @@ def test_powercap_that_is_not_there_or_closed(tmp_path, zones):
 
 
 def test_no_power_is_no_power():
-    from joulecast.metering import NoSensor
-
-    sensor = NoSensor("because")
-    assert sensor.facts() == {"sensor": "none (because)"}
-    assert estimate(sensor.window(0.0, 1.0), 0.0, 1.0).power_w is None
+    with Sensor() as sensor:
+        assert sensor.facts == {"sensor": "none"}
+        assert estimate(sensor.window(0.0, 1.0), 0.0, 1.0).power_w is None

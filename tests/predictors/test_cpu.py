@@ -214,7 +214,7 @@ ALEXNET = "alexnet", (1, 3, 224, 224)
         ({"composition": "overlap"}, "unknown composition"),
         ({"mode": "training"}, "another CPU or mode"),
         ({"gpu": "A30"}, "another GPU"),
-        ({"predictor": "any-gpu/boosting"}, "predicts GPUs"),
+        ({"predictor": "any-gpu/forest"}, "predicts GPUs"),
     ],
 )
 def test_what_a_cpu_does_not_have_is_refused(zoo, ask, said):

@@ -11,7 +11,6 @@ import joulecast
 from joulecast import Operation
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware.gpu import MEMORY_LEVELS
-from joulecast.hardware.ncu import Counters, KernelCounters
 from joulecast.predictors.networks.memory_levels import COMPONENTS, closed
 
 A100 = "A100 SXM 80GB"
@@ -44,7 +43,7 @@ def test_memory_levels_never_exceed_the_dynamic_energy():
     prediction = joulecast.predict([(Operation("softmax", [(65536, 64)]), 10)], None, "L4", clock=210)
     levels = prediction.by_memory_level()
     assert [each.scaled < 0.9 for each in levels.operations] == [True]
-    assert levels.movement_j <= levels.dynamic_j * (1 + 1e-12)
+    assert levels.dynamic_j * (1 - 1e-9) <= levels.movement_j <= levels.dynamic_j * (1 + 1e-12)
     assert any("scaled down" in note for note in levels.notes)
 
 
@@ -121,7 +120,7 @@ def test_training_resnet50_pays_memory_mostly_for_dram(precision):
 
 def test_predicted_traffic_stands_beside_counters(tmp_path, call):
     levels = joulecast.predict("resnet18", (8, 3, 224, 224), "A30").by_memory_level()
-    counted = Counters((KernelCounters("kernel", {"shared": 2e9, "l1": None, "l2": 4e9, "dram": 8e9}),))
+    counted = {"shared": 2e9, "l1": None, "l2": 4e9, "dram": 8e9}
     found = levels.compare_traffic(counted, iterations=2)
     assert found["dram"] == (levels.traffic_bytes["dram"], 4e9)
     assert found["l1"] == (levels.traffic_bytes["l1"], None)

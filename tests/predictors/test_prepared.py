@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import joulecast
-from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.chip import ChipPart
 from joulecast.predictors.networks.prepared import over_clocks, over_gpus
@@ -53,16 +52,6 @@ def test_every_clock_is_as_if_its_operations_were_predicted_there(gpu, cap_w, pr
         assert [cost.source for cost in found.operations] == list(there.source)
         assert [cost.device_time_s for cost in found.operations] == pytest.approx(device_s.tolist(), rel=3e-4)
         assert predictor.predict(network, clock, cap_w).to_dict() == found.to_dict()
-
-
-def test_refuses_as_predict_does():
-    network = joulecast.extract("resnet18", (32, 3, 224, 224))
-    prepared = find_predictor("A30", "inference").prepared(network)
-    for wrong in ({"clock_mhz": 99.0}, {"composition": "product"}):
-        with pytest.raises(InputError):
-            prepared.at(**wrong)
-    with pytest.raises(InputError):
-        find_predictor("A30", "inference").prepared(network, 1.0)
 
 
 def test_products_of_a_network_pay_for_the_cap_once():

@@ -16,7 +16,7 @@ from joulecast.predictors.recipes import (
     ForestRecipe,
     KernelRecipe,
     RooflineRecipe,
-    SharedForest,
+    SharedForestRecipe,
     TransformerRecipe,
     XGBoostRecipe,
     load_kernel_recipe,
@@ -31,6 +31,7 @@ SMALL = {
     "forest": ForestRecipe(trees=4),
     "xgboost": XGBoostRecipe(),
     "roofline": RooflineRecipe(),
+    "shared-forest": SharedForestRecipe(trees=4),
     "boosting": TREES,
     "transformer": TransformerRecipe(width=8, heads=2, kind_layers=1, epochs=2, batch=32),
 }
@@ -84,7 +85,7 @@ SHIPPED = sorted(path for path in FOLDER.glob("*.toml") if path != KERNELS)
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_shipped_recipes_load(path):
     recipe = load_recipe(path)
-    assert recipe.folds == (4 if path.name == "any-gpu.toml" else 10)
+    assert recipe.folds == (4 if path.name in ("any-gpu.toml", "boosting.toml") else 10)
     assert type(recipe) in TRAINERS
     assert f'predictor = "{predictor_of(recipe)}"' in path.read_text()
 
@@ -117,9 +118,7 @@ WRONG = [
     ("xgboost", "[search]\ndepth = []", InputError, "list of values"),
     ("xgboost", "[search]\ndepth = [4, 99]", InputError, "depth"),
     ("xgboost", "search = 3", InputError, "cannot be read"),
-    ("boosting", "forest = 3", InputError, "forest"),
-    ("boosting", "[forest]\ntreees = 3", UnknownNameError, "key of a forest"),
-    ("boosting", "[forest]\ntrees = 0", InputError, "trees of a forest"),
+    ("shared-forest", "depth = 3", UnknownNameError, "depth"),
     ("transformer", "width = 50\nheads = 4", InputError, "k x 4"),
     ("transformer", "positional_encoding = true\nwidth = 9\nheads = 3", InputError, "k x 2"),
     ("transformer", 'positional_encoding = "yes"', InputError, "neither true nor false"),
@@ -146,8 +145,8 @@ def test_wrong_recipes_are_refused(tmp_path, predictor, text, error, says):
         (load_kernel_recipe if predictor == "kernels" else load_recipe)(tmp_path / "r.toml")
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(SharedForest)])
+@pytest.mark.parametrize("field", [field.name for field in fields(SharedForestRecipe)])
 @pytest.mark.parametrize("wrong", [-1, True, "many", 1e30])
 def test_wrong_settings_of_a_forest_are_refused(field, wrong):
     with pytest.raises(InputError, match=field):
-        SharedForest(**{field: wrong})
+        SharedForestRecipe(**{field: wrong})

@@ -13,7 +13,7 @@ from joulecast import Network, Operation
 from joulecast.datasets import load
 from joulecast.errors import DeviceError, InputError, JoulecastError, UnknownNameError
 from joulecast.hardware.host import processor
-from joulecast.metering import NoSensor
+from joulecast.metering import Sensor
 from joulecast.profiling.campaign import Campaign, NetworkTask, Subject, Task, load_campaign, plan
 from joulecast.profiling.command import collect
 from joulecast.profiling.devices import find_device, refuse_broken
@@ -112,7 +112,7 @@ def test_operations_that_cannot_run_are_recorded_and_the_campaign_goes_on(monkey
         "matmul",
         lambda operation: lambda a, b: (_ for _ in ()).throw(torch.OutOfMemoryError("no room for this")),
     )
-    record = measure(task, Campaign((Subject("x"),), seconds=0.01), torch.device("cpu"), NoSensor())
+    record = measure(task, Campaign((Subject("x"),), seconds=0.01), torch.device("cpu"), Sensor())
     assert record["status"] == "failed"
     assert record["reason"] == "OutOfMemoryError: no room for this"
 

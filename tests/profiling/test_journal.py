@@ -1,6 +1,8 @@
 """The journal: whenever a process is killed, no finished measurement is lost, and none is stored twice."""
 
+import json
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,11 @@ from joulecast.profiling.journal import Journal
 from joulecast.profiling.session import finish
 
 CAMPAIGN = {"name": "test", "seed": 0}
+
+
+def _sealed(header):
+    text = json.dumps(header).removesuffix("}")
+    return f'{text}, "crc32": "{zlib.crc32(text.encode(), 1):08x}"}}\n'
 
 
 @pytest.mark.parametrize("cut", range(1, 11))
@@ -38,7 +45,7 @@ def test_two_campaigns_refuse_each_other(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [('{"journal_version": 7}\n', "another version"), ("nonsense\n", "damaged"), ("[]\n", "not a record")],
+    [(_sealed({"journal_version": 7}), "version 7"), ("nonsense\n", "damaged"), ("[]\n", "damaged")],
 )
 def test_other_files_are_refused_as_journals_and_left_unchanged(tmp_path, text, says):
     path = tmp_path / "j"

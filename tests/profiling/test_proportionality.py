@@ -6,9 +6,9 @@ import torch
 
 from joulecast import Operation
 from joulecast.errors import InputError
-from joulecast.metering import NoSensor
+from joulecast.metering import Sensor
 from joulecast.metering.samples import Samples
-from joulecast.profiling.campaign import Campaign, Subject, Task, duration_s, lengths, proportionality
+from joulecast.profiling.campaign import Campaign, Subject, Task, duration_s, lengths, outliers_s
 from joulecast.profiling.session import measure
 from joulecast.profiling.timing import time_operation
 
@@ -20,22 +20,14 @@ def loops(each_s):
     return [(count, each_s * count * wiggle) for count, wiggle in zip(COUNTS, WIGGLE, strict=True)]
 
 
-def test_a_proportional_loop_has_slope_one_and_no_outliers():
-    found = proportionality(loops(1e-4))
-    assert found.slope == pytest.approx(1, abs=1e-3)
-    assert found.deviation == pytest.approx(0.001 / 2.302585, rel=0.1)  # in decades
-    assert found.outliers_s == ()
-    assert found.doubts(0.0) == ()
-    assert proportionality(loops(1e-4)[::-1]) == found  # The order of the loops does not matter.
-
-
-def test_a_start_that_takes_long_is_an_outlier_of_the_shortest_loops():
+def test_a_start_that_takes_long_makes_outliers_of_the_shortest_loops():
+    assert outliers_s(loops(1e-4)) == []
     # The start doubles the two shortest loops alone; these are not fitted.
     measured = [(count, 2 * seconds if count <= 20 else seconds) for count, seconds in loops(1e-4)]
-    found = proportionality(measured)
-    assert found.outliers_s == pytest.approx([2e-3, 4e-3], rel=0.01)
-    assert found.doubts(0.1) == ()
-    assert found.doubts(0.0) == ("time is not proportional to iterations in loops of up to 0.004 s",)
+    assert outliers_s(measured) == outliers_s(measured[::-1]) == pytest.approx([2e-3, 4e-3], rel=0.01)
+    # The noise is 0.1 %, so 0.4 % are within five deviations, and 0.8 % are not.
+    for more, number in ((0.004, 0), (0.008, 1)):
+        assert len(outliers_s([(10, (1 + more) * 1e-3), *loops(1e-4)[1:]])) == number
 
 
 def test_lengths_reach_the_wanted_duration():
@@ -55,7 +47,7 @@ def test_a_measurement_with_many_lengths_and_a_standard_error():
     assert timing.time_s * timing.iterations <= 1.01 * (timing.end_s - timing.start_s)
 
 
-class Steady(NoSensor):
+class Steady(Sensor):
     """A sensor that reads the same power all the time."""
 
     def __init__(self, power_w):

@@ -95,16 +95,10 @@ def test_fp8_is_for_layers_of_blocks():
 
 
 def test_a_base_of_four_bits_by_hand():
-    base = Operation(
-        "linear",
-        [(64, 512)],
-        {"out_features": 1024, "bias": False, "gradients": "inputs"},
-        precision="bf16",
-        mode="training",
-    )
-    weights = 1024 * 512
+    path, weights = "layers.0.up.base_layer", 1024 * 512
+    base = trained("linear", [(64, 512)], path, out_features=1024, bias=False, gradients="inputs")
     held = ParameterBytes(2 * weights + 1000, 1000)
-    network = Network((Entry(base, 1, ("layers.0.up.base_layer",)),), mode="training", parameter_bytes=held)
+    network = Network((base,), mode="training", parameter_bytes=held)
     found = on_four_bits(network)
     assert found.parameter_bytes == (round(weights * 4.127 / 8 + 1000), 1000, 2 * weights)
     copy = found.entries[1].operation
@@ -147,14 +141,8 @@ def test_laws_of_what_is_shared():
 
 def test_python_launches_the_layers_of_transformer_engine():
     """128 forwards of 32 layers' two blocks, of 3.8 ms on the reference host, take longer than what they compute."""
-    asked = {
-        "gpu": "H100 SXM",
-        "shape": (2, 1024),
-        "precision": "fp8",
-        "recompute": "none",
-        "samples": 256,
-        "host": 1.0,
-    }
+    asked = {"gpu": "H100 SXM", "shape": (2, 1024), "samples": 256, "host": 1.0}
+    asked |= {"precision": "fp8", "recompute": "none"}
     eager, graphs = (run(**asked, execution=each, evaluation_samples=64) for each in ("eager", "compiled"))
     parts, of_graphs = ({part.name: part for part in way.parts} for way in (eager, graphs))
     waited = parts.pop("waiting for the host")

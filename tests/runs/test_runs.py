@@ -122,14 +122,8 @@ def test_a_slower_network_is_waited_for():
 
 
 def test_between_steps_by_hand():
-    found = run(
-        "2x H100 SXM",
-        epochs=2,
-        evaluation_samples=640,
-        checkpoints=3,
-        checkpoint_bandwidth=1e9,
-        loader_samples_per_s=1e3,
-    )
+    stored = {"checkpoints": 3, "checkpoint_bandwidth": 1e9}
+    found = run("2x H100 SXM", epochs=2, evaluation_samples=640, loader_samples_per_s=1e3, **stored)
     plain = run("2x H100 SXM", epochs=2)
     assert part(found, "evaluation").time_s == pytest.approx(part(plain, "forward").time_s * 640 / 6400)
     assert found.steps == 200

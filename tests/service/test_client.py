@@ -80,7 +80,8 @@ def test_networks_and_operations_are_equal(client):
     network = joulecast.extract("bert_base", (2, 16))
     assert client.extract("bert_base", (2, 16)) == network
     assert client.extract(network) == network
-    assert equal(client.predict(network, None, "A30"), joulecast.predict(network, None, "A30"))
+    for more in ({}, {"assume": {"attention": "cudnn"}}):
+        assert equal(client.predict(network, None, "A30", **more), joulecast.predict(network, None, "A30", **more))
     here = joulecast.predict_operations([RELU, ODD], "A30")
     there = client.predict_operations([RELU, ODD], "A30")
     assert there.operations == here.operations
@@ -102,6 +103,7 @@ REFUSED = [
     ("predict", SMALL, {"gpu": None}),
     ("predict", ([(RELU.replace(mode="training"), 3)], None, "A30"), {"mode": "training", "optimizer": "sgd"}),
     ("predict", (*SMALL, "A30"), {"optimizer": "sgd"}),
+    ("predict", ([(RELU, 3)], None, "A30"), {"cache_length": 5}),
     ("predict_many", (["resnet18"], "T4"), {"input_shape": (1, 3, 64, 64), "precision": "bf16"}),
     ("predict_many", (["resnet18"], "A30", 100), {"input_shape": (1, 3, 64, 64)}),
     ("predict_many", ([[(RELU, 1)]], "A30"), {"composition": "product"}),

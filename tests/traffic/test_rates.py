@@ -6,6 +6,7 @@ from joulecast import best_generation, simulate_serving
 from joulecast.errors import InputError, UnknownNameError
 
 ASKED = {"prompt_tokens": 100, "output_tokens": (40, 20), "gpus": "L4", "batches": (16,), "clocks": (2040,)}
+WHOLE = {"output_tokens": (40, 20), "max_sequences": 16, "tensor_parallel": 1}
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +26,7 @@ def test_a_choice_holds_its_limits_in_a_simulation_of_all_replicas(ways):
     assert way.tpot_p99_s <= 0.02
     assert way.rate_per_s == 60 <= way.highest_rate_per_s
     assert way.gpus == way.replicas > 1
-    whole = simulate_serving(
-        "qwen3_0_6b",
-        f"{way.gpus}x L4",
-        requests=60,
-        prompt_tokens=100,
-        output_tokens=(40, 20),
-        duration_s=60,
-        max_sequences=16,
-        tensor_parallel=1,
-    )
+    whole = simulate_serving("qwen3_0_6b", f"{way.gpus}x L4", requests=60, prompt_tokens=100, duration_s=60, **WHOLE)
     # Turns are more even than the arrivals at random that each replica was simulated with.
     assert whole.tpot_s(0.99) <= 0.02
     assert whole.power_w == pytest.approx(way.power_w, rel=0.05)
@@ -77,18 +69,9 @@ def test_prompts_apart_hold_the_limits_too():
     found = best_generation("qwen3_0_6b", rate_per_s=40, prefill_split=True, **options)
     (way,) = (row for row in found.rows if row.prefill_replicas)
     assert 0 < way.prefill_replicas < way.replicas == way.gpus
-    whole = simulate_serving(
-        *("qwen3_0_6b", f"{way.gpus}x L4"),
-        requests=40,
-        prompt_tokens=800,
-        output_tokens=(40, 20),
-        duration_s=20,
-        max_sequences=16,
-        tensor_parallel=1,
-        prefill_replicas=way.prefill_replicas,
-        prefill_clock=way.prefill_clock_mhz,
-        clock=way.clock_mhz,
-    )
+    apart = {"prefill_replicas": way.prefill_replicas, "prefill_clock": way.prefill_clock_mhz, "clock": way.clock_mhz}
+    asked = {"requests": 40, "prompt_tokens": 800, "duration_s": 20, **apart, **WHOLE}
+    whole = simulate_serving("qwen3_0_6b", f"{way.gpus}x L4", **asked)
     assert whole.tpot_s(0.99) <= 0.012 * 1.02
     assert whole.energy_per_token_j == pytest.approx(way.energy_per_token_j, rel=0.08)
     assert "of which read prompts" in way.layout

@@ -49,14 +49,8 @@ def test_what_is_counted_adds_up(chat):
 
 def test_a_single_request_is_that_of_predict_generation():
     alone = joulecast.predict_generation("qwen3_8b", "H100 SXM", batch=1, prompt_tokens=500, output_tokens=300)
-    found = simulate_serving(
-        *("qwen3_8b", "H100 SXM"),
-        concurrency=1,
-        prompt_tokens=500,
-        output_tokens=300,
-        duration_s=30,
-        max_step_tokens=8192,
-    )
+    asked = {"prompt_tokens": 500, "output_tokens": 300, "duration_s": 30, "max_step_tokens": 8192}
+    found = simulate_serving("qwen3_8b", "H100 SXM", concurrency=1, **asked)
     # Parts of a step that would draw more than the cap are slowed one by one, not together.
     assert found.ttft_s(0.5) == pytest.approx(alone.time_to_first_token_s, rel=0.025)
     assert found.tpot_s(0.5) == pytest.approx(alone.time_per_output_token_s, rel=0.01)

@@ -19,14 +19,14 @@ from joulecast.predictors.evaluation.any_gpu import NETWORKS_KNOWN, NOTHING_KNOW
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.recipes import BoostingRecipe, RooflineRecipe, TransformerRecipe
+from joulecast.predictors.recipes import RooflineRecipe, SharedForestRecipe, TransformerRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.entry import load_any
 from joulecast.zoo.training import Loaded, renew_hosts, train_any_gpu
 
 A30 = find_gpu("A30")
 
-pytest.importorskip("xgboost", reason="fits boosted trees")
+pytest.importorskip("sklearn", reason="fits a forest")
 pytest.importorskip("torch", reason="fits the transformer")
 
 
@@ -38,7 +38,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(data):
-    return train_any_gpu(data, BoostingRecipe(trees=40, depth=4, learning_rate=0.2, folds=2))
+    return train_any_gpu(data, SharedForestRecipe(trees=10, folds=2))
 
 
 @pytest.fixture
@@ -164,14 +164,14 @@ def test_loading_and_predicting_need_no_torch(transformer, tmp_path):
 # What ships
 
 
-@pytest.mark.skipif("any-gpu/boosting" not in entries(), reason="the zoo has no predictor for any GPU")
+@pytest.mark.skipif("any-gpu/forest" not in entries(), reason="the zoo has no predictor for any GPU")
 class TestShipped:
     def test_gpus_without_a_predictor_of_their_own_get_it(self):
-        assert find_predictor("H100 SXM", "inference").name == "any-gpu/boosting"
+        assert find_predictor("H100 SXM", "inference").name == "any-gpu/forest"
         assert find_predictor("A30", "inference").name.startswith("a30/")
-        assert find_predictor("A30", "training", "any-gpu/boosting").any_gpu
+        assert find_predictor("A30", "training", "any-gpu/forest").any_gpu
 
-    @pytest.mark.parametrize("name", ["any-gpu/boosting", "any-gpu/transformer"])
+    @pytest.mark.parametrize("name", ["any-gpu/forest", "any-gpu/transformer"])
     @pytest.mark.parametrize("mode", ["inference", "training"])
     def test_each_predicts_by_its_name(self, name, mode):
         found = joulecast.predict("resnet18", (8, 3, 224, 224), "L40S", mode=mode, predictor=name)

@@ -326,7 +326,7 @@ def test_answers_that_give_nothing(status, location, says):
 @pytest.mark.parametrize(
     "name",
     [
-        "any-gpu/boosting",
+        "any-gpu/forest",
         "any-gpu/forest-inference",
         "t4/forest-inference",
         "a30/forest-training",

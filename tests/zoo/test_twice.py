@@ -8,41 +8,29 @@ from joulecast.datasets import save
 from joulecast.predictors.recipes import BoostingRecipe, TransformerRecipe, XGBoostRecipe
 from joulecast.zoo.training import Loaded, train_any_gpu
 
-OWN = {
+RECIPES = {
     "forest": SMALL_RECIPE,
     "xgboost": XGBoostRecipe(trees=20, patience=5, learning_rate=0.3, folds=2),
-}
-ANY_GPU = {
     "boosting": BoostingRecipe(trees=10, depth=3, learning_rate=0.3, folds=2),
     "transformer": TransformerRecipe(width=8, kind_layers=1, kind_feed_forward=2, epochs=3, batch=32, folds=2),
 }
+NEEDED = {"xgboost": "xgboost", "boosting": "xgboost", "transformer": "torch"}
 
 
-def by_name(recipes):
-    """Those that are quick to train run always, the others run with `pytest -m slow`."""
-    return [
-        pytest.param(recipe, id=name, marks=[pytest.mark.slow] if name in ("xgboost", "transformer") else [])
-        for name, recipe in recipes.items()
-    ]
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each in ("xgboost", "transformer"))) for each in RECIPES]
+)
+def test_a_recipe_gives_the_same_files_twice(name, tmp_path):
+    recipe = RECIPES[name]
+    if name in NEEDED:
+        pytest.importorskip(NEEDED[name])
 
+    def contents(folder):
+        if name in ("forest", "xgboost"):
+            trained = train_small(folder, recipe)
+        else:
+            data = map(simulated_gpu, ("A30", "T4"))
+            trained = train_any_gpu([Loaded(save(d, folder / d.card.gpu), d) for d in data], recipe, quick=True)
+        return {path.name: path.read_bytes() for path in trained.save(folder).iterdir()}
 
-def contents(entry):
-    return {path.name: path.read_bytes() for path in entry.iterdir()}
-
-
-@pytest.mark.parametrize("recipe", by_name(OWN))
-def test_a_recipe_for_one_gpu_gives_the_same_files_twice(recipe, tmp_path):
-    if isinstance(recipe, XGBoostRecipe):
-        pytest.importorskip("xgboost")
-    one, other = (contents(train_small(tmp_path / name, recipe).save(tmp_path / name)) for name in ("one", "other"))
-    assert one == other
-
-
-@pytest.mark.parametrize("recipe", by_name(ANY_GPU))
-def test_a_recipe_for_any_gpu_gives_the_same_files_twice(recipe, tmp_path):
-    pytest.importorskip("torch" if isinstance(recipe, TransformerRecipe) else "xgboost")
-    datasets = [Loaded(save(data, tmp_path / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
-    one, other = (
-        contents(train_any_gpu(datasets, recipe, quick=True).save(tmp_path / name)) for name in ("one", "other")
-    )
-    assert one == other
+    assert contents(tmp_path / "one") == contents(tmp_path / "other")

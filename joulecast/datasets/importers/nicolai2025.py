@@ -52,27 +52,6 @@ _MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def _parse(text: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """The name, positional and named arguments of a call."""
-
-    def literal(node: ast.expr) -> Any:
-        # Some modules print enumerations without quotes: StochasticDepth(p=0.1, mode=row).
-        return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
-
-    try:
-        call = ast.parse(text.strip(), mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise SyntaxError("not a call")  # noqa: TRY004
-        named = {keyword.arg: literal(keyword.value) for keyword in call.keywords if keyword.arg is not None}
-        return call.func.id, [literal(argument) for argument in call.args], named
-    except _UNREADABLE as error:
-        raise InputError(
-            "this is not the repr of a torch module",
-            given=text,
-            allowed="such as Linear(in_features=8, out_features=4)",
-        ) from error
-
-
 def operation_from_repr(
     text: str, input_shape: Shape, *, precision: str = "default", mode: str = "inference"
 ) -> Operation:
@@ -82,11 +61,30 @@ def operation_from_repr(
     in. Raises UnknownNameError: the module class does not correspond to an operation kind. Raises InputError: the text
     is not such a repr, or the input does not fit the module.
     """
-    name, positional, named = _parse(text)
-    if name not in _MODULES:
+
+    def literal(node: ast.expr) -> Any:
+        # Some modules print enumerations without quotes: StochasticDepth(p=0.1, mode=row).
+        return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+    try:
+        call: Any = ast.parse(text.strip(), mode="eval").body
+        name: str = call.func.id
+        given = [literal(argument) for argument in call.args]
+        named = {keyword.arg: literal(keyword.value) for keyword in call.keywords}
+        kind, names = _MODULES.get(name, ("", ()))
+        attributes = {each: named[each] for each in names if each in named}
+        if kind == "conv2d":
+            attributes["out_channels"] = given[1]
+        if kind == "layer_norm":
+            attributes = {"normalized_shape": given[0], "affine": named.get("elementwise_affine", True)}
+        if kind == "adaptive_avg_pool2d":
+            attributes["output_size"] = named["output_size"]
+    except (*_UNREADABLE, AttributeError, IndexError, KeyError) as error:
+        allowed = "the text that print(module) shows, such as Linear(in_features=8, out_features=4)"
+        raise InputError("this is not the repr of a torch module", given=text, allowed=allowed) from error
+    if not kind:
         raise unknown_name("torch module", name, _MODULES)
-    kind, names = _MODULES[name]
-    channels = named.get("in_features", positional[0] if name in ("Conv2d", "BatchNorm2d") and positional else None)
+    channels = named.get("in_features", given[0] if name in ("Conv2d", "BatchNorm2d") and given else None)
     actual = input_shape[-1 if name == "Linear" else 1] if len(input_shape) > 1 else None
     if channels is not None and channels != actual:
         raise InputError(
@@ -94,18 +92,6 @@ def operation_from_repr(
             given=str(input_shape),
             allowed=f"a shape with {channels} channels",
         )
-    attributes = {each: named[each] for each in names if each in named}
-    try:
-        if kind == "conv2d":
-            attributes["out_channels"] = positional[1]
-        if kind == "layer_norm":
-            attributes = {"normalized_shape": positional[0], "affine": named.get("elementwise_affine", True)}
-        if kind == "adaptive_avg_pool2d":
-            attributes["output_size"] = named["output_size"]
-    except (IndexError, KeyError) as error:
-        raise InputError(
-            f"these are not the arguments that a {name} prints", given=text, allowed="the text that print(module) shows"
-        ) from error
     return Operation(kind, [input_shape], attributes, precision=real_precision(kind, precision), mode=mode)
 
 
@@ -127,12 +113,8 @@ def _common(row: Mapping[str, str], line: int) -> dict[str, Any]:
 
 def _asked(row: Mapping[str, str]) -> dict[str, Any]:
     """The shape, precision and mode of a row."""
-    try:
-        shape = tuple(ast.literal_eval(row["input_shape"]))
-    except _UNREADABLE as error:
-        given = row["input_shape"]
-        raise InputError("this is not a shape", given=given, allowed="such as (32, 3, 224, 224)") from error
-    return {"input_shape": shape, "precision": "default" if row["tf32"] == "True" else "fp32", "mode": row["mode"]}
+    shape, precision = tuple(ast.literal_eval(row["input_shape"])), "default" if row["tf32"] == "True" else "fp32"
+    return {"input_shape": shape, "precision": precision, "mode": row["mode"]}
 
 
 def _measurement(row: Mapping[str, str], line: int, method: str) -> Measurement:
@@ -181,7 +163,7 @@ def import_nicolai2025(folder: str | Path) -> list[Dataset]:
         method = "forward_backward" if row["mode"] == "training" else method
         try:
             measurements[find_gpu(row["gpu"]).name].append(_measurement(row, line, method))
-        except (InputError, ValueError) as error:
+        except _UNREADABLE as error:  # of which InputError is one
             faults.append(f"line {line}: {error.what if isinstance(error, InputError) else error} ({row['module']})")
     if faults:
         refuse_lines(faults, str(folder / "operations.csv"))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DatasetError, needing, with_extra
-from ...system.regular_files import read_regular, refusing_damage, unreadable
+from ...system.regular_files import read_regular, refusing_damage
 from ..measurement import Card, Dataset, refuse_lines
 from ..store import read_limited
 
@@ -59,12 +59,10 @@ def read_rows(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
     """
     what = "this file of measurements"
     data = read_regular(path, _MOST_BYTES, what, DatasetError)
-    try:
+    with refusing_damage(f"{what} cannot be read", path, DatasetError):
         reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""))
         missing = set(columns) - set(reader.fieldnames or ())
         rows = list(reader)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise unreadable(f"{what} cannot be read", path, error, DatasetError) from error
     if missing:
         raise DatasetError(
             "columns are missing", given=str(path), allowed=", ".join(columns), hint=f"add {', '.join(sorted(missing))}"
@@ -87,10 +85,8 @@ def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
     with needing("datasets need pyarrow", with_extra("train")):
         import pyarrow
     wanted = list(wanted)
-    try:
+    with refusing_damage("this file of measurements cannot be read", path, DatasetError):
         table = read_limited(path, _MOST_VALUES, wanted)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise unreadable("this file of measurements cannot be read", path, error, DatasetError) from error
     return {name: _array(name, table[name], pyarrow) for name in wanted}
 
 

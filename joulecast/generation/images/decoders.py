@@ -116,7 +116,12 @@ class DeepCompression(Autoencoder):
         found.add("conv_in", "add", shape, shape)
         for level, outputs in enumerate(reversed(self.channels)):
             if level:
-                shape = self._enlarged(found.within(f"up.{level}.upsample"), shape, outputs)
+                # The sides are doubled by interpolation and a convolution; a shortcut rearranges channels to pixels.
+                part, larger = found.within(f"up.{level}.upsample"), (*shape[:2], 2 * shape[2], 2 * shape[3])
+                part.add("", "interpolate", shape, output_size=larger[2:])
+                shape = part.conv("conv", larger, outputs)
+                part.add("", "copy", shape, each=2)
+                part.add("", "add", shape, shape)
             images, _, high, wide = shape
             for block in range(self.resnets):
                 part = found.within(f"up.{level}.{block}")
@@ -134,15 +139,6 @@ class DeepCompression(Autoencoder):
         found.rms_norm("norm_out", (images, high, wide, outputs))
         found.add("norm_out", "relu", shape)
         found.conv("conv_out", shape, 3)
-
-    def _enlarged(self, found: Layers, shape: Shape, outputs: int) -> Shape:
-        """Doubling the sides by interpolation and a convolution; a shortcut rearranges channels to pixels."""
-        images, inputs, high, wide = shape
-        found.add("", "interpolate", shape, output_size=(2 * high, 2 * wide))
-        after = found.conv("conv", (images, inputs, 2 * high, 2 * wide), outputs)
-        found.add("", "copy", after, each=2)
-        found.add("", "add", after, after)
-        return after
 
     def _attention(self, found: Layers, shape: Shape) -> None:
         """Linear attention with a second set of queries, keys and values, computed from the first by a convolution."""

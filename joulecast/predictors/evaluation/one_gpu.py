@@ -24,24 +24,14 @@ from ..intervals.network_calibration import NetworkCalibration
 from ..measured import MeasuredLoop, fold_of, only_in
 from ..networks.on_cpu import CpuNetworkPredictor
 from ..recipes import Recipe, XGBoostRecipe
+from . import left_out
 from .calibrating import LEVEL, calibrate, fit_networks, network_coverage, operation_coverage, with_variances
 from .errors import SUMMED, Errors, Validation
-from .left_out import (
-    FOLDS,
-    TEXTS,
-    Held,
-    NetworkSplit,
-    cross_validate,
-    each_left_out,
-    leave_kinds_out,
-    leave_networks_out,
-    split_of,
-)
 
-SPLITS, CPU_SPLITS = TEXTS["one GPU"], TEXTS["CPU"]
+SPLITS, CPU_SPLITS = left_out.TEXTS["one GPU"], left_out.TEXTS["CPU"]
 
 _TRIAL_FOLDS, _JUDGED = 3, ("median", "mean")  # Folds and statistics by which the settings of a search are judged.
-_BY: tuple[NetworkSplit, ...] = ("name", "family", "nothing")
+_BY: tuple[left_out.NetworkSplit, ...] = ("name", "family", "nothing")
 
 ALL_FOLDS = "folds over all campaigns"
 """Split whose errors the intervals are made from: folds, with training on all campaigns."""
@@ -64,7 +54,7 @@ def _compositions(networks: Errors, calibration: Calibration) -> dict[str, Error
     if not len(networks):
         return {"overlap": networks, "sum": networks}
     networks = with_variances(networks, calibration)
-    seen, summed = (np.char.find(networks["split"], text) >= 0 for text in (split_of("nothing"), SUMMED))
+    seen, summed = (np.char.find(networks["split"], text) >= 0 for text in (left_out.split_of("nothing"), SUMMED))
     return {"overlap": networks.where(~seen & ~summed), "sum": networks.where(~seen & summed)}
 
 
@@ -76,13 +66,13 @@ def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[Netw
         with_power = {m.operation for m in rows if m.power_usable and m.power_w is not None}
         # Every fold must leave enough to train on.
         if len(with_power) * (1 - 1 / recipe.folds) >= 2 * LEAST_OPERATIONS:
-            operations.append(cross_validate(dataset, mode, recipe, campaign))
-    pairs = [leave_networks_out(dataset, mode, recipe, networks, by=by) for by in _BY]
-    left_out = Errors.joined([errors for errors, _ in pairs])
+            operations.append(left_out.cross_validate(dataset, mode, recipe, campaign))
+    pairs = [left_out.leave_networks_out(dataset, mode, recipe, networks, by=by) for by in _BY]
+    networks_left_out = Errors.joined([errors for errors, _ in pairs])
     held_out = Errors.joined(
         [
-            cross_validate(dataset, mode, recipe, split=ALL_FOLDS) if operations else Errors(),
-            leave_kinds_out(dataset, mode, recipe),
+            left_out.cross_validate(dataset, mode, recipe, split=ALL_FOLDS) if operations else Errors(),
+            left_out.leave_kinds_out(dataset, mode, recipe),
             *(errors for _, errors in pairs),
         ]
     )
@@ -91,9 +81,9 @@ def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[Netw
     coverage = operation_coverage(held_out, LEVEL, recipe.seed, power_range_w=limits_w)
     calibration = calibrate(Closeness({}), held_out)
     if calibration is not None:
-        coverage += network_coverage(_compositions(left_out, calibration)["overlap"], LEVEL)
+        coverage += network_coverage(_compositions(networks_left_out, calibration)["overlap"], LEVEL)
     title = f"{dataset.card.gpu}, {mode}"
-    return Validation(title, Errors.joined(operations), left_out, held_out, coverage=tuple(coverage))
+    return Validation(title, Errors.joined(operations), networks_left_out, held_out, coverage=tuple(coverage))
 
 
 def validate_cpu(
@@ -106,16 +96,18 @@ def validate_cpu(
     loops = quickest_loops(dataset, mode)
     fold = fold_of([loop.operation for loop in loops], recipe.folds, recipe.seed)
     column = [fold[loop.operation] for loop in loops]
-    folds = each_left_out(column, _cpu_fold, dataset, mode, recipe, loops, what="folds")
+    folds = left_out.each_left_out(column, _cpu_fold, dataset, mode, recipe, loops, what="folds")
     measured = [(m, networks[m]) for m in quickest_networks(dataset.usable_networks(mode))]
-    judged = each_left_out(
+    judged = left_out.each_left_out(
         [m.network for m, _ in measured], _networks_judged, dataset, mode, recipe, measured, what="networks left out"
     )
     operations, errors = (Errors.joined([mine for _, mine in each]) for each in (folds, judged))
     return Validation(f"{dataset.card.gpu}, {mode}", operations, errors)
 
 
-def _cpu_fold(dataset: Dataset, mode: str, recipe: Recipe, loops: Sequence[MeasuredLoop], held: Held) -> Errors:
+def _cpu_fold(
+    dataset: Dataset, mode: str, recipe: Recipe, loops: Sequence[MeasuredLoop], held: left_out.Held
+) -> Errors:
     """Errors on loops that are left out; without predictions where too few others remain."""
     mine = [*compress(loops, held)]
     operations = tuple(loop.operation for loop in mine)
@@ -126,25 +118,29 @@ def _cpu_fold(dataset: Dataset, mode: str, recipe: Recipe, loops: Sequence[Measu
     measured = {
         name: [getattr(loop, f"{name}_{unit}") for loop in mine] for name, unit in (("time", "s"), ("power", "w"))
     }
-    return Errors.of_operations(FOLDS, dataset.campaigns(mode)[0], operations, measured, predicted)
+    return Errors.of_operations(left_out.FOLDS, dataset.campaigns(mode)[0], operations, measured, predicted)
 
 
 def _networks_judged(
-    dataset: Dataset, mode: str, recipe: Recipe, measured: Sequence[tuple[NetworkMeasurement, Network]], held: Held
+    dataset: Dataset,
+    mode: str,
+    recipe: Recipe,
+    measured: Sequence[tuple[NetworkMeasurement, Network]],
+    held: left_out.Held,
 ) -> Errors:
     mine, others = ([*compress(measured, side)] for side in (held, ~held))
     only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
     operations = fit_cpu(dataset, mode, recipe, without=only_here)
     predictor = CpuNetworkPredictor("", operations, fit_serial(operations, others), {})
-    left_out = len(only_here & {m.operation for m in dataset.usable(mode)})
+    lost = len(only_here & {m.operation for m in dataset.usable(mode)})
     found = [predictor.predict(network) for _, network in mine]
     return Errors.of_networks(
-        split_of("name"),
+        left_out.split_of("name"),
         dataset.card.gpu,
         [m for m, _ in mine],
         [each.time_s for each in found],
         [each.energy_j for each in found],
-        left_out=[left_out] * len(mine),
+        left_out=[lost] * len(mine),
     )
 
 
@@ -184,8 +180,8 @@ def _trial(dataset: Dataset, mode: str, recipe: XGBoostRecipe, settings: Mapping
     candidate = replace(recipe, **settings)
     # These folds differ from those of the evaluation, so that the choice of settings does not see its test data.
     judged = replace(candidate, folds=_TRIAL_FOLDS, seed=recipe.seed + 1)
-    errors = cross_validate(dataset, mode, judged)
-    found = errors.row(FOLDS)
+    errors = left_out.cross_validate(dataset, mode, judged)
+    found = errors.row(left_out.FOLDS)
     metrics = {f"{name}_{statistic}": found[name][statistic] for name in ("time", "power") for statistic in _JUDGED}
     loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))
     return Trial(candidate, settings, {**metrics, "loss": loss})

@@ -45,7 +45,15 @@ from ..networks.on_cpu import SerialModel
 from ..physics.baseline import group_of
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features
-from ..recipes import BoostingRecipe, Recipe, RooflineRecipe, TransformerRecipe, read_recipe, recipe_of
+from ..recipes import (
+    BoostingRecipe,
+    Recipe,
+    RooflineRecipe,
+    SharedForestRecipe,
+    TransformerRecipe,
+    read_recipe,
+    recipe_of,
+)
 from ..regressors.fitted_trees import ONE_GPU_FORMS, form_of
 from ..transformer.attentive import Attentive
 
@@ -125,7 +133,7 @@ def read_residual_model(facts: Mapping[str, Any], files: Files) -> ResidualModel
     Raises:
         UnknownNameError, ZooError, KeyError, TypeError, ValueError: The facts or files are damaged or of another kind.
     """
-    name = facts.get("predictor", "boosting")
+    name = facts["predictor"]
     if name not in ANY_GPU_FORMS:
         raise unknown_name("predictor of a zoo entry", name, ANY_GPU_FORMS)
     return ANY_GPU_FORMS[name].from_files(facts, files)
@@ -138,18 +146,19 @@ def _transformer(datasets: Sequence[Dataset], rows: Rows, recipe: TransformerRec
     return fit_transformer(datasets, rows, recipe)
 
 
-def _boosted(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> LearnedOperations:
+def _learned(datasets: Sequence[Dataset], rows: Rows, recipe: SharedForestRecipe | BoostingRecipe) -> LearnedOperations:
     # Imported here, because reading an entry needs no training.
     from ..model.fit_networks import fit_energies
     from ..model.fit_operations import fit_any_gpu
 
-    learned = fit_any_gpu(datasets, rows, recipe)
+    learned = fit_any_gpu(datasets, rows, recipe, predictor_of(recipe))
     return replace(learned, energy=fit_energies(rows, (), SharedByAll(learned)))
 
 
 ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
     "roofline": AnyGpuForm(RooflineRecipe, NoResidual.from_files, lambda datasets, rows, recipe: NoResidual()),
-    "boosting": AnyGpuForm(BoostingRecipe, LearnedOperations.from_files, _boosted),
+    "shared-forest": AnyGpuForm(SharedForestRecipe, LearnedOperations.from_files, _learned),
+    "boosting": AnyGpuForm(BoostingRecipe, LearnedOperations.from_files, _learned),
     "transformer": AnyGpuForm(
         TransformerRecipe,
         Attentive.from_files,

@@ -2,9 +2,8 @@
 
     ln t = ln physics(work) + what was learned of this chip, or trust x what holds on all GPUs
 
-Physics is the least time (least_times.py) times what is counted of fp32 kernels (fp32_kernels.py). Boosted trees
-predict chips that were measured. A forest predicts all others: it errs less there, because it averages over what
-similar operations took on many chips. The features of both are relative to each GPU (relative.py).
+Physics is the least time (least_times.py) times what is counted of fp32 kernels (fp32_kernels.py). The features that
+trees see are relative to each GPU (relative.py), so one set of trees serves chips that were measured and all others.
 """
 
 from __future__ import annotations
@@ -35,10 +34,9 @@ from ..physics.thread_kernels import is_depthwise
 from ..regressors.trees import stored_trees
 from .basis import boards_of, stands_for
 
-_NAME = "boosting"  # Name in recipes and files.
 _GPUS = 128  # GPUs whose log ratios are stored.
 
-# Trust: weight of the forest's log ratio on a chip that was not measured, by family, in training and in inference.
+# Trust: weight of the trees' log ratio on a chip that was not measured, by family, in training and in inference.
 # Of other families, and of depthwise convolutions, physics alone is at least as good with any chip left out: their
 # kernels are counted, or they wait for the memory. In inference, 0.5 is a compromise for convolutions: with A100, V100,
 # T4, P4 and P100 left out, random sizes ask for 0.25 to 1, those of networks on A30 and RTX 2080 Ti for 0. Of a
@@ -52,8 +50,8 @@ class LearnedOperations:
     """A residual model of operations as frameworks call them, learned over all measured GPUs.
 
     Args:
-        time: Predicts the log ratio of device time to physics for kinds that were measured on a chip.
-        forest: Predicts the same ratio of other kinds and on other chips.
+        learner: Name of the recipe that fitted the trees.
+        log_ratio: Predicts the log ratio of device time to physics.
         chips: Measured chip -> kinds that were measured on it, in either mode.
         energy: Energy constants: joules per FLOP and per byte, and watts of a busy multiprocessor.
         host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
@@ -62,8 +60,8 @@ class LearnedOperations:
             count in physics alone: if all of them are better, a board is not slower.
     """
 
-    time: Regressor
-    forest: Regressor
+    learner: str
+    log_ratio: Regressor
     chips: Mapping[str, frozenset[str]]
     energy: EnergyConstants
     host_s: Mapping[str, Mapping[str, float]]
@@ -72,14 +70,14 @@ class LearnedOperations:
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """See `ResidualModel.to_files`."""
         facts = {
-            "predictor": _NAME,
+            "predictor": self.learner,
             "inputs": list(RELATIVE_NAMES),
             "chips": {chip: sorted(kinds) for chip, kinds in sorted(self.chips.items())},
             "energy": self.energy.to_dict(),
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
             "gpus": sorted(self.gpus),
         }
-        return facts, self.time.to_files("time") | self.forest.to_files("forest")
+        return facts, self.log_ratio.to_files("time")
 
     @classmethod
     def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
@@ -88,10 +86,10 @@ class LearnedOperations:
         Raises:
             ZooError, KeyError, TypeError, ValueError: It is something else.
         """
-        require_features(facts["inputs"], RELATIVE_NAMES, _NAME)
+        require_features(facts["inputs"], RELATIVE_NAMES, facts["predictor"])
         return cls(
-            time=stored_trees(files, "time", len(RELATIVE_NAMES)),
-            forest=stored_trees(files, "forest", len(RELATIVE_NAMES)),
+            learner=facts["predictor"],
+            log_ratio=stored_trees(files, "time", len(RELATIVE_NAMES)),
             chips={str(chip): frozenset(map(str, kinds)) for chip, kinds in facts["chips"].items()},
             energy=EnergyConstants.from_dict(facts["energy"]),
             host_s=host_times(facts["host_s"]),
@@ -105,7 +103,8 @@ class LearnedOperations:
         n = numbers_of(seen)
         in_training, in_inference = self._trust[:, n.kind.astype(int)]
         trust = np.where(is_depthwise(n), 0.0, np.where(n.is_training > 0, in_training, in_inference))
-        trust[self._by_chip(seen, gpu)] = 1.0
+        if gpu.chip in self.chips:
+            trust[self._measured[gpu.chip][n.kind.astype(int)]] = 1.0
         return device_ratio(listed, gpu, np.exp(trust * self._known_log_ratios(listed, [gpu])[gpu]), capped)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
@@ -115,35 +114,24 @@ class LearnedOperations:
     def _known_log_ratios(self, operations: OperationList, gpus: Iterable[GPU]) -> dict[GPU, FloatArray]:
         """GPU -> log ratio of each operation; those that are new are computed together and stored."""
         known = {gpu: self._log_ratios(gpu).known(operations)[:, 0] for gpu in gpus}
-        asked: list[tuple[GPU, NDArray[np.bool_], Regressor, NDArray[np.float32]]] = []
+        new: dict[GPU, OperationList] = {}
         for gpu, log_ratios in known.items():
-            is_new = np.isnan(log_ratios)
-            if not is_new.any():
-                continue
-            by_chip = self._by_chip(seen_as(operations, gpu), gpu)
-            board = stands_for(gpu, boards_of(self.gpus))
-            for regressor, mine in ((self.time, is_new & by_chip), (self.forest, is_new & ~by_chip)):
-                if mine.any():
-                    new = operations if mine.all() else OperationList(compress(operations, mine))
-                    rows = relative_features(seen_as(new, gpu), board).astype(np.float32)
-                    asked.append((gpu, mine, regressor, rows))
-        found = asked_together([regressor for _, _, regressor, _ in asked], [rows for *_, rows in asked])
-        for (gpu, mine, _, _), logs in zip(asked, found, strict=True):
-            known[gpu][mine] = logs
-            self._log_ratios(gpu).store(OperationList(compress(operations, mine)), logs[:, None])
+            if (is_new := np.isnan(log_ratios)).any():
+                new[gpu] = operations if is_new.all() else OperationList(compress(operations, is_new))
+        tables = [
+            relative_features(seen_as(some, gpu), stands_for(gpu, boards_of(self.gpus))).astype(np.float32)
+            for gpu, some in new.items()
+        ]
+        found = asked_together([self.log_ratio] * len(tables), tables)
+        for (gpu, some), logs in zip(new.items(), found, strict=True):
+            known[gpu][np.isnan(known[gpu])] = logs
+            self._log_ratios(gpu).store(some, logs[:, None])
         return known
 
     @cached_property
     def _log_ratios(self) -> Callable[[GPU], OperationRows]:
-        """GPU -> the log ratio of each operation that was predicted on it, as the regressor for this GPU gives it."""
+        """GPU -> the log ratio of each operation that was predicted on it."""
         return lru_cache(_GPUS)(lambda gpu: OperationRows(1))
-
-    def _by_chip(self, seen: OperationList, gpu: GPU) -> NDArray[np.bool_]:
-        """Whether the kind of each operation was measured on a chip."""
-        if gpu.chip not in self.chips:
-            return np.zeros(len(seen), dtype=bool)
-        measured: NDArray[np.bool_] = self._measured[gpu.chip][numbers_of(seen).kind.astype(int)]
-        return measured
 
     @cached_property
     def _measured(self) -> dict[str, NDArray[np.bool_]]:
@@ -152,7 +140,7 @@ class LearnedOperations:
 
     @cached_property
     def _trust(self) -> FloatArray:
-        """Trust in the forest for every kind, in training and in inference, shape (2, kinds).
+        """Trust in the trees for every kind, in training and in inference, shape (2, kinds).
 
         What similar operations took says nothing of a family that was never measured: its physics alone counts.
         """

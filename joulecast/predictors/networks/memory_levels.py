@@ -23,7 +23,7 @@ from ...energy import EnergyTree, Figure, Row, Share
 from ...energy.node import Node, Phase
 from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
-from ...hardware.ncu import Counters
+from ...hardware.ncu import Traffic
 from ...operations.entry import Entry
 from ...operations.operation import Operation
 from ...rendering.answers import Answer, Table
@@ -229,14 +229,13 @@ class MemoryLevels(Answer):
         factor = self.energies.spread[level] ** _NORMAL_90
         return self.energy_j[level] / factor, min(self.energy_j[level] * factor, self.dynamic_j)
 
-    def compare_traffic(self, counters: Counters, iterations: float = 1) -> dict[str, tuple[float, float | None]]:
+    def compare_traffic(self, counted: Traffic, iterations: float = 1) -> dict[str, tuple[float, float | None]]:
         """Memory level -> predicted bytes of an iteration, and counted ones; None where they were not counted.
 
         Args:
-            counters: Counters of `ncu` for the same program (`joulecast.hardware.ncu.read_counters`).
+            counted: What `ncu` counted of the same program (`joulecast.hardware.ncu.read_counters`).
             iterations: Number of iterations that were counted.
         """
-        counted = counters.traffic_bytes
         return {
             level: (self.traffic_bytes[level], None if (found := counted[level]) is None else found / iterations)
             for level in MEMORY_LEVELS

@@ -9,7 +9,7 @@ norm. A linear head predicts the time of each operation from its vector.
 The arithmetic is the same in numpy, which predicts, and in torch, which trains (fit.py).
 
 An operation has six tokens, each with a role: how it runs (kind), its sizes as a batched product (batch, rows, columns,
-reduction), and the features of boosted trees (physics). A token is a vector of numbers. All numbers that depend on the
+reduction), and the features of trees (physics). A token is a vector of numbers. All numbers that depend on the
 GPU are relative to it and hold at its default clock, at which operations are measured (relative.py). Ratios that are
 learned there are taken to hold at other clocks, where only the least time changes.
 

@@ -208,7 +208,7 @@ def fit_transformer(
             "there are too few device times to train a transformer",
             given=len(rows),
             allowed=f"at least {LEAST_ROWS}",
-            hint="add datasets that were collected on GPUs, or take a recipe of boosted trees",
+            hint="add datasets that were collected on GPUs, or take the recipe any-gpu",
         )
     rows = thinned(rows, recipe.most_rows, recipe.seed)
     vocabulary = vocabulary_of(rows)

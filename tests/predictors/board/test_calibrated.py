@@ -101,7 +101,7 @@ def test_a_lower_clock_is_read_and_held(predictor, halves):
     assert (many.time_s[0], many.energy_j[0]) == (default.time_s, default.energy_j)
 
 
-@pytest.mark.parametrize(("voltage", "left"), [(board.shallow, 0.5), (board.deep, 0.8)], ids=["shallow", "deep"])
+@pytest.mark.parametrize(("voltage", "left"), [(board.shallow, 0.5), (board.deep, 0.6)], ids=["shallow", "deep"])
 def test_the_voltage_is_found_where_clocks_were_read(voltage, left):
     """By the clocks that the cap leaves, and at a low clock, where joules follow from it."""
     gpu = find_gpu("L40S")
@@ -124,7 +124,8 @@ def test_the_voltage_is_found_where_clocks_were_read(voltage, left):
     assert curves[0] == pytest.approx(relative_voltage(gpu, clocks * gpu.boost_clock_mhz))
     assert curves[1][1:] == pytest.approx(voltage(clocks)[1:], abs=0.03)
     assert curves[2] == pytest.approx(voltage(clocks), abs=0.04)
-    assert max(off[1:]) < min(0.07, left * off[0])
+    assert off[2] < left * off[0]
+    assert off[2] < off[1] < min(0.07, 0.9 * off[0])
 
 
 def test_a_board_with_the_voltage_of_the_catalogue_keeps_it():
@@ -250,7 +251,7 @@ def test_loops_at_the_cap_bound_the_joules_of_networks_at_it():
     """
     gpu = find_gpu("A30")
     cap_w = gpu.power_limit_w
-    found = find_predictor(gpu, "inference", "any-gpu/boosting")
+    found = find_predictor(gpu, "inference", "any-gpu/forest")
     seen = board.measured(found.operations, board.operations(), gpu)
     raised = [min(30 + 2.5 * (each.power_w - 30), 0.9 * cap_w) for each in seen.measurements]
     rows = [
@@ -259,7 +260,7 @@ def test_loops_at_the_cap_bound_the_joules_of_networks_at_it():
     ]
     profiles = None, fitted(found, seen), fitted(found, replace(seen, measurements=tuple(rows)))
     before, usual, after = (
-        joulecast.predict("resnet50", (32, 3, 224, 224), gpu, predictor="any-gpu/boosting", calibration=each)
+        joulecast.predict("resnet50", (32, 3, 224, 224), gpu, predictor="any-gpu/forest", calibration=each)
         for each in profiles
     )
     assert before.held_clock_mhz < gpu.boost_clock_mhz  # at the cap, as it is predicted without a calibration

@@ -49,10 +49,6 @@ def _errors(split, operations, time, power, distances) -> Errors:
     return Errors.of_operations(split, "", operations, *known, **columns)
 
 
-def _with(errors: Errors, **columns) -> Errors:
-    return errors.having(columns)
-
-
 def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: int = 0) -> Errors:
     """Errors that grow with distance, on operations of two families."""
     rng = np.random.default_rng(seed)
@@ -152,7 +148,7 @@ def test_repeats_of_an_operation_are_one_case():
 def test_loops_that_wait_for_the_host_have_errors_of_their_own():
     operations, waits = [Operation("relu", [(n, 8)]) for n in range(1, 201)], np.arange(200) < 100
     off = np.exp(np.where(waits, 0.5, 0.1))
-    part = _with(_errors("folds", operations, off, off, np.ones(200)), host_bound=waits)
+    part = _errors("folds", operations, off, off, np.ones(200)).having({"host_bound": waits})
     groups = calibrate(Closeness({}), part).groups
     for family in ("", "elementwise "):
         for bound, error in (("host", 0.5), ("GPU", 0.1)):
@@ -160,7 +156,7 @@ def test_loops_that_wait_for_the_host_have_errors_of_their_own():
 
 
 def test_what_stands_in_errs_as_it_does_in_its_family():
-    part = _with(_drawn("kinds"), distance=np.full(CASES, np.inf))
+    part = _drawn("kinds").having({"distance": np.full(CASES, np.inf)})
     calibration = calibrate(Closeness({}), part)
     relu, linear = Operation("relu", [(4, 8)]), Operation("linear", [(4, 8)], {"out_features": 8})
     pool = Operation("max_pool2d", [(4, 8, 8, 8)], {"kernel_size": 2})

@@ -24,12 +24,11 @@ from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.energy import PRIOR_ENERGY, EnergyConstants, static_power_w
 from joulecast.predictors.physics.fp32_kernels import counted_ratio
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.recipes import BoostingRecipe, TransformerRecipe
+from joulecast.predictors.recipes import SharedForestRecipe, TransformerRecipe
 
-pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("sklearn", reason="fits a forest")
 
-RECIPE = BoostingRecipe(trees=60, depth=5, learning_rate=0.2, folds=3)
+RECIPE = SharedForestRecipe(trees=20, min_samples_leaf=2, folds=3)
 MEASURED = ("A30", "T4", "A10")
 
 
@@ -52,30 +51,28 @@ def test_learns_what_gpus_have_in_common(learned):
     assert np.max(error) < 0.6
 
 
-@pytest.mark.parametrize(("name", "expected"), [("T4", 2.0), ("A40", 2.0), ("L4", 3.0)])
-def test_trees_predict_measured_chips_and_the_forest_others(learned, name, expected):
+@pytest.mark.parametrize("name", ["T4", "A40", "L4"])
+def test_trees_count_in_full_where_their_kind_was_measured_on_the_chip(learned, name):
     # The A40 has the chip of the A10, which was measured.
     assert set(learned.chips) == {find_gpu(measured).chip for measured in MEASURED}
-    two, three = (lambda inputs, value=value: np.full(len(inputs), np.log(value)) for value in (2.0, 3.0))
-    trained = [Operation("batch_norm", [(1024, 64, 128, 128)], mode="training"), Operation("softmax", [(131072, 4096)])]
-    trained[1] = trained[1].replace(mode="training")
-    told_apart = replace(learned, time=two, forest=three)
-    told_apart = replace(told_apart, chips=dict.fromkeys(learned.chips, frozenset(each.kind for each in trained)))
-    gpu = find_gpu(name)
+    learned = replace(learned, log_ratio=lambda inputs: np.full(len(inputs), np.log(3.0)))
+    gpu, asked = (
+        find_gpu(name),
+        [Operation("softmax", [(131072, 4096)]), Operation("linear", [(64, 64)], {"out_features": 64})],
+    )
+    measured = replace(learned, chips={gpu.chip: frozenset({"softmax", "linear"})})
+    assert ratio(measured, asked, gpu) / counted_ratio(asked, gpu) == pytest.approx(3.0)
+    elsewhere = replace(learned, chips={gpu.chip: frozenset({"relu"}), "other": frozenset({"softmax"})})
+    assert ratio(elsewhere, asked, gpu) / counted_ratio(asked, gpu) == pytest.approx([3.0**0.5, 1.0])
     # Nothing of a backward is counted but products, so what is learned of others counts in full.
-    assert ratio(told_apart, trained, gpu) == pytest.approx(expected)
-    # Trees say nothing of kinds that were measured on no chip, or on other chips alone.
-    unknown = [Operation("layer_norm", [(131072, 4096)], mode="training")]
-    assert ratio(told_apart, unknown, gpu) / counted_ratio(unknown, gpu) == pytest.approx(3.0)
-    elsewhere = replace(told_apart, chips={gpu.chip: frozenset({"linear"}), "other": frozenset({"softmax"})})
-    assert ratio(elsewhere, trained[1:], gpu) == pytest.approx(3.0)
+    trained = [asked[0].replace(mode="training"), Operation("batch_norm", [(1024, 64, 128, 128)], mode="training")]
     # Of a family that was never measured, physics alone is known.
-    assert ratio(elsewhere, trained[:1], gpu) == pytest.approx(1.0)
+    assert ratio(elsewhere, trained, gpu) == pytest.approx([3.0, 1.0])
 
 
 def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(learned):
     chips = {chip: kinds | {"conv2d", "softmax"} for chip, kinds in learned.chips.items()}
-    learned = replace(learned, forest=lambda inputs: np.full(len(inputs), 1.0), chips=chips)
+    learned = replace(learned, log_ratio=lambda inputs: np.full(len(inputs), 1.0), chips=chips)
     image = Operation("conv2d", [(512, 256, 56, 56)], {"out_channels": 256, "kernel_size": 3})
     operations = {
         Operation("linear", [(64, 64)], {"out_features": 64}): 0.0,
@@ -94,7 +91,7 @@ def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(le
 
 def test_operations_that_another_network_had_are_not_computed_again(learned):
     asked, names = [], ("RTX4090", "L4")
-    counted = replace(learned, forest=lambda inputs: (asked.append(len(inputs)), learned.forest(inputs))[1])
+    counted = replace(learned, log_ratio=lambda inputs: (asked.append(len(inputs)), learned.log_ratio(inputs))[1])
     operations = simulated_operations()
     first, second = OperationList(operations[:20]), OperationList(operations[10:25][::-1])
     counted.prefetch(first, [find_gpu(names[0])])

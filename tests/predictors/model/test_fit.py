@@ -101,6 +101,16 @@ def test_a_b300_runs_the_kernels_of_a_b200():
     assert basis_of(find_gpu("RTX PRO 6000 Blackwell Server Edition"), frozenset({B200.name})) == "other generations"
 
 
+def test_what_physics_leaves_belongs_to_a_chip_of_which_a_board_was_measured(kernels):
+    operations = OperationList([linear(rows, 1024, 1024) for rows in (7, 64, 129, 512)])
+    measured, other = (
+        kernels.device_s(operations, gpu) / costs(Work.of(operations), Machine.of(gpu), kernels.constants).time_s
+        for gpu in (H100, find_gpu("H100 PCIe"))
+    )
+    assert other == pytest.approx(measured, rel=1e-3)
+    assert np.ptp(measured) > 0.05
+
+
 def test_only_fp16_and_bf16_stand_in_for_each_other(kernels):
     half = OperationList([linear(64, 1024, 1024, precision) for precision in ("bf16", "fp16")])
     assert len(set(kernels.device_s(half, H100).tolist())) == 1

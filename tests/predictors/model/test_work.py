@@ -12,6 +12,11 @@ SHARED = Operation("attention", [(2, 8, 6, 16), *[(2, 2, 6, 16)] * 2], precision
 CAUSAL = SHARED.with_attributes(causal=True)
 
 
+def strided(kernel, direction):
+    window = {"kernel_size": kernel, "padding": kernel // 2, "stride": 2, "bias": False, "direction": direction}
+    return Operation("conv2d", [(2, 4, 8, 8)], {"out_channels": 6, **window}, precision="fp16")
+
+
 def attention(
     queries, keys, *, heads=1, cached_heads=1, sequences=1, implementation="sglang", mode="inference", **more
 ):
@@ -35,6 +40,11 @@ def experts(tokens, size=7168, **attributes):
         # 2 images of 3 x 3 positions; in each of 2 groups 2 channels from 3 channels in a window of 9.
         (CONV, {"group": CONVOLUTION, "batch": 2, "rows": 18, "columns": 2, "reduction": 27}),
         (CONV, {"flops": 2 * 2 * 18 * 2 * 27, "moved_bytes": 4 * (2 * 6 * 25 + 2 * 4 * 9 + 4 * 27)}),
+        # 2 x 8 x 8 positions of four channels meet a quarter of a window of 9 pixels, or one pixel, of six channels;
+        # the gradient of 6 x 36 weights, over 2 x 4 x 4 positions.
+        (strided(3, "input_gradient"), {"rows": 128, "columns": 4, "reduction": 13.5, "flops": 2 * 32 * 6 * 36}),
+        (strided(1, "input_gradient"), {"rows": 128, "columns": 4, "reduction": 6}),
+        (strided(3, "weight_gradient"), {"rows": 6, "columns": 36, "reduction": 32, "flops": 2 * 32 * 6 * 36}),
         # A product has 4 x 6 rows over 6 keys; a key and a value have 32 elements.
         (SHARED, {"group": ATTENTION, "batch": 4, "rows": 24, "columns": 32, "reduction": 6, "sharing": 4}),
         (SHARED, {"flops": 2 * (2 * 8 * 6 * 6) * 32, "span": 6}),

@@ -5,15 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from made_predictions import predictions
 from torch.utils.flop_counter import FlopCounterMode
 
 import joulecast
 from joulecast.errors import InputError
 from joulecast.extraction.models.torchvision_models import build, import_torchvision
 from joulecast.hardware import find_gpu
+from joulecast.operations.fusion import fusion_of
 from joulecast.operations.network import Network
 from joulecast.operations.operation import Operation
-from joulecast.predictors.networks.parts import gradient_fractions, part_factors
+from joulecast.predictors.networks.parts import as_compiled, gradient_fractions, part_factors
 from joulecast.predictors.physics.bandwidth import reached_bandwidth
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.zoo import find_predictor
@@ -178,3 +180,17 @@ def test_device_time_and_energy_of_the_first_layer_are_cut_at_every_clock(gpu):
         first, same = (p.operations[0].device_time_s for p in (cut, all_of_it))
         assert first == pytest.approx(2 / 3 * same, rel=0.02)
         assert cut.operations[3].device_time_s == pytest.approx(all_of_it.operations[3].device_time_s, rel=0.02)
+
+
+def test_what_is_fused_launches_and_moves_less():
+    """A launch of 2 us and what is left of the bytes; what is shorter than that is all launch."""
+    network = joulecast.extract("resnet18", SHAPE)
+    fusion, count = fusion_of(network), len(network)
+    for seconds in (1e-3, 1e-6):
+        alone = predictions([seconds] * count, [1e-5] * count, [0.1] * count, operations=network.operations)
+        found, launch_s = as_compiled(network, alone, find_gpu("A30")), min(2e-6, seconds)
+        expected = launch_s * fusion.kernels + (seconds - launch_s) * fusion.traffic
+        assert found.device_time_s == pytest.approx(expected)
+        assert found.dynamic_energy_j == pytest.approx(0.1 * expected / seconds)
+        assert found.host_time_s == pytest.approx(8e-6 * fusion.kernels)
+    assert 0 < fusion.kernels.mean() < 1

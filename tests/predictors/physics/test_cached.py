@@ -99,10 +99,10 @@ def test_each_operation_is_computed_once_whatever_list_it_is_in():
 
 
 def test_when_there_are_too_many_all_are_forgotten_and_no_row_is_wrong(few):
-    table, first, second = Table(), range(1, 9), range(11, 19)
-    for sizes in (first, second, first, (5, 11)):
-        assert table.squares_of(relus(*sizes)) == [size**2 for size in sizes]
-    assert table.made == [[*first], [*second], [*first], [11]]
+    table, first, second = Table(), relus(*range(1, 9)), relus(*range(11, 19))
+    for listed in (first, second, first, relus(5, 11)):
+        assert table.squares_of(listed) == [operation.input_shapes[0][0] ** 2 for operation in listed]
+    assert table.made == [[*range(1, 9)], [*range(11, 19)], [*range(1, 9)], [11]]
 
 
 def test_a_list_that_is_longer_than_the_table_is_right_and_its_first_operations_are_stored(few):

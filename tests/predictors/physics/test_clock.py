@@ -124,6 +124,9 @@ def test_under_the_cap_that_was_measured_nothing_is_searched_for():
     found = replace(HUNGRY, most_mhz=np.array([1200.0]), cap_w=200.0)
     assert loop_clocks_mhz(found, 2000.0, 200.0).tolist() == [1200.0]
     assert loop_clocks_mhz(found, 2000.0, 126.0) == pytest.approx([1000.0], abs=1.0)
+    # Nor under the board's default cap, of 200 W, where others beside it were measured under none.
+    among = replace(HUNGRY, most_mhz=np.array([1900.0]))
+    assert loop_clocks_mhz(among, 2000.0, 200.0).tolist() == [1900.0]
 
 
 def test_a_network_holds_one_clock_for_its_mean_power():

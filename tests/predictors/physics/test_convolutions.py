@@ -124,7 +124,7 @@ def test_work_by_the_quickest_algorithm(operation, gpu, flops, back_flops, eleme
         assert seen(operation, gpu)[name] == pytest.approx(math.log(seconds / (operation.flops / peak)))
 
 
-WINOGRAD = conv((46, 256, 16, 16), 256)
+WINOGRAD, BEYOND = conv((46, 256, 16, 16), 256), conv((64, 64, 12, 12), 32)
 FOURIER = [conv((n, c, side, side), c, kernel_size=5, padding=2) for n, c, side in ((64, 64, 12), (16, 32, 28))]
 # Operation, algorithm, its FLOPs and those of the implicit one; bytes beside the tensors, None where nothing is written
 # in between.
@@ -135,6 +135,8 @@ RATIOS = [
         *(WINOGRAD, "separate", 440 * 2 * 128**2 * (256 + 8) / 0.85, 370 * WIDE * (9 * 256 + 8) / 0.75),
         2 * 4 * 36 * (48 * 16 * 512 + 256 * 256),
     ),
+    # Images of 12 x 12 take two blocks of 4 x 8 squares each: 128 in 13 waves; 72 blocks of 128 x 32 in eight.
+    (BEYOND, "fused", 130 * 2 * 16 * 32 * 32 * (64 + 8) / 0.5, 80 * NARROW * (9 * 64 + 8) / 0.525, None),
     # Images of 12 x 12 and a window of 5 x 5 just fit into 16 x 16: a block of 64 x 64 complex numbers for each of
     # 16 x 9 frequencies, with four times the FLOPs and twice the bytes. 72 blocks of 128 x 64 in eight waves.
     (

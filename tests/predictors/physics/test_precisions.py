@@ -19,7 +19,7 @@ A100, P100 = map(find_gpu, ("A100 PCIe 40GB", "P100 PCIe"))
 RELU = Operation("relu", [(32, 64, 56, 56)])
 GELU = Operation("gelu", [(1024, 197, 768)], precision="fp16")
 LINEAR = Operation("linear", [(8192, 8192)], {"out_features": 8192}, precision="fp16")
-ENTRIES = ("any-gpu/boosting", "any-gpu/transformer")
+ENTRIES = ("any-gpu/forest", "any-gpu/transformer")
 
 
 def convolution(precision, mode="inference", channels=64, **attributes):

@@ -52,11 +52,6 @@ def test_early_stopping_ends_where_nothing_is_learned():
     assert stopped.n_estimators < 60
 
 
-def test_trees_end_where_held_out_operations_gain_no_more():
-    patient = fit_chip(simulated_dataset(), "inference", XGBoostRecipe(trees=500, patience=5, learning_rate=0.3))
-    assert 5 < patient.time.model.get_booster().num_boosted_rounds() < 500
-
-
 def test_search_begins_with_the_recipe_and_finds_what_is_better():
     data = simulated_dataset()
     poor = replace(RECIPE, trees=2, learning_rate=0.01, search={"trees": [2, 80], "learning_rate": [0.01, 0.2]})

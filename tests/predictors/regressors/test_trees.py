@@ -109,6 +109,11 @@ def test_few_rows_get_no_session_ready(monkeypatch):
     assert (stored(few).tolist(), made) == ([15.5] * 100, [1])
 
 
+DEPTH = 100_000  # which would overflow a stack
+CHAIN = {"is_leaf": np.arange(2 * DEPTH + 1) >= DEPTH, "inputs": np.zeros(DEPTH, np.uint16)}
+CHAIN |= {"thresholds": np.zeros(DEPTH, np.float32), "values": np.zeros(DEPTH + 1, np.float32)}
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -119,25 +124,12 @@ def test_few_rows_get_no_session_ready(monkeypatch):
         ({"values": np.array([1, 2, 3], np.float32)}, "do not match its nodes"),
         ({"base": float("inf")}, "is not finite"),
         ({"columns": 1 << 20}, "number of inputs"),
+        (CHAIN, "too deep"),
     ],
 )
 def test_damaged_trees_are_refused(change, says):
     with pytest.raises(ZooError, match=says):
         replace(by_hand(), **change)
-
-
-def test_trees_that_would_overflow_a_stack_are_refused():
-    depth = 100_000
-    with pytest.raises(ZooError, match="too deep"):
-        Trees(
-            columns=1,
-            below=False,
-            base=0.0,
-            is_leaf=np.array([False] * depth + [True] * (depth + 1)),
-            inputs=np.zeros(depth, np.uint16),
-            thresholds=np.zeros(depth, np.float32),
-            values=np.zeros(depth + 1, np.float32),
-        )
 
 
 def test_flipped_bytes_are_refused_or_make_trees(model):

@@ -12,12 +12,8 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.fitting.fit import network_learner
 from joulecast.predictors.measured import DeviceRow
-from joulecast.predictors.model.shared import SharedByAll
-from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import TransformerRecipe
-from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.encoder import ROLES, WIDTH, Encoder
 
 torch = pytest.importorskip("torch")
@@ -70,16 +66,6 @@ def quick():
     """A transformer that saw operations once, and networks; fitted once."""
     rows = rows_of(simulated_operations())
     return network_learner(fit_transformer([simulated_dataset()], rows, QUICK), rows, QUICK)(made_networks())
-
-
-@cache
-def served():
-    """The same from its files."""
-    return Attentive.from_files(*quick().to_files())
-
-
-def on(gpu, learned):
-    return NetworkPredictor("made up", SharedByAll(learned).on(gpu, "inference"), HostModel.prior("inference"))
 
 
 def arrays(sequences, operations, kinds=4):

@@ -10,22 +10,16 @@ from joulecast.errors import InputError, UnknownNameError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.formats.numbers import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.networks.prepared import over_clocks
 from joulecast.predictors.transformer.attentive import Attentive
 
 torch = pytest.importorskip("torch")
 
-from small_transformers import A30, T4, arrays, made_networks, on, quick, served  # noqa: E402
+from small_transformers import A30, T4, arrays, made_networks, quick  # noqa: E402
 
 
 @pytest.fixture(scope="module", name="quick")
 def _quick():
     return quick()
-
-
-@pytest.fixture(scope="module", name="served")
-def _served():
-    return served()
 
 
 # Name -> damage to the arrays and texts of stored weights, or to the facts beside them.
@@ -61,27 +55,11 @@ def test_damage_is_refused(quick, change):
         Attentive.from_files(facts, {name: arrays_to_bytes(arrays, texts)})
 
 
-def test_a_kind_outside_the_vocabulary_is_one_error(served):
+def test_a_kind_outside_the_vocabulary_is_one_error(quick):
     values, families, kinds = arrays(1, 3)
     with pytest.raises(ZooError, match="cannot compute") as caught:
-        served.encoder(values, families, kinds + 10_000)
+        Attentive.from_files(*quick.to_files()).encoder(values, families, kinds + 10_000)
     assert "out of bounds" in str(caught.value.given)
-
-
-def test_many_clocks_are_read_once(quick):
-    network, calls = made_networks()[0][2], []
-
-    def counting(*given):
-        calls.append(given[0].shape)
-        return quick.encoder(*given)
-
-    learned = replace(quick, encoder=counting)
-    clocks = range(600, 1441, 120)
-    over = over_clocks(on(A30, learned).prepared(network), clocks)
-    each = [on(A30, learned).predict(network, clock) for clock in clocks]
-    assert len(calls) == 1
-    assert over.time_s == pytest.approx([prediction.time_s for prediction in each], rel=1e-6)
-    assert over.energy_j == pytest.approx([prediction.energy_j for prediction in each], rel=1e-6)
 
 
 def test_many_gpus_are_read_at_once(quick):
