@@ -49,7 +49,7 @@ class Attribute:
 
 
 def _is_integer(value: Any, least: int) -> bool:
-    return is_number(value, least, LARGEST, int)
+    return type(value) is int and least <= value <= LARGEST
 
 
 def _is_dimension(value: Any) -> bool:

@@ -13,9 +13,8 @@ ends where a library call reads one. The table ROLES says what each kind does in
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -75,82 +74,59 @@ class Fusion(NamedTuple):
     traffic: FloatArray
 
 
-@dataclass
-class _Tensors:
-    """Operations over tensors with the same number of elements. All fields but `places` count calls.
-
-    Args:
-        places: Positions in the network of the operations that may be fused; `loops` are calls of all of them.
-        reductions, windows: Calls that begin a kernel of their own.
-        keeping: Calls of reductions whose input is written in any case.
-        left: Tensors of this size that library calls output.
-        taken: Tensors of this size that library calls, windows and reductions read.
-        scaled: Calls that also read a smaller tensor which a library call outputs, so they have to wait for it.
-    """
-
-    places: list[int] = field(default_factory=list)
-    loops: int = 0
-    reductions: int = 0
-    windows: int = 0
-    keeping: int = 0
-    left: int = 0
-    taken: int = 0
-    scaled: int = 0
-
-    @property
-    def kernels(self) -> int:
-        """Number of kernels after fusion."""
-        begin = self.reductions + self.windows
-        chains = min(self.loops - begin, self.left + self.scaled, max(self.taken, 1))
-        return min(self.loops, max(1, begin + max(0, chains - self.reductions)))
-
-
 def fusion_of(network: Network) -> Fusion:
     """Estimate by the rules above what Inductor fuses in a network."""
     kernels, traffic = np.ones(len(network)), np.ones(len(network))
-    for elements, tensors in _by_size(network).items():
-        joined = tensors.loops - tensors.kernels
+    places, calls = _by_size(network)
+    for elements, fused in places.items():
+        mine = calls[elements]
+        loops, begin = mine["loop"], mine["reduction"] + mine["window"]
+        chains = min(loops - begin, mine["left"] + mine["scaled"], max(mine["taken"], 1))
+        after = min(loops, max(1, begin + max(0, chains - mine["reduction"])))  # kernels after fusion
+        joined = loops - after
         if not joined:
             continue
-        some = [network.entries[place] for place in tensors.places]
+        some = [network.entries[place] for place in fused]
         moved = sum(e.count * (e.operation.bytes_read + e.operation.bytes_written) for e in some)
         element_bytes = max(e.operation.storage.output / size(e.operation.output_shape) for e in some)
         # A tensor between two fused operations is neither written nor read. In training this holds for the forward
         # alone: the backward saves about as much as it spends on computing values again.
-        spared = elements * element_bytes * (2 * joined - min(tensors.keeping, joined))
-        least = elements * element_bytes * tensors.kernels
-        kernels[tensors.places] = tensors.kernels / tensors.loops
-        traffic[tensors.places] = min(1.0, max(moved - spared, least) / moved)
+        spared = elements * element_bytes * (2 * joined - min(mine["keeping"], joined))
+        least = elements * element_bytes * after
+        kernels[fused] = after / loops
+        traffic[fused] = min(1.0, max(moved - spared, least) / moved)
     return Fusion(kernels, traffic)
 
 
-def _by_size(network: Network) -> Mapping[int, _Tensors]:
-    """Number of elements of a tensor -> the operations over such tensors."""
-    by_size: dict[int, _Tensors] = defaultdict(_Tensors)
+def _by_size(network: Network) -> tuple[Mapping[int, list[int]], Mapping[int, Counter[str]]]:
+    """Number of elements of a tensor -> positions of the operations over such tensors that may be fused, and calls.
+
+    Calls are counted by role, and as "loop" (all that may be fused), "keeping" (reductions whose input is written in
+    any case), "left" (tensors of this size that library calls output), "taken" (those that library calls, windows and
+    reductions read) and "scaled" (operations that wait for a library call, because they also read its smaller output).
+    """
+    places: dict[int, list[int]] = defaultdict(list)
+    calls: dict[int, Counter[str]] = defaultdict(Counter)
     for place, entry in enumerate(network):
         operation, count = entry.operation, entry.count
         if operation.is_identity:
             continue
         inputs, output = [*map(size, operation.input_shapes)], size(operation.output_shape)
         role = role_of(operation)
-        mine = by_size[inputs[0] if role == "reduction" else output]
+        elements = inputs[0] if role == "reduction" else output
         if role == "call":
-            mine.left += count
+            calls[elements]["left"] += count
         else:
-            mine.places.append(place)
-            mine.loops += count
-        if role == "reduction":
-            mine.reductions += count
-            mine.keeping += count * (operation.kind in _KEEP_INPUT)
-        elif role == "window":
-            mine.windows += count
+            places[elements].append(place)
+            keeping = count * (role == "reduction" and operation.kind in _KEEP_INPUT)
+            calls[elements].update({role: count, "loop": count, "keeping": keeping})
         if role != "point-wise":
-            for elements in inputs:
-                by_size[elements].taken += count
+            for taken in inputs:
+                calls[taken]["taken"] += count
     for entry in network:
         operation = entry.operation
         output = size(operation.output_shape)
         smaller = [size(shape) for shape in operation.input_shapes if size(shape) < output]
-        if role_of(operation) == "point-wise" and any(by_size[elements].left for elements in smaller):
-            by_size[output].scaled += entry.count
-    return by_size
+        if role_of(operation) == "point-wise" and any(calls[elements]["left"] for elements in smaller):
+            calls[output]["scaled"] += entry.count
+    return places, calls

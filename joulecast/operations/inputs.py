@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
@@ -238,26 +238,17 @@ def shape_from_json(value: Any) -> InputShape | None:
 
 def batch_size_of(input_shape: InputShape | None) -> int | None:
     """Batch size: the first dimension of the first input; None where there is none."""
-    if input_shape is None:
-        return None
-    first = Inputs.of(input_shape).all[0].shape
+    first = () if input_shape is None else Inputs.of(input_shape).all[0].shape
     return first[0] if first else None
 
 
 def shape_text(shape: InputShape | None) -> str:
     """Shapes as a text such as "32 x 3 x 224 x 224" or "input_ids 8 x 128, attention_mask 8 x 128"."""
-    if shape is None:
-        return ""
-    if isinstance(shape, Mapping):
-        return ", ".join(f"{name} {_one(item)}" for name, item in shape.items())
-    inputs = Inputs.of(shape)
-    return ", ".join(_one(item.shape) for item in inputs.positional)
+    inputs = Inputs() if shape is None else Inputs.of(shape)
+    pairs = (*(("", item) for item in inputs.positional), *inputs.named)
+    return ", ".join(f"{name} {' x '.join(map(str, item.shape))}".strip() for name, item in pairs)
 
 
 def titled(name: str, shape: InputShape | None) -> str:
     """Name and input shapes of a network, for a heading; the name alone if there is no shape."""
     return f"{name} {shape_text(shape)}".rstrip()
-
-
-def _one(shape: Iterable[int]) -> str:
-    return " x ".join(map(str, shape))

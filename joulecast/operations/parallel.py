@@ -45,10 +45,18 @@ def _experts_storage(o: Counted) -> Storage:
     return stored._replace(parameters=stored.parameters * touched / local)
 
 
-def _in_group(output: Callable[[Shape, int], Shape]) -> Callable[[Shapes, Attributes], Shape]:
-    """The shape rule of a collective, by a function of the shape of its input and the number of GPUs."""
+def _scattered(shape: Shape, gpus: int) -> Shape:
+    require_multiple("the first dimension of a tensor over GPUs", shape[0], gpus)
+    return (shape[0] // gpus, *shape[1:])
 
-    def rule(x: Shapes, a: Attributes) -> Shape:
+
+def _collective(output: Callable[[Shape, int], Shape], *, adds: bool = False) -> Kind:
+    """A collective of a group of GPUs over their link; if it adds, each GPU adds the parts of all others to its own.
+
+    `output` gives the shape of its output, for that of its input and the number of GPUs.
+    """
+
+    def in_group(x: Shapes, a: Attributes) -> Shape:
         if a["gpus"] < 2:
             raise InputError(
                 "a collective needs a group of GPUs",
@@ -58,16 +66,6 @@ def _in_group(output: Callable[[Shape, int], Shape]) -> Callable[[Shapes, Attrib
             )
         return output(x[0], a["gpus"])
 
-    return rule
-
-
-def _scattered(shape: Shape, gpus: int) -> Shape:
-    require_multiple("the first dimension of a tensor over GPUs", shape[0], gpus)
-    return (shape[0] // gpus, *shape[1:])
-
-
-def _collective(output: Callable[[Shape, int], Shape], *, adds: bool = False) -> Kind:
-    """A collective of a group of GPUs over their link; if it adds, each GPU adds the parts of all others to its own."""
     return Kind(
         family="movement",
         attributes={
@@ -75,7 +73,7 @@ def _collective(output: Callable[[Shape, int], Shape], *, adds: bool = False) ->
             "link": Attribute(one_of("nvlink", "pcie"), "nvlink"),
             "implementation": Attribute(one_of(*IMPLEMENTATIONS), "pytorch"),
         },
-        output=_in_group(output),
+        output=in_group,
         flops=(lambda x, a, out: size(x[0]) * (a["gpus"] - 1) // a["gpus"]) if adds else per_output_element(0),
         backward_flops=0.0,
         training="x -> y",

@@ -53,16 +53,12 @@ def _grouped_storage(o: Counted) -> Storage:
     return stored._replace(parameters=share * stored.parameters)
 
 
-def _linear_parameters(x: Shapes, a: Attributes) -> int:
-    """Weights and bias of a linear layer, or of all experts."""
-    return int(a.get("num_experts", 1) * a["out_features"] * (x[0][-1] + (1 if a["bias"] else 0)))
-
-
 _LINEAR: Mapping[str, Any] = {
     "family": "matmul",
     "output": lambda x, a: (*x[0][:-1], a["out_features"]),
     "flops": lambda x, a, out: 2 * size(x[0]) * a["out_features"],
-    "parameters": _linear_parameters,
+    # Weights and bias, of all experts if there are any.
+    "parameters": lambda x, a: a.get("num_experts", 1) * a["out_features"] * (x[0][-1] + a["bias"]),
     "tensor_cores": True,
     # All rows of the input with the weights.
     "product": lambda x, a, out: Product(1, size(out[:-1]), out[-1], x[0][-1]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,35 +35,48 @@ def size(shape: Shape) -> int:
     return math.prod(shape)
 
 
-@lru_cache(maxsize=1 << 14)
 def fits(takes: str, shapes: Shapes) -> bool:
     """Whether shapes are those that a text describes, such as "[..., M, K], [..., K, N]".
 
     A name stands for a size, the same one wherever it stands; a number for itself; and "..." for any dimensions. "or"
     separates several descriptions.
     """
-    return any(_agree(patterns, shapes) for patterns in _described(takes))
+    return any(described.agrees(shapes) for described in _described(takes))
+
+
+class _Described(NamedTuple):
+    """Shapes as a text describes them: of each the names before "..." and after it, and whether it has this part.
+
+    Names that stand once, and are no numbers, need not be compared.
+    """
+
+    shapes: tuple[tuple[list[str], list[str], bool], ...]
+    compares: bool
+
+    def agrees(self, shapes: Shapes) -> bool:
+        """Whether shapes are these."""
+        sizes: dict[str, int] = {}
+        for (first, last, has_more), shape in zip(self.shapes, shapes, strict=True):
+            between = len(shape) - len(first) - len(last)
+            if between < 0 or (between and not has_more):
+                return False
+            if self.compares:
+                ends = (*shape[: len(first)], *shape[len(first) + between :])
+                for name, n in zip((*first, *last), ends, strict=True):
+                    if sizes.setdefault(name, int(name) if name.isdecimal() else n) != n:
+                        return False
+        return True
 
 
 @cache
-def _described(takes: str) -> list[list[tuple[list[str], list[str], bool]]]:
-    """For each description, and each shape in it: the names before "..." and after it, and whether it has this part."""
-    shapes = ([text.split("...") for text in re.findall(r"\[(.*?)\]", each)] for each in takes.split(" or "))
-    return [
-        [(re.findall(r"\w+", s[0]), re.findall(r"\w+", "".join(s[1:])), len(s) > 1) for s in each] for each in shapes
-    ]
-
-
-def _agree(patterns: list[tuple[list[str], list[str], bool]], shapes: Shapes) -> bool:
-    sizes: dict[str, int] = {}
-    for (first, last, more), shape in zip(patterns, shapes, strict=True):
-        between = len(shape) - len(first) - len(last)
-        if between < 0 or (between and not more):
-            return False
-        for name, n in zip((*first, *last), (*shape[: len(first)], *shape[len(first) + between :]), strict=True):
-            if sizes.setdefault(name, int(name) if name.isdecimal() else n) != n:
-                return False
-    return True
+def _described(takes: str) -> list[_Described]:
+    described = []
+    for text in takes.split(" or "):
+        parts = [each.partition("...") for each in re.findall(r"\[(.*?)\]", text)]
+        shapes = tuple((re.findall(r"\w+", first), re.findall(r"\w+", last), bool(m)) for first, m, last in parts)
+        names = [name for first, last, _ in shapes for name in (*first, *last)]
+        described.append(_Described(shapes, len({*names}) < len(names) or any(map(str.isdecimal, names))))
+    return described
 
 
 def same(x: Shapes, a: Attributes) -> Shape:

@@ -74,14 +74,14 @@ class Template(NamedTuple):
     @classmethod
     def read(cls, row: Sequence[Any]) -> Self:
         """The template that was written as JSON."""
-        sizes, symbols, steps, calls, paths, dropped = _tuples(row)
+        sizes, symbols, steps, calls, paths, dropped = row
         return cls(
             sizes,
-            tuple(Symbol(*each) for each in symbols),
-            tuple(Step(*each) for each in steps),
-            calls,
-            paths,
-            tuple(Dropped(*each[:4]) for each in dropped),
+            tuple(Symbol(how, tuple(numbers)) for how, numbers in symbols),
+            tuple(Step(*_tuples(each)) for each in steps),
+            tuple(calls),
+            tuple(paths),
+            tuple(Dropped(name, count, tuple(where), reason) for name, count, where, reason, _ in dropped),
         )
 
     def operations(self, sizes: Sequence[int], mode: str, precision: str) -> list[tuple[Operation, str]]:
@@ -276,9 +276,9 @@ def load(name: str) -> ModelTemplates | None:
     )
 
 
-def _tuples(value: Any) -> Any:
-    """A value of JSON with tuples in place of lists."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+def _tuples(listed: list[Any]) -> tuple[Any, ...]:
+    """A list of JSON with tuples in place of it and of the lists in it."""
+    return tuple(_tuples(each) if isinstance(each, list) else each for each in listed)
 
 
 OPTIMIZER_PATH = "(optimizer)"
