@@ -203,6 +203,7 @@ def _refused(reason: str, given: object, allowed: object) -> ZooError:
 
 INPUT, OUTPUT = "operations", "variable"
 
+
 class StoredTrees:
     """Trees of an entry, evaluated with numpy at first, and with ONNX Runtime once it is worth its start.
 
