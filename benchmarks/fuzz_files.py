@@ -269,7 +269,7 @@ def read_recording(path: Path) -> None:
 def read_counters(path: Path) -> None:
     from joulecast.hardware.ncu import read_counters
 
-    str(read_counters(path).traffic_bytes)
+    str(read_counters(path))
 
 
 def read_host(path: Path) -> None:

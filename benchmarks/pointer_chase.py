@@ -218,7 +218,7 @@ def hits(level: str, program: str = "ncu") -> Mapping[str, float]:
         raise SensorError(
             "Nsight Compute cannot be run", given=str(error), allowed="ncu on the PATH", hint="install Nsight Compute"
         ) from error
-    served = counters_of((ran.stdout + ran.stderr).splitlines(), f"{program} {level}").traffic_bytes
+    served = counters_of((ran.stdout + ran.stderr).splitlines(), f"{program} {level}")
     total = sum(value or 0.0 for value in served.values())
     return {each: (served[each] or 0.0) / total if total else 0.0 for each in MEMORY_LEVELS}
 

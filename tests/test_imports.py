@@ -153,7 +153,7 @@ def test_predicting_opens_no_connection(tmp_path):
     code = (
         "import joulecast as j\n"
         "many = [(j.Operation('linear', [(n, 512)], {'out_features': 512}), 1) for n in range(1, 1500)]\n"
-        "j.predict(many, None, 'A30', predictor='forest')\n"
+        "j.predict(many, None, 'A30', predictor='xgboost')\n"
         "import os, sys; assert 'onnxruntime' in sys.modules and 'ORT_DISABLE_TELEMETRY' not in os.environ"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
