@@ -19,8 +19,8 @@ from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 
-MOST_OPERATIONS = 20_000
-"""Operations that are numbered before all are forgotten. They take 50 MB: 2,500 bytes each, measured with
+MOST_OPERATIONS = 25_000
+"""Operations that are numbered before all are forgotten. They take 62 MB: 2,500 bytes each, measured with
 tracemalloc."""
 
 _MOST_INPUTS = 16  # An operation with more inputs may be of any size, so it is not stored.

@@ -12,6 +12,8 @@ import numpy as np
 from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...operations.rules import Product
+from ...system.caches import OPERATION_BYTES, remembered
 from .operation_numbers import KIND_PLACES, PRODUCTS, numbers_of
 
 
@@ -28,9 +30,13 @@ def measured_operations(operations: OperationList) -> OperationList:
     A product of two tensors that is none of a batch is the linear layer of its sizes: PyTorch calls gemm for both.
     """
     n = numbers_of(operations)
-    if not (n.is_partial.any() or ((n.kind == KIND_PLACES["matmul"]) & (n.batch == 1)).any()):
+    other = (n.is_partial > 0) | ((n.kind == KIND_PLACES["matmul"]) & (n.batch == 1))
+    if not other.any():
         return operations
-    return OperationList(map(_measured, operations))
+    return OperationList(
+        _measured(operation) if is_other else operation
+        for operation, is_other in zip(operations, other.tolist(), strict=True)
+    )
 
 
 def _measured(operation: Operation) -> Operation:
@@ -39,9 +45,13 @@ def _measured(operation: Operation) -> Operation:
     product = operation.product if operation.kind == "matmul" else None
     if product is None or product.batch > 1:
         return whole
+    return _linear(product, whole.precision, whole.mode)
+
+
+@remembered(lambda made: OPERATION_BYTES)
+def _linear(product: Product, precision: str, mode: str) -> Operation:
     attributes = {"out_features": product.columns, "bias": False}
-    shapes = [(product.rows, product.reduction)]
-    return Operation("linear", shapes, attributes, precision=whole.precision, mode=whole.mode)
+    return Operation("linear", [(product.rows, product.reduction)], attributes, precision=precision, mode=mode)
 
 
 def work_shares(operations: OperationList, of: OperationList) -> FloatArray:
@@ -52,7 +62,7 @@ def work_shares(operations: OperationList, of: OperationList) -> FloatArray:
     """
     if operations is of:
         return np.ones(len(operations))
-    return np.array([_share(*pair) for pair in zip(operations, of, strict=True)])
+    return np.array([1.0 if one is whole else _share(one, whole) for one, whole in zip(operations, of, strict=True)])
 
 
 def _share(operation: Operation, whole: Operation) -> float:
