@@ -30,9 +30,8 @@ _OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     **_PLAIN,
     **{f"{name}_fused": partial(of, fused=True) for name, of in _PLAIN.items()},
 }
-_AHEAD = (
-    10  # Iterations that the host may launch before it waits: without a limit, seconds could queue minutes of work.
-)
+_AHEAD = 10
+"""Iterations that the host may launch before it waits. Without a limit, seconds could queue minutes of work."""
 _SMALL_RATE = 1e-6
 """Learning rate of the optimizer. It is tiny because steps are measured, not used for training."""
 

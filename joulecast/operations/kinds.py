@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import InputError
-from . import rules
 from .attributes import COUNT, DIMENSION, DIMENSIONS, FLAG, PROBABILITY, SHAPE, Attribute, one_of
 from .kind import INDEX_BYTES, MASK_BYTES, Family, Kind, Training, with_types
 from .lookups import FFT, INDEX_KINDS, logical
@@ -29,10 +28,13 @@ from .rules import (
     Attributes,
     Shape,
     Shapes,
+    broadcast,
+    broadcast_inputs,
     dimension_of,
     per_input_element,
     per_output_element,
     require_multiple,
+    same_along_dimension,
     size,
 )
 from .windows import CONVOLUTIONS, POOLING, SAMPLING
@@ -101,7 +103,7 @@ def _binary(*, is_product: bool) -> Kind:
     return Kind(
         family="elementwise",
         inputs=(1, 2),
-        output=rules.broadcast_inputs,
+        output=broadcast_inputs,
         flops=per_output_element(1),
         training="2x 2y -> x y" if is_product else "x -> y",
         broadcast_reads=1,
@@ -199,7 +201,7 @@ KINDS: Mapping[str, Kind] = {
     "softmax": Kind(
         family="softmax",
         attributes={"dim": Attribute(DIMENSION, -1)},
-        output=rules.same_along_dimension,
+        output=same_along_dimension,
         flops=per_output_element(5),
         training="x 2y -> x y w",
     ),
@@ -207,7 +209,7 @@ KINDS: Mapping[str, Kind] = {
     "cumsum": Kind(
         family="softmax",
         attributes={"dim": Attribute(DIMENSION, 0)},
-        output=rules.same_along_dimension,
+        output=same_along_dimension,
         flops=per_output_element(1),
         training="x 3y -> 4y",
     ),
@@ -217,7 +219,7 @@ KINDS: Mapping[str, Kind] = {
     "compare": Kind(
         family="elementwise",
         inputs=(1, 2),
-        output=rules.broadcast_inputs,
+        output=broadcast_inputs,
         flops=per_output_element(1),
         has_gradient=False,
         training="x -> y",
@@ -226,7 +228,7 @@ KINDS: Mapping[str, Kind] = {
     "complex_mul": Kind(
         family="elementwise",
         inputs=(2, 2),
-        output=lambda x, a: (*rules.broadcast(*map(logical, x)), 2),
+        output=lambda x, a: (*broadcast(*map(logical, x)), 2),
         # Four products and two sums for each pair of numbers.
         flops=per_output_element(3),
         backward_flops=2.0,

@@ -10,25 +10,27 @@ import math
 from collections.abc import Callable, Mapping
 
 from ..errors import InputError
-from . import rules
 from .attributes import COUNT, DIMENSION, ELEMENT_BYTES, FLAG, SOME_DIMENSIONS, Attribute, one_of
 from .kind import INDEX_BYTES, MASK_BYTES, Counted, Kind, Storage, plain, with_types
 from .rules import (
     Attributes,
     Shape,
     Shapes,
+    broadcast,
+    broadcast_inputs,
     dimension_of,
     per_input_element,
     per_output_element,
     require_at_most,
     require_multiple,
+    same_along_dimension,
     size,
 )
 
 
 def _masked_fill_output(x: Shapes, a: Attributes) -> Shape:
     """Shape of the input, which is changed in place; the mask has to broadcast to it."""
-    if rules.broadcast(*x) != x[0]:
+    if broadcast(*x) != x[0]:
         raise InputError(
             "a mask does not broadcast to the input",
             given=f"mask {x[1]}, input {x[0]}",
@@ -158,7 +160,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
     "where": Kind(
         family="elementwise",
         inputs=(1, 3),
-        output=rules.broadcast_inputs,
+        output=broadcast_inputs,
         flops=per_output_element(1),
         training="x 2y -> 3y",
         storage=with_types({0: MASK_BYTES}),
@@ -214,7 +216,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
     "sort": Kind(
         family="movement",
         attributes={"dim": Attribute(DIMENSION, -1)},
-        output=rules.same_along_dimension,
+        output=same_along_dimension,
         # About the least number of comparisons: log2 n for each element of a row of n.
         flops=lambda x, a, out: size(x[0]) * math.ceil(math.log2(max(_row_length(x, a), 2))),
         backward_flops=0.0,

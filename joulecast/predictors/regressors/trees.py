@@ -207,8 +207,8 @@ INPUT, OUTPUT = "operations", "variable"
 class StoredTrees:
     """Trees of an entry, evaluated with numpy at first, and with ONNX Runtime once it is worth its start.
 
-    Starting it takes about as long for each node as numpy needs to walk a tree with one row, and 250 bytes. A forest of
-    500,000 nodes takes 0.4 s and 100 MB, longer than a whole command that predicts a network on every GPU with numpy.
+    For each node of the trees, starting ONNX Runtime takes about as long as numpy needs to walk one tree with one row.
+    For a command that predicts a single network with a large forest, that would be most of the wait.
 
     Raises ZooError: the trees have another number of inputs.
 
