@@ -172,6 +172,7 @@ class TreeSettings(Seeded):
     Args:
         trees: Number of trees.
         depth: Largest number of levels of a tree.
+        leaves: Largest number of leaves of a tree, which splits where that helps most; 0 splits level by level.
         learning_rate: Factor on the values of each tree before they are added.
         subsample: Share of the measurements that a tree sees.
         features_per_split: Share of the features that a split may choose from.
@@ -181,6 +182,7 @@ class TreeSettings(Seeded):
 
     trees: int = setting(300, 1, 10_000)
     depth: int = setting(8, 1, 16)
+    leaves: int = setting(0, 0, 65_536)
     learning_rate: float = setting(0.1, _LEAST_SHARE, 1)
     subsample: float = setting(0.8, _LEAST_SHARE, 1)
     features_per_split: float = setting(0.5, _LEAST_SHARE, 1)
@@ -241,13 +243,13 @@ class KernelRecipe(Recipe):
         generation: Settings of the trees of each measured generation and group. In a file, a table.
         other_generations: Settings of the trees over all GPUs, for all other generations. They are fewer and simpler,
             so that they follow no generation closely. In a file, a table.
-        quantile: Quantile of the measurements that is predicted. Disturbances make measurements longer, so the most
-            frequent value lies below the median.
+        quantile: Quantile of the measurements that is predicted where these scatter widely (model/fit.py).
+            Disturbances make measurements longer, so the most frequent value lies below the median.
         most_rows: Largest number of measurements of a part on one GPU; more are thinned out at random.
         constants_rows: Most measurements of one GPU, group, way and width to which the constants of physics are fitted.
     """
 
-    generation: TreeSettings = setting(TreeSettings(subsample=0.7))
+    generation: TreeSettings = setting(TreeSettings(depth=16, leaves=128, subsample=0.7, min_child_weight=8.0))
     other_generations: TreeSettings = setting(
         TreeSettings(trees=200, depth=6, subsample=0.5, features_per_split=0.3, min_child_weight=30.0)
     )

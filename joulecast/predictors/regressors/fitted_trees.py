@@ -158,16 +158,18 @@ def fit_boosted(
     return FittedTrees(model.fit(inputs, targets))
 
 
-def unfitted_trees(recipe: TreeSettings, trees: int, depth: int | None = None, **more: Any) -> Any:
+def unfitted_trees(recipe: TreeSettings, trees: int, **more: Any) -> Any:
     """An XGBRegressor that gives the same trees every time.
 
-    A depth of None stands for that of the recipe. Raises MissingDependencyError: xgboost is not installed.
+    Raises MissingDependencyError: xgboost is not installed.
     """
     with needing("training needs xgboost", with_extra("train")):
         from xgboost import XGBRegressor
     return XGBRegressor(
         n_estimators=trees,
-        max_depth=recipe.depth if depth is None else depth,
+        max_depth=recipe.depth,
+        max_leaves=recipe.leaves,
+        grow_policy="lossguide" if recipe.leaves else "depthwise",
         learning_rate=recipe.learning_rate,
         subsample=recipe.subsample,
         colsample_bynode=recipe.features_per_split,
