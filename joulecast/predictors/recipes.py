@@ -243,7 +243,7 @@ class KernelRecipe(Recipe):
         generation: Settings of the trees of each measured generation and group. In a file, a table.
         other_generations: Settings of the trees over all GPUs, for all other generations. They are fewer and simpler,
             so that they follow no generation closely. In a file, a table.
-        quantile: Quantile of the measurements that is predicted where these scatter widely (model/fit.py).
+        quantile: Quantile of the measurements that is predicted where these scatter widely (fitted_trees.py).
             Disturbances make measurements longer, so the most frequent value lies below the median.
         most_rows: Largest number of measurements of a part on one GPU; more are thinned out at random.
         constants_rows: Most measurements of one GPU, group, way and width to which the constants of physics are fitted.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from ...operations.attributes import HALF_PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..recipes import KernelRecipe, TreeSettings
-from ..regressors.fitted_trees import FittedTrees, unfitted_trees
+from ..regressors.fitted_trees import FittedTrees, rounded_quantile_loss, unfitted_trees
 from .basis import generation_of
 from .features import features, first_kernels
 from .learned import ALL, Key, OneModel
@@ -40,8 +39,6 @@ _LEAST_CONSTANTS_S = 2e-6  # Shorter times are those of a launch.
 # Most measurements of a part on a GPU that trees over all GPUs learn from. With 24,000 they follow the measured GPUs
 # too closely: networks on an A10, whose generation was not measured, were 20 to 27 % too slow instead of 3 %.
 _SHARED_ROWS = 8_000
-_ROUNDED = 0.15  # Log errors over which the loss passes from the slope of one side to that of the other.
-_CURVATURE = 0.3  # Of the loss where it is straight, so that steps there are as long as the errors, not endless.
 USUAL_TRUST = 0.5
 """Trust in the trees over all GPUs of a part that was measured on a single generation."""
 
@@ -181,23 +178,9 @@ def _trees(examples: Sequence[tuple[NDArray[np.float32], FloatArray]], recipe: K
         # Each GPU counts with the root of its number of measurements, so that the most measured do not decide alone.
         each = np.concatenate([np.full(len(some), len(some) ** -0.5) for _, some in examples])
         weights = each / each.mean()
-    loss = partial(_derivatives, recipe.quantile)
+    loss = rounded_quantile_loss(recipe.quantile)
     trees = unfitted_trees(settings, settings.trees, objective=loss, base_score=0.0, max_bin=128)
     return FittedTrees(trees.fit(inputs, targets, sample_weight=weights))
-
-
-def _derivatives(
-    quantile: float, measured: FloatArray, predicted: FloatArray, sample_weight: FloatArray | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Gradient and curvature of the loss of each measurement: that of a quantile, rounded off to a parabola near zero.
-
-    Trees then converge to the measurements of one size, and are pulled less by those that scatter widely.
-    """
-    errors = (predicted - measured) / _ROUNDED
-    weights = 1.0 if sample_weight is None else sample_weight
-    inside = (errors > -quantile) & (errors < 1 - quantile)
-    gradient: FloatArray = weights * _ROUNDED * np.clip(errors, -quantile, 1 - quantile)
-    return gradient, weights * np.where(inside, 1.0, _CURVATURE)
 
 
 def _examples(table: Measured, constants: FloatArray) -> tuple[NDArray[np.float32], FloatArray, NDArray[np.int64]]:
