@@ -131,7 +131,7 @@ WRONG = [
     ("kernels", "folds = 1", InputError, "folds"),
     ("kernels", "generation = 3", InputError, "generation"),
     ("kernels", "[generation]\ntrees = 0", InputError, "trees"),
-    ("kernels", "[generation]\nbranches = 3", UnknownNameError, "leaves"),
+    ("kernels", "[generation]\nbranches = 3", UnknownNameError, "branches"),
     ("kernels", "depth = 3", UnknownNameError, "depth"),
     ("kernels", "quantile =", InputError, "cannot be read"),
 ]
