@@ -26,7 +26,7 @@ MORE_WORK: tuple[str, ...] = (
 """Inputs that grow with the amount of work. The baseline's time grows with physics. Its correction must not fall
 with any of these inputs, so that their product, the time, never falls when one of them grows and the others stay."""
 
-_ROUNDED = 0.15  # Log errors over which the slope of the loss passes from that of one side to that of the other.
+_ROUNDED = 0.1  # Log errors over which the slope of the loss passes from that of one side to that of the other.
 _CURVATURE = 0.3  # Of the loss where it is straight; with none at all, the steps of boosting would have no end.
 
 _STOPPING_FOLDS = 10  # Folds for early stopping; one of them is held out.
@@ -188,7 +188,7 @@ def unfitted_trees(recipe: TreeSettings, trees: int, **more: Any) -> Any:
 def rounded_quantile_loss(quantile: float) -> Callable[..., tuple[FloatArray, FloatArray]]:
     """The loss of a quantile, rounded off to a parabola near zero, as an objective of XGBoost.
 
-    Where measurements lie closer to each other than 0.15 in logarithms, trees approach their mean, otherwise their
+    Where measurements lie closer to each other than 0.1 in logarithms, trees approach their mean, otherwise their
     quantile. The plain loss of a quantile has no curvature that could tell a step of boosting how far to go.
 
     Args:
