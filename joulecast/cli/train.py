@@ -208,7 +208,7 @@ def _command() -> str:
 
 
 def train_kernels(
-    dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), networks_only: bool = False, more: bool = False
+    dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), networks_only: bool = False
 ) -> None:
     """Learn device times of kernels in half precision and below, and write the zoo entry that predictors use for them.
 
@@ -221,7 +221,7 @@ def train_kernels(
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entry import load_entry
     from ..zoo.kernels_entry import load_kernels
-    from ..zoo.kernels_training import learn_more, learn_networks
+    from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
     from ..zoo.other_entries import AnyGpuEntry
     from ..zoo.training import Loaded, all_networks, renew_hosts
@@ -238,9 +238,7 @@ def train_kernels(
     if networks_only:
         renew_hosts(zoo / ANY_GPU, networks)
     base = load_entry(zoo / ANY_GPU, AnyGpuEntry) if networks else None
-    if more:
-        trained = learn_more(loaded, load_kernels(zoo / KERNELS_ENTRY), settings)
-    elif networks_only and base is not None:
+    if networks_only and base is not None:
         trained = learn_networks(loaded, load_kernels(zoo / KERNELS_ENTRY), base)
     else:
         trained = train(loaded, settings, base)

@@ -27,7 +27,7 @@ from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ..predictors.measured import power_rows
 from ..predictors.model.basis import generation_of
 from ..predictors.model.features import first_kernels
-from ..predictors.model.fit import LEAST_ROWS, Measured, fit_one_model, fit_trees, measured_tables, model_of
+from ..predictors.model.fit import LEAST_ROWS, Measured, fit_one_model, measured_tables
 from ..predictors.model.fit_power import fit_power, readings
 from ..predictors.model.in_networks import NetworkFactors, cached_products, loaded_elements
 from ..predictors.model.learned import Key, NetworkBasis, OneModel
@@ -242,43 +242,6 @@ def _golden(tables: Sequence[Measured]) -> dict[Key, Any]:
             mine = {table.kernels[place] for place in np.flatnonzero(groups == group).tolist()}
             golden.setdefault((table.generation, GROUPS[group]), (table.gpu.name, golden_sample(mine)))
     return golden
-
-
-def learn_more(loaded: Sequence[Loaded], kept: KernelsEntry, recipe: KernelRecipe) -> Trained[OneModel]:
-    """Learn generations that an entry does not know yet, a minute's work. What it learned of others stays as it is.
-
-    Neither the constants of physics, nor what holds on all generations, nor intervals are learned again. Errors on
-    sizes that are left out join the card.
-
-    Raises DatasetError: too few device times of such generations. Raises MissingDependencyError: xgboost is missing.
-    """
-    old, known = kept.kernels, {generation for generation, _ in kept.kernels.trees}
-    tables = [
-        table.some(np.flatnonzero(np.isin(table.parts, list(old.measured))))
-        for table in measured_tables([each.dataset for each in loaded])
-        if table.generation not in known
-    ]
-    tables = [table for table in tables if len(table.device_s)]
-    if not tables:
-        raise DatasetError(
-            "no kernels of a generation that this entry does not know",
-            given=", ".join(sorted({each.dataset.card.gpu for each in loaded})),
-            allowed=f"from {LEAST_ROWS} device times of a part, such as {next(iter(old.measured))}",
-            hint="leave out --more to learn all generations again",
-        )
-    errors = evaluation.sizes_left_out(tables, old.constants, recipe)
-    drawn = [table.drawn(recipe.most_rows, recipe.seed) for table in tables]
-    trees = fit_trees(drawn, old.constants, recipe, {table.generation for table in tables}, shared=False)
-    added = model_of(tables, old.constants, trees)
-    measured = {part: gpus | added.measured.get(part, frozenset()) for part, gpus in old.measured.items()}
-    model = replace(old, trees={**old.trees, **trees}, measured=measured)
-    validation = Validation("kernels", errors)
-    told = {
-        "data": (*kept.card["data"], *(each.described() for each in loaded)),
-        "errors": [*kept.card["errors"], *validation.rows()],
-    }
-    content = partial(content_of_kernels, golden={**kept.golden, **_golden(tables)})
-    return Trained(model, validation, ModelCard(**{**kept.card, **told}), content)
 
 
 def learn_networks(loaded: Sequence[Loaded], kept: KernelsEntry, base: AnyGpuEntry) -> Trained[OneModel]:

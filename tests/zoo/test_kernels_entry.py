@@ -27,7 +27,7 @@ from joulecast.zoo import find_predictor, kernels_training
 from joulecast.zoo.entry import load_any
 from joulecast.zoo.files import MANIFEST
 from joulecast.zoo.kernels_entry import load_kernels
-from joulecast.zoo.kernels_training import learn_more, network_errors, network_factors, train_kernels
+from joulecast.zoo.kernels_training import network_errors, network_factors, train_kernels
 from joulecast.zoo.other_entries import AnyGpuEntry
 from joulecast.zoo.training import Loaded
 
@@ -116,26 +116,6 @@ def test_impossible_facts_are_refused(entry, change, said):
     rewritten(entry, change)
     with pytest.raises(ZooError, match=said):
         load_any(entry)
-
-
-def test_another_generation_is_learned_and_the_others_stay_as_they_are(entry, operations, tmp_path):
-    before, l40s = load_kernels(entry), find_gpu("L40S")
-    other, data = map(simulated_kernels, ("RTX 4090", l40s.name))
-    more = [Loaded(save(each, tmp_path / each.card.gpu), each) for each in (other, data)]
-    after = load_any(learn_more(more, before, RECIPE).save(tmp_path / "more"))
-    known, now = before.kernels, after.kernels
-    assert (now.device_s(operations, H100) == known.device_s(operations, H100)).all()
-    asked = OperationList(m.operation for m in data.measurements)
-    device_s = np.array([m.device_time_s for m in data.measurements])
-    errors = [np.abs(model.device_s(asked, l40s) / device_s - 1).mean() for model in (known, now)]
-    assert errors[1] < errors[0]
-    assert now.basis("linear, half", l40s) == "measured"
-    assert after.card["errors"][: len(before.card["errors"])] == before.card["errors"]
-    added = {(row["split"], row["where"], row["what"]) for row in after.card["errors"][len(before.card["errors"]) :]}
-    assert ("measured", l40s.name, "linear, half") in added
-    assert after.card["data"][-1]["gpu"] == l40s.name
-    with pytest.raises(DatasetError, match="of a generation that this entry does not know"):
-        learn_more(more, after, RECIPE)
 
 
 def test_nothing_to_learn_from(tmp_path):
