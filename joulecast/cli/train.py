@@ -87,13 +87,13 @@ def _tuned(
     tracking_uri: str | None,
     *,
     track: bool,
-) -> Iterator[tuple[Recipe, Trained[Any]]]:
+) -> Iterator[tuple[Recipe, Trained]]:
     """Search for better settings for each dataset and mode, and train with the best, which are returned as well.
 
     Raises InputError: the recipe has no search space. Raises TrackingError: the trials could not be logged.
     """
     from ..predictors.evaluation.one_gpu import search
-    from ..predictors.fitting.fit import predictor_of
+    from ..predictors.fitting.forms import predictor_of
     from ..predictors.recipes import XGBoostRecipe
     from ..zoo.tracking import tuning
     from ..zoo.trainers import with_modes
@@ -175,7 +175,7 @@ def evaluate(
 
 def _load(paths: Sequence[Path], folders: Sequence[Path]) -> tuple[dict[str, Recipe], list[Loaded]]:
     """Recipes by the names of their files, and datasets."""
-    from ..predictors.fitting.fit import load_recipe
+    from ..predictors.fitting.forms import load_recipe
     from ..zoo.training import Loaded
 
     if len({path.stem for path in paths}) < len(paths):
@@ -207,9 +207,7 @@ def _command() -> str:
     return shlex.join(["joulecast", *sys.argv[1:]])
 
 
-def train_kernels(
-    dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), networks_only: bool = False
-) -> None:
+def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), networks_only: bool = False) -> None:
     """Learn device times of kernels in half precision and below, and write the zoo entry that predictors use for them.
 
     Where datasets contain networks, it also learns how much longer kernels take inside networks. The zoo's predictor
@@ -217,13 +215,12 @@ def train_kernels(
 
     Errors are measured on sizes, GPUs and generations that are left out. The entry itself is fitted on all data.
     """
+    from ..predictors.model.any_gpu import AnyGpuPredictor
     from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
-    from ..zoo.entry import load_entry
-    from ..zoo.kernels_entry import load_kernels
+    from ..zoo.entry import Entry, load_entry
     from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
-    from ..zoo.other_entries import AnyGpuEntry
     from ..zoo.training import Loaded, all_networks, renew_hosts
 
     settings = load_kernel_recipe(recipe)
@@ -237,9 +234,9 @@ def train_kernels(
         )
     if networks_only:
         renew_hosts(zoo / ANY_GPU, networks)
-    base = load_entry(zoo / ANY_GPU, AnyGpuEntry) if networks else None
+    base = load_entry(zoo / ANY_GPU, AnyGpuPredictor) if networks else None
     if networks_only and base is not None:
-        trained = learn_networks(loaded, load_kernels(zoo / KERNELS_ENTRY), base)
+        trained = learn_networks(loaded, Entry.of(zoo / KERNELS_ENTRY), base)
     else:
         trained = train(loaded, settings, base)
     typer.echo(trained.save(zoo))

@@ -25,8 +25,9 @@ from ..hardware import find_device
 from ..operations.operation import MODES, Operation
 from ..system.limits import within
 from .cards import git_commit
+from .entry import not_by_itself
 from .files import StoredEntry, library_versions, put_in_place, sha256_of
-from .kernels_entry import KERNELS_PREDICTOR, not_by_itself
+from .kinds import KERNELS_PREDICTOR
 from .store import REGISTERED, admit, pulled, pulled_folder
 
 ENTRY = "entry"

@@ -10,7 +10,7 @@ from ..hardware.host import is_cpu
 from ..operations.operation import MODES, require_mode
 from ..predictors.evaluation import any_gpu, one_gpu
 from ..predictors.evaluation.errors import Validation
-from ..predictors.fitting.fit import ANY_GPU_FORMS
+from ..predictors.fitting.forms import ANY_GPU_FORMS
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
@@ -28,7 +28,7 @@ class Trainer(NamedTuple):
         about, file: What reports are about, and the name of their file.
     """
 
-    train: Callable[[Sequence[Loaded], Sequence[str], Any, bool], Iterator[Trained[Any]]]
+    train: Callable[[Sequence[Loaded], Sequence[str], Any, bool], Iterator[Trained]]
     validate: Callable[[Sequence[Loaded], Sequence[str], Any, bool], list[Validation]]
     splits: str
     about: str = "predictions"
@@ -55,13 +55,13 @@ def with_modes(loaded: Sequence[Loaded], asked: Sequence[str]) -> list[tuple[Loa
     return found
 
 
-def _train_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Trained[Any]]:
+def _train_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Trained]:
     # Where no network was measured on a GPU, the scale of its intervals is taken from another GPU.
     borrowed: dict[str, NetworkCalibration] = {}
     for each, mode in sorted(with_modes(loaded, asked), key=lambda pair: not pair[0].in_mode(pair[1])):
         trained = train(each, mode, recipe, borrowed.get(mode))
-        if trained.network_errors is not None:
-            borrowed.setdefault(mode, trained.network_errors)
+        if trained.predictor.network_errors is not None:
+            borrowed.setdefault(mode, trained.predictor.network_errors)
         yield trained
 
 

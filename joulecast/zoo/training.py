@@ -5,13 +5,11 @@ Kernels have a file of their own (kernels_training.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 from ..datasets import Dataset, NetworkMeasurement, fingerprint, load
 from ..extraction import network_of
@@ -19,24 +17,28 @@ from ..hardware import Device, find_gpu
 from ..operations.network import Network
 from ..operations.operation import MODES, Operation
 from ..predictors.chip import ChipPart
-from ..predictors.contract import Networks, ResidualModel
+from ..predictors.contract import Networks
 from ..predictors.cpu import CpuPredictor
 from ..predictors.evaluation import any_gpu, one_gpu
 from ..predictors.evaluation.errors import Validation, network_log_errors
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
-from ..predictors.fitting.fit import fit_chip, fit_cpu, fit_on_all, fit_serial, predictor_of, quickest_networks
+from ..predictors.fitting.fit import fit_chip, fit_cpu, fit_on_all, fit_serial, quickest_networks
+from ..predictors.fitting.forms import predictor_of
 from ..predictors.intervals.calibration import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.measured import device_rows
-from ..predictors.model.shared import SharedByAll
+from ..predictors.model.any_gpu import AnyGpuPredictor, LeftOut
+from ..predictors.model.shared import SharedByAll, chip_alone
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.on_cpu import CpuNetworkPredictor, SerialModel
+from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.recipes import Recipe
-from .cards import Content, ModelCard, git_commit, golden_sample, save_entry
+from .cards import ModelCard, git_commit
 from .catalogue import entry_name, find_kernels
-from .entry import content_of_chip, load_entry
-from .files import FACTS, StoredEntry, json_bytes
-from .other_entries import AnyGpuEntry, content_of_any_gpu, content_of_cpu
+from .entry import load_entry, save_entry
+from .files import FACTS, LEFT_OUT, OPERATIONS, StoredEntry, json_bytes
+from .golden import Sample, chosen
+from .kinds import CPU_PREDICTOR
 from .promotion import operations_left_out
 
 ANY_GPU_LIMITS = (
@@ -48,8 +50,6 @@ ANY_GPU_LIMITS = (
     "Host times are those of the machines on which the training data was measured. On a slower machine, launches take "
     "longer.",
 )
-
-Predictor = TypeVar("Predictor")
 
 
 @dataclass(frozen=True)
@@ -101,63 +101,27 @@ def all_networks(loaded: Sequence[Loaded]) -> Networks:
 
 
 @dataclass(frozen=True)
-class Trained(Generic[Predictor]):
+class Trained:
     """What was trained, with its validation and card, ready to be stored.
 
     Args:
-        content: Function from the predictor to what its entry holds.
-        network_errors: Errors on networks, in units of difficulty, which other GPUs may borrow; None where there are
-            none.
+        predictor: A predictor of this kind.
+        samples: Operations for the golden prediction.
+        files: Further files of its entry, by name.
+        kind: What its manifest names as its predictor; empty for what the card names.
     """
 
-    predictor: Predictor
+    predictor: Any
     validation: Validation
     card: ModelCard
-    content: Callable[[Predictor], Content]
-    network_errors: NetworkCalibration | None = None
+    samples: Sequence[Sample]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    kind: str = ""
 
     def save(self, zoo: Path) -> Path:
         """Write the entry into a zoo folder."""
-        return save_entry(zoo / self.card.name, self.card, self.content(self.predictor))
-
-
-def train(loaded: Loaded, mode: str, recipe: Recipe, borrowed: NetworkCalibration | None = None) -> Trained[ChipPart]:
-    """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations.
-
-    Args:
-        borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU on which no network was measured.
-    """
-    dataset, networks = loaded.dataset, loaded.in_mode(mode)
-    validation = one_gpu.validate(dataset, mode, recipe, networks)
-    chip = fit_chip(dataset, mode, recipe)
-    operations = {m.operation for m in dataset.usable(mode)}
-    calibration, network_errors = one_gpu.calibrated(
-        validation, Closeness.of(operations), errors_on_repeats(dataset, chip)
-    )
-    chip = replace(chip, calibration=calibration)
-    if network_errors is None and calibration is not None:
-        network_errors = borrowed
-    if len(validation.networks):
-        measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
-        chip, host = learn_from_networks(chip, measured, mode)
-    else:
-        host = HostModel.prior(mode)
-    measured_in = {operation.precision for operation in operations}
-    # Every kind that was measured at all is covered in these. Where there is no TF32, the default is fp32.
-    default = "fp32" in measured_in and ("tf32" in measured_in or "tf32" not in chip.gpu.peak_flops)
-    precisions = (*(["default"] if default else []), *(p for p in ("fp32", "fp16", "bf16") if p in measured_in))
-    sentences = {"splits": one_gpu.SPLITS, "limits": limits_of(chip, host)}
-    card = _card_of_device(loaded, mode, recipe, validation, chip.gpu, len(chip.measured), precisions, **sentences)
-    content = partial(
-        content_of_chip,
-        reader=predictor_of(recipe),
-        host=host,
-        golden=golden_sample(operations),
-        left_out=operations_left_out(validation),
-        network_errors=network_errors,
-        trained_on=operations,
-    )
-    return Trained(chip, validation, card, content, network_errors)
+        folder = zoo / self.card.name
+        return save_entry(folder, self.card, self.predictor, self.samples, self.files, kind=self.kind)
 
 
 def card_of(name: str, predictor: str, recipe: Recipe, validation: Validation, **more: Any) -> ModelCard:
@@ -173,6 +137,40 @@ def card_of(name: str, predictor: str, recipe: Recipe, validation: Validation, *
         provenance={"git_commit": git_commit()},
         **more,
     )
+
+
+def train(loaded: Loaded, mode: str, recipe: Recipe, borrowed: NetworkCalibration | None = None) -> Trained:
+    """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations.
+
+    Args:
+        borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU on which no network was measured.
+    """
+    dataset, networks = loaded.dataset, loaded.in_mode(mode)
+    validation = one_gpu.validate(dataset, mode, recipe, networks)
+    chip = fit_chip(dataset, mode, recipe)
+    operations = {m.operation for m in dataset.usable(mode)}
+    calibration, network_errors = one_gpu.calibrated(
+        validation, Closeness.of(operations), errors_on_repeats(dataset, chip)
+    )
+    chip = replace(chip, calibration=calibration)
+    if network_errors is None and calibration is not None:
+        network_errors = borrowed
+    host = HostModel.prior(mode)
+    if len(validation.networks):
+        measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
+        chip, host = learn_from_networks(chip, measured, mode)
+    measured_in = {operation.precision for operation in operations}
+    # Every kind that was measured at all is covered in these. Where there is no TF32, the default is fp32.
+    default = "fp32" in measured_in and ("tf32" in measured_in or "tf32" not in chip.gpu.peak_flops)
+    precisions = (*(["default"] if default else []), *(p for p in ("fp32", "fp16", "bf16") if p in measured_in))
+    sentences = {"splits": one_gpu.SPLITS, "limits": limits_of(chip, host)}
+    card = _card_of_device(loaded, mode, recipe, validation, chip.gpu, len(chip.measured), precisions, **sentences)
+    files = {
+        LEFT_OUT: json_bytes(operations_left_out(validation)),
+        OPERATIONS: json_bytes([o.to_dict() for o in sorted(operations, key=lambda o: o.digest)]),
+    }
+    predictor = NetworkPredictor(card.name, chip_alone(chip), host, network_errors)
+    return Trained(predictor, validation, card, [Sample(chosen(operations))], files)
 
 
 def _card_of_device(
@@ -223,7 +221,7 @@ def limits_of(chip: ChipPart, host: HostModel) -> tuple[str, ...]:
     return tuple(limits)
 
 
-def train_any_gpu(loaded: Sequence[Loaded], recipe: Recipe, *, quick: bool = False) -> Trained[ResidualModel]:
+def train_any_gpu(loaded: Sequence[Loaded], recipe: Recipe, *, quick: bool = False) -> Trained:
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 
     Raises DatasetError: too few device times.
@@ -245,17 +243,13 @@ def train_any_gpu(loaded: Sequence[Loaded], recipe: Recipe, *, quick: bool = Fal
         "sheet and at any clock.",
         data=tuple(each.described() for each in loaded),
     )
-    golden: dict[str, set[Operation]] = {}
-    for row in chain.from_iterable(map(device_rows, data)):
-        if row.operation.mode == "inference":
-            golden.setdefault(row.gpu.name, set()).add(row.operation)
-    content = partial(
-        content_of_any_gpu,
-        hosts=any_gpu.fit_hosts(SharedByAll(learned, kernels=kernels), networks),
-        intervals=any_gpu.interval_errors(validation),
-        golden={gpu: golden_sample(measured) for gpu, measured in golden.items()},
-    )
-    return Trained(learned, validation, card, content)
+    rows = [row for dataset in data for row in device_rows(dataset)]
+    measured: dict[str, set[Operation]] = {}
+    for row in [row for row in rows if row.operation.mode == "inference"] or rows:
+        measured.setdefault(row.gpu.name, set()).add(row.operation)
+    hosts = any_gpu.fit_hosts(SharedByAll(learned, kernels=kernels), networks)
+    predictor = AnyGpuPredictor(card.name, learned, hosts, LeftOut(any_gpu.interval_errors(validation)))
+    return Trained(predictor, validation, card, [Sample(chosen(each), gpu) for gpu, each in measured.items()])
 
 
 def renew_hosts(folder: Path, networks: Networks) -> None:
@@ -266,7 +260,7 @@ def renew_hosts(folder: Path, networks: Networks) -> None:
     Args:
         networks: The measured networks that it was trained with.
     """
-    entry = load_entry(folder, AnyGpuEntry)
+    entry = load_entry(folder, AnyGpuPredictor)
     measured = {measurement.mode for _, measurement, _ in networks}
     learned = any_gpu.fit_hosts(entry.shared, networks)
     hosts = {**entry.hosts, **{mode: host for mode, host in learned.items() if mode in measured}}
@@ -274,7 +268,7 @@ def renew_hosts(folder: Path, networks: Networks) -> None:
     stored.replace({FACTS: json_bytes({**stored.facts, "hosts": {mode: h.to_dict() for mode, h in hosts.items()}})})
 
 
-def train_cpu(loaded: Loaded, mode: str, recipe: Recipe) -> Trained[CpuNetworkPredictor]:
+def train_cpu(loaded: Loaded, mode: str, recipe: Recipe) -> Trained:
     """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations."""
     dataset, networks = loaded.dataset, loaded.in_mode(mode)
     validation = one_gpu.validate_cpu(dataset, mode, recipe, networks)
@@ -285,10 +279,10 @@ def train_cpu(loaded: Loaded, mode: str, recipe: Recipe) -> Trained[CpuNetworkPr
     sentences = {"splits": one_gpu.CPU_SPLITS, "limits": tuple(_cpu_limits(dataset, operations, serial))}
     count = len(operations.measured)
     card = _card_of_device(loaded, mode, recipe, validation, operations.cpu, count, precisions, **sentences)
-    predictor = CpuNetworkPredictor(card.name, operations, serial, network_log_errors(validation.networks))
-    golden = golden_sample({m.operation for m in dataset.usable(mode)})
-    content = partial(content_of_cpu, recipe=predictor_of(recipe), golden=golden)
-    return Trained(predictor, validation, card, content)
+    errors = network_log_errors(validation.networks)
+    predictor = CpuNetworkPredictor(card.name, operations, serial, errors, card.predictor)
+    samples = [Sample(chosen({m.operation for m in dataset.usable(mode)}))]
+    return Trained(predictor, validation, card, samples, kind=CPU_PREDICTOR)
 
 
 def _cpu_limits(dataset: Dataset, operations: CpuPredictor, serial: SerialModel) -> Iterator[str]:

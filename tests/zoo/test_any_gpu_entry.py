@@ -51,7 +51,7 @@ def test_a_stored_predictor_predicts_as_the_trained_one(request, tmp_path, recip
     trained, operations = request.getfixturevalue(recipe), simulated_operations()
     entry = trained.save(tmp_path)
     for gpu in map(find_gpu, ("L4", "H100 SXM")):
-        before = SharedByAll(trained.predictor).on(gpu, "inference").predict(operations)
+        before = SharedByAll(trained.predictor.learned).on(gpu, "inference").predict(operations)
         after = find_predictor(gpu, "inference", str(entry)).operations.predict(operations)
         assert after.device_time_s == pytest.approx(before.device_time_s, rel=1e-4)
         assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
@@ -104,7 +104,7 @@ def transformer(data):
 
 def test_what_was_read_is_written_unchanged(transformer, tmp_path):
     entry = transformer.save(tmp_path)
-    again = replace(transformer, predictor=load_any(entry).learned).save(tmp_path / "again")
+    again = replace(transformer, predictor=load_any(entry)).save(tmp_path / "again")
     weights = "transformer.safetensors.z"
     assert (again / weights).read_bytes() == (entry / weights).read_bytes()
 

@@ -20,7 +20,8 @@ from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.cards import Measured, measured_gpus
-from joulecast.zoo.catalogue import CPU_FOLDERS, load_any
+from joulecast.zoo.catalogue import CPU_FOLDERS
+from joulecast.zoo.entry import load_any
 from joulecast.zoo.files import StoredEntry, parsed_json
 from joulecast.zoo.rendering import markdown
 from joulecast.zoo.training import Loaded, train
@@ -47,7 +48,7 @@ def entry(stored, tmp_path):
 
 def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
     operations = simulated_operations()
-    before, after = chip_alone(trained.predictor).predict(operations), load_entry(entry).operations.predict(operations)
+    before, after = trained.predictor.operations.predict(operations), load_entry(entry).operations.predict(operations)
     assert after.time_s == pytest.approx(before.time_s, rel=1e-4)
     assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
     assert after.source == before.source
@@ -57,8 +58,10 @@ def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
     ("name", "unlearned", "learned"), [("network_static_w", 0, 13), ("network_tf32_factor", 1, 0.95)]
 )
 def test_what_networks_taught_is_stored(trained, tmp_path, name, unlearned, learned):
-    assert getattr(trained.predictor, name) == unlearned  # Trained without networks.
-    more = replace(trained, predictor=replace(trained.predictor, **{name: float(learned)}))
+    chip = trained.predictor.operations.chip
+    assert getattr(chip, name) == unlearned  # Trained without networks.
+    operations = chip_alone(replace(chip, **{name: float(learned)}))
+    more = replace(trained, predictor=replace(trained.predictor, operations=operations))
     assert getattr(load_entry(more.save(tmp_path)).operations.chip, name) == learned
 
 

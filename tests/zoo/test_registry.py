@@ -10,7 +10,6 @@ import joulecast
 from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.errors import InputError, TrackingError, ZooError
-from joulecast.predictors.model.shared import chip_alone
 from joulecast.zoo import find_predictor
 from joulecast.zoo.files import StoredEntry
 from joulecast.zoo.promotion import promote
@@ -48,7 +47,7 @@ def test_train_register_promote_predict(client, call, printed, tmp_path, small):
 
     # Any MLflow client.
     operations = simulated_operations()[:7]
-    expected = chip_alone(small.predictor).predict(operations)
+    expected = small.predictor.operations.predict(operations)
     loaded = mlflow.pyfunc.load_model(CHAMPION)
     found = loaded.predict(frame(operations))
     assert list(found) == list(OUTPUTS)
