@@ -20,9 +20,8 @@ from joulecast.zoo.catalogue import entries
 from joulecast.zoo.entry import Entry
 from joulecast.zoo.files import StoredEntry
 from joulecast.zoo.golden import samples_of
-from joulecast.zoo.kernels_training import limits_of_kernels
 from joulecast.zoo.kinds import CPU_PREDICTOR, KERNELS_PREDICTOR
-from joulecast.zoo.training import ANY_GPU_LIMITS, limits_of
+from joulecast.zoo.limits import ANY_GPU_LIMITS, limits_of, limits_of_kernels
 
 _ROUNDING = 1e-3  # Processors and libraries differ in rounding (cards.py), which is no reason to change an entry.
 

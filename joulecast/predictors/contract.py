@@ -132,13 +132,6 @@ class ResidualModel(SharedModel, Protocol):
         """How it is stored: facts as plain lists and dictionaries, with its name under "predictor", and files."""
 
 
-class Stored(Protocol):
-    """A predictor that an entry of the zoo holds. Its class reads with `from_files` what `to_files` wrote."""
-
-    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
-        """How it is stored: facts as plain lists and dictionaries, and files with arrays, by name."""
-
-
 def require_mode(operations: Sequence[Operation], mode: str) -> None:
     """Refuse operations of another mode.
 

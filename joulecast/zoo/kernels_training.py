@@ -27,18 +27,8 @@ from .catalogue import KERNELS_ENTRY
 from .entry import Entry
 from .golden import Sample, chosen
 from .kinds import KERNELS_PREDICTOR
+from .limits import limits_of_kernels
 from .training import Loaded, Trained, all_networks, card_of
-
-LIMITS = (
-    "Device times and power were measured at the default clock and cap only. For other clocks and caps, they are "
-    "scaled by physics.",
-    "Power was measured on H200, B200 and GB200 only. It depends on the values that are multiplied, and some engines "
-    "were measured with zeros.",
-    "fp16 and bf16 are one to the trees, but in convolutions, because tensor cores have the same rate.",
-    "Quantized layers were measured in the kernels of engines for language models, not in PyTorch's.",
-    "On a GPU of an unmeasured generation, errors are larger than in the tables of left-out generations if it differs "
-    "more from the measured generations than these differ from each other.",
-)
 
 
 def train_kernels(loaded: Sequence[Loaded], recipe: KernelRecipe, base: AnyGpuPredictor | None = None) -> Trained:
@@ -146,19 +136,6 @@ def _network_rows(model: OneModel) -> list[Row]:
         absolute = {q: {name: value for name, value in each.items() if name != "bias"} for q, each in sizes.items()}
         found.append(known | absolute)
     return found
-
-
-def limits_of_kernels(model: OneModel) -> tuple[str, ...]:
-    """What users have to know about the entry, in sentences for its card."""
-    factors = model.network_factors
-    if not factors.chips:
-        return LIMITS
-    return (
-        *LIMITS,
-        "Inside networks, products whose data fit into the L2 cache take "
-        f"{factors.products:g} times as long as in loops. A multiprocessor loads an element of other operations in "
-        f"half precision in {factors.cycles:g} cycles. Networks on these chips showed it: {', '.join(factors.chips)}.",
-    )
 
 
 def _with_networks(model: OneModel, networks: Networks, base: AnyGpuPredictor) -> OneModel:

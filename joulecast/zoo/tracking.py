@@ -18,8 +18,9 @@ from ..predictors.evaluation.errors import Validation
 from ..predictors.recipes import Recipe
 from .cards import git_commit
 from .files import StoredEntry, library_versions
-from .registry import connected, experiment, log_model
+from .registry import log_model
 from .rendering import report
+from .server import connected, experiment
 from .training import Trained
 
 _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables

@@ -5,7 +5,7 @@ Kernels have a file of their own (kernels_training.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +16,7 @@ from ..extraction import network_of
 from ..hardware import Device, find_gpu
 from ..operations.network import Network
 from ..operations.operation import MODES, Operation
-from ..predictors.chip import ChipPart
 from ..predictors.contract import Networks
-from ..predictors.cpu import CpuPredictor
 from ..predictors.evaluation import any_gpu, one_gpu
 from ..predictors.evaluation.errors import Validation, network_log_errors
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
@@ -30,7 +28,7 @@ from ..predictors.measured import device_rows
 from ..predictors.model.any_gpu import AnyGpuPredictor, LeftOut
 from ..predictors.model.shared import SharedByAll, chip_alone
 from ..predictors.networks.composition import HostModel
-from ..predictors.networks.on_cpu import CpuNetworkPredictor, SerialModel
+from ..predictors.networks.on_cpu import CpuNetworkPredictor
 from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.recipes import Recipe
 from .cards import ModelCard, git_commit
@@ -39,17 +37,8 @@ from .entry import load_entry, save_entry
 from .files import FACTS, LEFT_OUT, OPERATIONS, StoredEntry, json_bytes
 from .golden import Sample, chosen
 from .kinds import CPU_PREDICTOR
+from .limits import ANY_GPU_LIMITS, limits_of, limits_of_cpu
 from .promotion import operations_left_out
-
-ANY_GPU_LIMITS = (
-    "It knows GPUs by their data sheets. A GPU that runs hotter, has a lower power cap, or has a less tuned library "
-    "than the measured ones is slower than predicted.",
-    "Whole networks in half precision were measured on A100 and A10 only, and training on A30 and RTX 2080 Ti only.",
-    "Its data has no power readings of 4 nm and 5 nm chips, or of AMD GPUs. Their energy per operation is a prior.",
-    "If the voltage curve of a GPU is not known, that of the A100 is used.",
-    "Host times are those of the machines on which the training data was measured. On a slower machine, launches take "
-    "longer.",
-)
 
 
 @dataclass(frozen=True)
@@ -201,26 +190,6 @@ def _card_of_device(
     )
 
 
-def limits_of(chip: ChipPart, host: HostModel) -> tuple[str, ...]:
-    """What users have to know about a predictor of one GPU before they trust it, in sentences for its card."""
-    kinds = ", ".join(sorted({group.split()[0] for group in chip.baseline.groups}))
-    limits = [
-        f"Measured kinds: {kinds}. Others are modelled from a kind of the same family by bytes and FLOPs.",
-        "Measured at the default clock and power cap only; others are scaled by physics.",
-        "Batch 32 and image inputs dominate the data; other regimes are extrapolated.",
-    ]
-    if len(chip.measured) < 200:
-        limits.append(f"Only {len(chip.measured)} operations were measured: expect large errors.")
-    if chip.transferred:
-        limits.append(
-            f"Large operations of these kinds were measured in inference only; training is inferred from that: "
-            f"{', '.join(chip.transferred)}."
-        )
-    if not host.learned:
-        limits.append("No network was measured on this GPU; the host cost is that of the A30's machine.")
-    return tuple(limits)
-
-
 def train_any_gpu(loaded: Sequence[Loaded], recipe: Recipe, *, quick: bool = False) -> Trained:
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 
@@ -276,33 +245,10 @@ def train_cpu(loaded: Loaded, mode: str, recipe: Recipe) -> Trained:
     measured = quickest_networks(dataset.usable_networks(mode))
     serial = fit_serial(operations, [(m, networks[m]) for m in measured])
     precisions = tuple(dict.fromkeys(["default", *(group.split()[1] for group in operations.coverage)]))
-    sentences = {"splits": one_gpu.CPU_SPLITS, "limits": tuple(_cpu_limits(dataset, operations, serial))}
+    sentences = {"splits": one_gpu.CPU_SPLITS, "limits": tuple(limits_of_cpu(dataset, operations, serial))}
     count = len(operations.measured)
     card = _card_of_device(loaded, mode, recipe, validation, operations.cpu, count, precisions, **sentences)
     errors = network_log_errors(validation.networks)
     predictor = CpuNetworkPredictor(card.name, operations, serial, errors, card.predictor)
     samples = [Sample(chosen({m.operation for m in dataset.usable(mode)}))]
     return Trained(predictor, validation, card, samples, kind=CPU_PREDICTOR)
-
-
-def _cpu_limits(dataset: Dataset, operations: CpuPredictor, serial: SerialModel) -> Iterator[str]:
-    card = dataset.card
-    kinds = ", ".join(sorted({group.split()[0] for group in operations.coverage}))
-    threads = "1 thread" if operations.threads == 1 else f"{operations.threads} threads"
-    yield f"Measured kinds: {kinds}. Others are modelled from a kind of the same family by bytes and FLOPs."
-    yield f"For PyTorch with {threads} on a CPU of this name, at the clock that it chose by itself."
-    yield from (f"How it was measured: {text}." for text in card.method.values())
-    if card.load_average:
-        least, middle, most = card.load_average
-        yield (
-            f"Load average of the machine during the measurements: {middle:.1f} (median), {least:.1f} to {most:.1f}. "
-            "What other programs took from caches and memory is in the times."
-        )
-    if serial.networks:
-        yield (
-            f"In networks operations take {serial.factor:.2f} times as long as in loops, and "
-            f"{1e6 * serial.between_s:.1f} us pass between two of them: learned from {serial.networks} measurements of "
-            "networks."
-        )
-    if operations.power is None:
-        yield "Energy: not measured. The energy counters of this CPU could not be read, so that only time is predicted."
