@@ -31,7 +31,7 @@ from joulecast.predictors.physics import operation_numbers
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.remote import Client
 from joulecast.system.caches import RESULTS
-from joulecast.zoo.registry import connected
+from joulecast.zoo.server import connected
 from joulecast.zoo.training import Loaded, Trained, train
 
 FAKE_DRIVER = Path(__file__).parent / "metering" / "fake_nvml"

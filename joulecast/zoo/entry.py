@@ -20,7 +20,7 @@ from ..predictors.networks.prepared import NetworkPredictor
 from .cards import ModelCard, card_files
 from .files import FACTS, OPERATIONS, StoredEntry, json_bytes, parsed_json, write_files
 from .golden import Columns, Sample, golden_of, refusing_damage, require_agreement, samples_of, smoke_test
-from .kinds import Kind, kind_of
+from .kinds import KERNELS_PREDICTOR, Kind, kind_of
 
 if TYPE_CHECKING:
     from ..predictors.model.learned import OneModel
@@ -82,9 +82,7 @@ class Entry:
         require_agreement(self.stored, again, before)
 
     def check(self) -> None:
-        """Read everything, and compare all golden samples. Raises ZooError: one differs, or something is damaged."""
-        with refusing_damage(self.stored.where):
-            self.kind.finish(self.predictor)
+        """Compare all golden samples. Raises ZooError: one differs, or something is damaged."""
         for sample, before in self.samples:
             self.compare(sample, before)
 
@@ -130,13 +128,16 @@ def load_kernels(folder: str | Path) -> OneModel:
 
     Raises ZooError: the entry is missing, damaged, changed, of another format, or holds something else.
     """
-    entry = Entry.of(folder)
-    with refusing_damage(entry.stored.where):
-        model: OneModel = entry.predictor
+    from ..predictors.model.stored import LazyTrees, one_model_from_files
+
+    stored = StoredEntry.of(folder)
+    with refusing_damage(stored.where):
+        model = one_model_from_files(stored.facts, stored, LazyTrees)
+        entry = Entry(stored, kind_of(KERNELS_PREDICTOR), model)
         for sample, before in entry.samples:
             trees = None if sample.trees is None else model.trees.get(sample.trees)
-            if trees is not None:
-                trees.check = partial(entry.compare, sample, before)  # type: ignore[attr-defined]
+            if isinstance(trees, LazyTrees):
+                trees.check = partial(entry.compare, sample, before)
     return model
 
 

@@ -44,14 +44,12 @@ class Kind(NamedTuple):
         on: The predictor of networks on the GPU of this name in a mode; both are ignored by predictors of one device.
             None for a kind that predicts no networks.
         write: Facts and files of a predictor, as `read` reads them.
-        finish: Reads what `read` leaves until it is first used. It raises ZooError if something is damaged.
     """
 
     read: Callable[[StoredEntry], Any]
     golden: Callable[[Any, Sample], Mapping[str, FloatArray]]
     on: Callable[[Any, str, str], NetworkPredictor | CpuNetworkPredictor] | None
     write: Callable[[Any], tuple[dict[str, Any], dict[str, bytes]]] = lambda predictor: predictor.to_files()
-    finish: Callable[[Any], None] = lambda predictor: None
 
 
 def name_of(stored: StoredEntry) -> str:
@@ -86,7 +84,7 @@ def _read_cpu(stored: StoredEntry) -> CpuNetworkPredictor:
 
 
 def _read_any_gpu(stored: StoredEntry) -> AnyGpuPredictor:
-    from ..predictors.fitting.forms import ANY_GPU_FORMS, read_residual_model
+    from ..predictors.fitting.forms import ANY_GPU_FORMS
     from ..predictors.model.any_gpu import AnyGpuPredictor
 
     if stored.predictor not in ANY_GPU_FORMS:
@@ -96,7 +94,8 @@ def _read_any_gpu(stored: StoredEntry) -> AnyGpuPredictor:
             allowed=", ".join((*KINDS, *ANY_GPU_FORMS)),
             hint="update joulecast",
         )
-    return AnyGpuPredictor.from_files(name_of(stored), stored.facts, stored, read_residual_model)
+    residual_model = ANY_GPU_FORMS[stored.predictor].from_files
+    return AnyGpuPredictor.from_files(name_of(stored), stored.facts, stored, residual_model)
 
 
 def _without_kernels(predictor: AnyGpuPredictor, sample: Sample) -> dict[str, FloatArray]:
@@ -120,12 +119,6 @@ def _write_kernels(model: OneModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     return one_model_to_files(model)
 
 
-def _finish_kernels(model: OneModel) -> None:
-    from ..predictors.model.stored import read_all_trees
-
-    read_all_trees(model)
-
-
 def _device_times(model: OneModel, sample: Sample) -> dict[str, FloatArray]:
     return {"device_s": model.device_s(OperationList(sample.operations), find_gpu(sample.gpu))}
 
@@ -136,7 +129,7 @@ ANY_GPU = Kind(_read_any_gpu, _without_kernels, lambda predictor, gpu, mode: pre
 KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(ONE_GPU_FORMS, Kind(_read_chip, _loops, lambda predictor, gpu, mode: predictor)),
     CPU_PREDICTOR: Kind(_read_cpu, _loops, lambda predictor, gpu, mode: predictor),
-    KERNELS_PREDICTOR: Kind(_read_kernels, _device_times, None, _write_kernels, _finish_kernels),
+    KERNELS_PREDICTOR: Kind(_read_kernels, _device_times, None, _write_kernels),
 }
 """Predictor that a manifest names -> its kind; all others are `ANY_GPU`."""
 

@@ -13,7 +13,8 @@ from joulecast.errors import InputError, TrackingError, ZooError
 from joulecast.zoo import find_predictor
 from joulecast.zoo.files import StoredEntry
 from joulecast.zoo.promotion import promote
-from joulecast.zoo.registry import OUTPUTS, connected, register, registry_folder
+from joulecast.zoo.registry import OUTPUTS, register, registry_folder
+from joulecast.zoo.server import connected
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]

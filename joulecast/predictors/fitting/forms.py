@@ -56,18 +56,6 @@ def quicker(recipe: Recipe) -> Recipe:
     return form_of(recipe, ANY_GPU_FORMS).quicker(recipe)
 
 
-def read_residual_model(facts: Mapping[str, Any], files: Files) -> ResidualModel:
-    """Read what the `to_files` of a residual model wrote.
-
-    Raises:
-        UnknownNameError, ZooError, KeyError, TypeError, ValueError: The facts or files are damaged or of another kind.
-    """
-    name = facts["predictor"]
-    if name not in ANY_GPU_FORMS:
-        raise unknown_name("predictor of a zoo entry", name, ANY_GPU_FORMS)
-    return ANY_GPU_FORMS[name].from_files(facts, files)
-
-
 def _transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], recipe: TransformerRecipe) -> Attentive:
     # Imported here, because it needs torch.
     from ..transformer.fit import fit_transformer

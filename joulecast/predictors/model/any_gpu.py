@@ -103,7 +103,7 @@ class AnyGpuPredictor:
         files: Files,
         residual_model: Callable[[Mapping[str, Any], Files], ResidualModel],
     ) -> Self:
-        """Read what `to_files` wrote; `residual_model` reads what was learned, see `read_residual_model`.
+        """Read what `to_files` wrote; `residual_model` reads what was learned, see `AnyGpuForm.from_files`.
 
         Raises ZooError, InputError, LookupError, TypeError, ValueError: it is something else.
         """

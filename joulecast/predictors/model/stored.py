@@ -1,13 +1,13 @@
 """How the one model of kernels is stored: facts, and a file of trees for each generation and group of kernels.
 
-A GPU needs the trees of its own generation only, so that trees are read when they are first used.
+A GPU needs the trees of its own generation only, so they can be read when they are first used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -72,13 +72,6 @@ class LazyTrees:
         return {trees_file(name): self.files[trees_file(self.name)]}
 
 
-def read_all_trees(model: OneModel) -> None:
-    """Read all trees of a model that was read from files. Raises ZooError: some are damaged."""
-    for trees, inputs in zip((model.trees, model.power.trees), _INPUTS.values(), strict=True):
-        for regressor in trees.values():
-            regressor(np.zeros((1, inputs), np.float32))
-
-
 def one_model_to_files(model: OneModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     """How the model is stored: facts as plain lists and dictionaries, and files with trees, by name."""
     power, files = model.power, {}
@@ -109,8 +102,10 @@ def one_model_to_files(model: OneModel) -> tuple[dict[str, Any], dict[str, bytes
     return facts, files
 
 
-def one_model_from_files(facts: Mapping[str, Any], files: Files) -> OneModel:
-    """Read what `one_model_to_files` wrote. Trees are read when they are first used.
+def one_model_from_files(
+    facts: Mapping[str, Any], files: Files, regressor: Callable[[Files, str, int], Regressor] = stored_trees
+) -> OneModel:
+    """Read what `one_model_to_files` wrote; `regressor` reads trees, or is LazyTrees, which read them later.
 
     Raises ZooError, InputError, LookupError, TypeError, ValueError: it is something else.
     """
@@ -120,14 +115,15 @@ def one_model_from_files(facts: Mapping[str, Any], files: Files) -> OneModel:
     if constants.shape != STARTS.shape or not np.isfinite(constants).all() or (constants <= 0).any():
         raise damaged_entry("the constants of physics are not positive numbers", constants.shape, STARTS.shape)
     networks, measured = facts.get("network_errors", {}), _names(facts["measured"])
+    read = partial(regressor, files)
     return OneModel(
         constants=constants,
-        trees=_read_trees(facts["trees"], files, ""),
+        trees=_read_trees(facts["trees"], "", read),
         measured=measured,
         trust={part: number(facts["trust"].get(part, 0.0)) for part in measured},
         errors=_by_basis(facts["errors"], sorted_errors),
         power=PowerDemand(
-            _read_trees(power["trees"], files, "power-"),
+            _read_trees(power["trees"], "power-", read),
             _names(power["measured"]),
             _by_basis(power["errors"], lambda errors: {q: sorted_errors(errors[q]) for q in ("power", "energy")}),
         ),
@@ -151,13 +147,11 @@ def _by_basis(facts: Mapping[str, Mapping[str, Any]], read: Callable[[Any], Read
     return {part: {basis: read(errors) for basis, errors in of_part.items()} for part, of_part in facts.items()}
 
 
-def _read_trees(keys: Sequence[Any], files: Files, prefix: str) -> dict[Key, Regressor]:
+def _read_trees(keys: Sequence[Any], prefix: str, read: Callable[[str, int], Regressor]) -> dict[Key, Regressor]:
     if len(keys) > _MOST_TREES:
         raise damaged_entry("a zoo entry has an impossible number of trees", len(keys), f"up to {_MOST_TREES}")
-    return {
-        (str(generation), str(group)): LazyTrees(files, f"{prefix}{group}-{generation}", _INPUTS[prefix])
-        for generation, group in keys
-    }
+    inputs = _INPUTS[prefix]
+    return {(str(generation), str(group)): read(f"{prefix}{group}-{generation}", inputs) for generation, group in keys}
 
 
 def _network_factors(facts: Mapping[str, Any]) -> NetworkFactors:
