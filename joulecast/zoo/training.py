@@ -19,8 +19,8 @@ from ..operations.operation import MODES, Operation
 from ..predictors.contract import Networks
 from ..predictors.evaluation import any_gpu, one_gpu
 from ..predictors.evaluation.errors import Validation, network_log_errors
-from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
-from ..predictors.fitting.fit import fit_chip, fit_cpu, fit_on_all, fit_serial, quickest_networks
+from ..predictors.evaluation.left_out import errors_on_repeats
+from ..predictors.fitting.fit import fit_chip, fit_cpu, fit_on_all, fit_serial, learn_from_networks, quickest_networks
 from ..predictors.fitting.forms import predictor_of
 from ..predictors.intervals.calibration import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration

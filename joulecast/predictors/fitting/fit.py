@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement, NetworkMeasurement
 from ...errors import DatasetError
 from ...hardware import find_gpu
@@ -36,9 +37,11 @@ from ..measured import (
     with_hidden,
 )
 from ..model.learned import OneModel
-from ..model.shared import SharedByAll
-from ..networks.composition import counts_of
+from ..model.shared import SharedByAll, chip_alone
+from ..networks.composition import HostModel, counts_of, fit_network_static_w, fit_tf32_factor
 from ..networks.on_cpu import SerialModel
+from ..networks.parts import gradient_fractions
+from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features
@@ -137,6 +140,33 @@ def fit_chip(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection
         measured=frozenset(loop.operation.digest for loop in measured),
         transferred=tuple(sorted({loop.operation.kind for loop in made})),
     )
+
+
+def predict_network(chip: ChipPart, network: Network) -> tuple[FloatArray, OperationPredictions]:
+    """Counts and predictions of a network's operations, as its parts.
+
+    What the order of tensors costs (docs/how-it-works.md) was found on measured networks. A test on these very
+    networks leaves it out.
+    """
+    fractions = gradient_fractions(network)
+    predictor, counts = chip_alone(chip), counts_of(network)
+    found = predictor.in_network(predictor.predict(network.operations))
+    return counts, found.times(fractions, fractions)
+
+
+def learn_from_networks(
+    chip: ChipPart, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
+) -> tuple[ChipPart, HostModel]:
+    """Learn from measured networks what loops do not show: the host cost per call, operations in TF32, static power."""
+    known = [(*predict_network(chip, network), m) for m, network in networks]
+    times = [(counts, found, m.time_s) for counts, found, m in known]
+    host = HostModel.fit(times, mode)
+    if mode == "inference" and "tf32" in chip.gpu.peak_flops:
+        chip = replace(chip, network_tf32_factor=fit_tf32_factor(times, host))
+    predictor = chip_alone(chip)
+    powers = [(c, predictor.in_network(found), m.known_energy_j / m.time_s) for c, found, m in known]
+    static_w = fit_network_static_w(powers, host, chip.gpu.power_limit_w)
+    return replace(chip, network_static_w=static_w), host
 
 
 def quickest_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
