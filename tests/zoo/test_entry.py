@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_measurements import simulated_dataset, simulated_operations
+from simulated_measurements import simulated_operations
 
-from conftest import benchmark, rewrite
+from conftest import benchmark, rewrite, train_small
 from joulecast import Network
-from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.recipes import ForestRecipe
@@ -24,16 +23,13 @@ from joulecast.zoo.catalogue import CPU_FOLDERS
 from joulecast.zoo.entry import load_any
 from joulecast.zoo.files import StoredEntry, parsed_json
 from joulecast.zoo.rendering import markdown
-from joulecast.zoo.training import Loaded, train
 
-RECIPE = ForestRecipe(trees=8, folds=3)
 TIME, POWER = "time.safetensors.z", "power.safetensors.z"
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    data = replace(simulated_dataset(), networks=())
-    return train(Loaded(save(data, tmp_path_factory.mktemp("data") / "d"), data), "inference", RECIPE)
+    return train_small(tmp_path_factory.mktemp("data"), ForestRecipe(trees=8, folds=3))
 
 
 @pytest.fixture(scope="module")
