@@ -23,7 +23,8 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation import MODES
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts
-from joulecast.predictors.fitting.fit import fit_operations, load_recipe, network_learner
+from joulecast.predictors.fitting.fit import fit_operations, network_learner
+from joulecast.predictors.fitting.forms import load_recipe
 from joulecast.predictors.measured import device_rows
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.prepared import NetworkPredictor

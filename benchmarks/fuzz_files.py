@@ -189,7 +189,7 @@ def read_model(path: Path) -> None:
 
 
 def read_recipe(path: Path) -> None:
-    from joulecast.predictors.fitting.fit import load_recipe
+    from joulecast.predictors.fitting.forms import load_recipe
 
     load_recipe(path)
 
@@ -233,18 +233,17 @@ def read_entry(path: Path) -> str:
     from joulecast.errors import JoulecastError
     from joulecast.hardware import find_gpu
     from joulecast.operations.operation_list import OperationList
-    from joulecast.zoo.entry import load_any
-    from joulecast.zoo.kernels_entry import KernelsEntry
-    from joulecast.zoo.other_entries import AnyGpuEntry
+    from joulecast.zoo.entry import Entry
+    from joulecast.zoo.kinds import ANY_GPU, KERNELS_PREDICTOR
 
-    entry = load_any(path)
+    entry = Entry.of(path)
+    entry.check()
     products = [Operation("linear", [(m, 4096)], {"out_features": 4096}, precision="bf16") for m in (1, 64, 4096)]
-    if isinstance(entry, KernelsEntry):
-        return str(entry.kernels.device_s(OperationList.of(products), find_gpu("H100 SXM")).tolist())
-    on_gpus = [(gpu, mode) for gpu in ("A30", "H100 SXM") for mode in ("inference", "training")]
-    shared = isinstance(entry, AnyGpuEntry)
+    if entry.stored.predictor == KERNELS_PREDICTOR:
+        return str(entry.predictor.device_s(OperationList.of(products), find_gpu("H100 SXM")).tolist())
+    gpus, modes = (("A30", "H100 SXM"), ("inference", "training")) if entry.kind is ANY_GPU else (("",), ("",))
     said = []
-    for predictor in [entry.on(find_gpu(gpu), mode) for gpu, mode in on_gpus] if shared else [entry]:
+    for predictor in [entry.on(gpu, mode) for gpu in gpus for mode in modes]:
         mode, image = predictor.operations.mode, [(32, 64, 28, 28)]
         kinds = {"relu": {}, "batch_norm": {}, "conv2d": {"out_channels": 64, "kernel_size": 3}}
         operations = [Operation(kind, image, attributes, mode=mode) for kind, attributes in kinds.items()]

@@ -21,7 +21,7 @@ from joulecast.datasets import Dataset
 from joulecast.datasets.importers.nicolai2025 import import_nicolai2025
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.errors import r2
-from joulecast.predictors.fitting.fit import load_recipe
+from joulecast.predictors.fitting.forms import load_recipe
 from joulecast.rendering.notebook import Bar, bars
 from joulecast.units import si
 

@@ -32,7 +32,7 @@ from published_page import ROOT, Section, marked, outdated, read_sections, writt
 
 from joulecast.datasets import Dataset
 from joulecast.datasets.importers.nicolai2025 import import_nicolai2025
-from joulecast.predictors.fitting.fit import load_recipe
+from joulecast.predictors.fitting.forms import load_recipe
 
 RECIPE, QUICK_RECIPE = "predictors/forest.toml", "predictors/forest.toml"
 PAGE = Path(__file__).parent / "published" / "REPORT.md"

@@ -8,22 +8,20 @@ commit which values moved, and why.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from joulecast.predictors.evaluation import any_gpu, kernels, one_gpu
-from joulecast.predictors.fitting.fit import ANY_GPU_FORMS
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.fitting.forms import ANY_GPU_FORMS
 from joulecast.system.resources import shipped
-from joulecast.zoo.cards import card_files, golden_values
+from joulecast.zoo.cards import card_files
 from joulecast.zoo.catalogue import entries
-from joulecast.zoo.entry import read_entry
+from joulecast.zoo.entry import Entry
 from joulecast.zoo.files import StoredEntry
-from joulecast.zoo.kernels_entry import KERNELS_PREDICTOR, load_kernels
-from joulecast.zoo.kernels_training import limits_of_kernels
-from joulecast.zoo.other_entries import CPU_PREDICTOR
-from joulecast.zoo.training import ANY_GPU_LIMITS, limits_of
+from joulecast.zoo.golden import samples_of
+from joulecast.zoo.kinds import CPU_PREDICTOR, KERNELS_PREDICTOR
+from joulecast.zoo.limits import ANY_GPU_LIMITS, limits_of, limits_of_kernels
 
 _ROUNDING = 1e-3  # Processors and libraries differ in rounding (cards.py), which is no reason to change an entry.
 
@@ -34,11 +32,14 @@ def renew_golden(folder: Path) -> float:
     Returns the largest relative change of a golden value. If only rounding changed it is 0, and nothing is written.
     Raises ZooError: the entry is missing, damaged, changed, or of another format.
     """
-    _, entry, golden = read_entry(folder)
-    largest = max(float(np.max(np.abs(np.divide(*pair) - 1))) for pair in golden_values(golden, entry.golden))
+    entry = Entry.of(folder)
+    golden, largest = entry.golden(), 0.0
+    for (_, now), (_, before) in zip(samples_of(golden), entry.samples, strict=True):
+        moved = (np.divide(now[name], before[name]) - 1 for name in now if name.endswith(("_s", "_w")))
+        largest = max(largest, *(float(np.max(np.abs(each))) for each in moved))
     if largest <= _ROUNDING:
         return 0.0
-    entry.replace({}, golden=golden)
+    entry.stored.replace({}, golden=golden)
     return largest
 
 
@@ -54,16 +55,14 @@ def renew_card(folder: Path) -> bool:
 def _sentences(stored: StoredEntry) -> dict[str, Any]:
     """What training would write into the card today."""
     if stored.predictor == KERNELS_PREDICTOR:
-        return {"splits": kernels.SPLITS, "limits": limits_of_kernels(load_kernels(stored).kernels)}
+        return {"splits": kernels.SPLITS, "limits": limits_of_kernels(Entry.of(stored.where).predictor)}
     if stored.predictor in ANY_GPU_FORMS:
         quick = [any_gpu.QUICKLY] if stored.card["splits"].endswith(any_gpu.QUICKLY) else []
         return {"splits": " ".join([any_gpu.SPLITS, *quick]), "limits": ANY_GPU_LIMITS}
     if stored.predictor == CPU_PREDICTOR:
         return {"splits": one_gpu.CPU_SPLITS}  # Its limits depend on the measurements, which an entry does not hold.
-    entry = cast(NetworkPredictor, read_entry(stored.where)[0])
-    (chip,) = entry.operations.chips.values()
-    limits = limits_of(chip, entry.host)
-    return {"splits": one_gpu.SPLITS, "limits": limits}
+    own = Entry.of(stored.where).predictor
+    return {"splits": one_gpu.SPLITS, "limits": limits_of(own.operations.chip, own.host)}
 
 
 def main() -> None:

@@ -31,8 +31,9 @@ from joulecast.predictors.physics import operation_numbers
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.remote import Client
 from joulecast.system.caches import RESULTS
-from joulecast.zoo.registry import connected
-from joulecast.zoo.training import Loaded, Trained, train
+from joulecast.zoo.server import connected
+from joulecast.zoo.trainers import train
+from joulecast.zoo.training import Loaded, Task, Trained
 
 FAKE_DRIVER = Path(__file__).parent / "metering" / "fake_nvml"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -164,7 +165,7 @@ SMALL_RECIPE = ForestRecipe(trees=6, folds=3)
 
 def train_small(folder: Path, recipe: ForestRecipe = SMALL_RECIPE) -> Trained:
     data = replace(simulated_dataset(), networks=())
-    return train(Loaded(save(data, folder / "d"), data), "inference", recipe)
+    return train(Task([Loaded(save(data, folder / "d"), data)], recipe, "inference"))
 
 
 @pytest.fixture(scope="session")

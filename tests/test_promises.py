@@ -105,8 +105,7 @@ import sys
 from conftest import train_small
 from simulated_measurements import simulated_operations
 from joulecast.zoo.trainers import TRAINERS
-from joulecast.predictors.fitting.fit import load_recipe
-from joulecast.predictors.model.shared import chip_alone
+from joulecast.predictors.fitting.forms import load_recipe
 from joulecast.zoo.entry import load_any
 
 folder = Path(sys.argv[1])
@@ -116,7 +115,7 @@ assert recipe.penalty == 0.5 and type(recipe) in TRAINERS
 trained = train_small(folder, recipe)
 stored = load_any(trained.save(folder / "zoo"))
 operations = simulated_operations()
-before, after = chip_alone(trained.predictor).predict(operations), stored.operations.predict(operations)
+before, after = trained.predictor.operations.predict(operations), stored.operations.predict(operations)
 assert stored.name.endswith("/ridge-inference")
 assert before.time_s.tolist() == after.time_s.tolist() and before.power_w.tolist() == after.power_w.tolist()
 """

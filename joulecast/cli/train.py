@@ -18,8 +18,7 @@ from .printing import table
 
 if TYPE_CHECKING:
     from ..predictors.recipes import Recipe
-    from ..zoo.trainers import Trainer
-    from ..zoo.training import Loaded, Trained
+    from ..zoo.training import Loaded, Task, Trained
 
 Scores = dict[str, list[list[str]]]
 """Name of a recipe -> rows by which it is compared with others."""
@@ -51,18 +50,18 @@ def train(
         )
     from ..zoo.registry import register as register_entry
     from ..zoo.tracking import track
-    from ..zoo.trainers import trainers_of
+    from ..zoo.trainers import tasks_of, train_each
 
     recipes, loaded = _load(recipe, dataset)
     scores: Scores = {}
     modes = [*(mode or []), *(["training"] if training else [])]  # none stands for all
     with on_cluster(cluster):
         for name, asked in recipes.items():
-            for trainer, part in trainers_of(asked, loaded):
+            for tasks in tasks_of(asked, loaded, modes, quick):
                 if tune:
-                    trainings = _tuned(trainer, part, modes, asked, tune, tracking_uri, track=not no_track)
+                    trainings = _tuned(tasks, asked, tune, tracking_uri, track=not no_track)
                 else:
-                    trainings = ((asked, each) for each in trainer.train(part, modes, asked, quick))
+                    trainings = ((asked, each) for each in train_each(tasks))
                 for chosen, trained in trainings:
                     entry = trained.save(zoo)
                     own_scores = trained.validation.scores()
@@ -79,24 +78,17 @@ def train(
 
 
 def _tuned(
-    trainer: Trainer,
-    loaded: Sequence[Loaded],
-    modes: Sequence[str],
-    recipe: Recipe,
-    trials: int,
-    tracking_uri: str | None,
-    *,
-    track: bool,
-) -> Iterator[tuple[Recipe, Trained[Any]]]:
+    tasks: Sequence[Task], recipe: Recipe, trials: int, tracking_uri: str | None, *, track: bool
+) -> Iterator[tuple[Recipe, Trained]]:
     """Search for better settings for each dataset and mode, and train with the best, which are returned as well.
 
     Raises InputError: the recipe has no search space. Raises TrackingError: the trials could not be logged.
     """
     from ..predictors.evaluation.one_gpu import search
-    from ..predictors.fitting.fit import predictor_of
+    from ..predictors.fitting.forms import predictor_of
     from ..predictors.recipes import XGBoostRecipe
     from ..zoo.tracking import tuning
-    from ..zoo.trainers import with_modes
+    from ..zoo.trainers import train_each
 
     if not isinstance(recipe, XGBoostRecipe) or not recipe.search:
         raise InputError(
@@ -105,12 +97,13 @@ def _tuned(
             allowed="a recipe with [search]",
             hint="see predictors/xgboost.toml",
         )
-    for each, mode in with_modes(loaded, modes):
-        gpu, found = each.dataset.card.gpu, []
+    for task in tasks:
+        (dataset,), mode = task.data, task.mode
+        gpu, found = dataset.card.gpu, []
         tags = {"gpu": gpu, "mode": mode, "predictor": predictor_of(recipe)}
         logged = tuning(f"tune {gpu} {mode}", tags, tracking_uri, command=_command()) if track else nullcontext()
         with logged as log:
-            for trial in search(each.dataset, mode, recipe, trials):
+            for trial in search(dataset, mode, recipe, trials):
                 found.append(trial)
                 if log is not None:
                     log.trial(trial.settings, trial.metrics)
@@ -118,7 +111,7 @@ def _tuned(
             if log is not None:
                 log.best(best.settings, best.metrics)
         typer.echo(f"{gpu}, {mode}: {', '.join(f'{name} = {value:g}' for name, value in best.settings.items())}")
-        yield from ((best.recipe, trained) for trained in trainer.train([each], [mode], best.recipe, False))
+        yield from ((best.recipe, trained) for trained in train_each([task._replace(recipe=best.recipe)]))
 
 
 def evaluate(
@@ -140,7 +133,7 @@ def evaluate(
     from ..zoo.rendering import report
     from ..zoo.rendering import table as markdown_table
     from ..zoo.tracking import track_evaluation
-    from ..zoo.trainers import trainers_of
+    from ..zoo.trainers import tasks_of, trainer_of
 
     text = ""
     if remarks is not None:
@@ -152,9 +145,10 @@ def evaluate(
     scores: Scores = {}
     modes = [*(mode or []), *(["training"] if training else [])]  # none stands for all
     for name, asked in recipes.items():
-        for trainer, part in trainers_of(asked, loaded):
+        for tasks in tasks_of(asked, loaded, modes, quick):
+            trainer = trainer_of(tasks[0])
             with on_cluster(cluster):
-                validations = trainer.validate(part, modes, asked, quick)
+                validations = [trainer.validate(task) for task in tasks]
             scores.setdefault(name, []).extend(score for validation in validations for score in validation.scores())
             file = (out / name if len(recipes) > 1 else out) / trainer.file
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +157,9 @@ def evaluate(
             file.write_text(written, encoding="utf-8")
             typer.echo(f"report: {file}")
             if not no_track:
-                used = [each.described() for each in part]
+                used = [
+                    each.described() for each in {id(each): each for task in tasks for each in task.loaded}.values()
+                ]
                 run = track_evaluation(name, validations, asked, used, file, tracking_uri, command=_command())
                 typer.echo(f"MLflow run {run}")
     typer.echo(_table(scores))
@@ -175,7 +171,7 @@ def evaluate(
 
 def _load(paths: Sequence[Path], folders: Sequence[Path]) -> tuple[dict[str, Recipe], list[Loaded]]:
     """Recipes by the names of their files, and datasets."""
-    from ..predictors.fitting.fit import load_recipe
+    from ..predictors.fitting.forms import load_recipe
     from ..zoo.training import Loaded
 
     if len({path.stem for path in paths}) < len(paths):
@@ -207,9 +203,7 @@ def _command() -> str:
     return shlex.join(["joulecast", *sys.argv[1:]])
 
 
-def train_kernels(
-    dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), networks_only: bool = False, more: bool = False
-) -> None:
+def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), networks_only: bool = False) -> None:
     """Learn device times of kernels in half precision and below, and write the zoo entry that predictors use for them.
 
     Where datasets contain networks, it also learns how much longer kernels take inside networks. The zoo's predictor
@@ -217,14 +211,14 @@ def train_kernels(
 
     Errors are measured on sizes, GPUs and generations that are left out. The entry itself is fitted on all data.
     """
+    from ..predictors.model.any_gpu import AnyGpuPredictor
     from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
-    from ..zoo.entry import load_entry
-    from ..zoo.kernels_entry import load_kernels
-    from ..zoo.kernels_training import learn_more, learn_networks
+    from ..zoo.entry import Entry, load_entry
+    from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
-    from ..zoo.other_entries import AnyGpuEntry
-    from ..zoo.training import Loaded, all_networks, renew_hosts
+    from ..zoo.trainers import renew_hosts
+    from ..zoo.training import Loaded, all_networks
 
     settings = load_kernel_recipe(recipe)
     loaded = [Loaded.of(folder) for folder in dataset]
@@ -237,11 +231,9 @@ def train_kernels(
         )
     if networks_only:
         renew_hosts(zoo / ANY_GPU, networks)
-    base = load_entry(zoo / ANY_GPU, AnyGpuEntry) if networks else None
-    if more:
-        trained = learn_more(loaded, load_kernels(zoo / KERNELS_ENTRY), settings)
-    elif networks_only and base is not None:
-        trained = learn_networks(loaded, load_kernels(zoo / KERNELS_ENTRY), base)
+    base = load_entry(zoo / ANY_GPU, AnyGpuPredictor) if networks else None
+    if networks_only and base is not None:
+        trained = learn_networks(loaded, Entry.of(zoo / KERNELS_ENTRY), base)
     else:
         trained = train(loaded, settings, base)
     typer.echo(trained.save(zoo))

@@ -1,8 +1,8 @@
 """The zoo: trained predictors with their cards, found by device, loaded without executing code."""
 
-from .cards import ModelCard, save_entry
+from .cards import ModelCard
 from .catalogue import entries, find_background, find_cpu_predictor, find_predictor
-from .entry import load_entry
+from .entry import load_entry, save_entry
 
 __all__ = [
     "ModelCard",

@@ -14,16 +14,16 @@ from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped
-from .entry import Background, Loaded, load_any, load_background
-from .files import MANIFEST
+from .entry import Background, load_any, load_background, load_kernels
+from .files import MANIFEST, StoredEntry
 from .places import FolderPlace
 from .store import pulled, pulled_folder, ships
 
 if TYPE_CHECKING:
     from ..predictors.contract import Shared
+    from ..predictors.model.any_gpu import AnyGpuPredictor
     from ..predictors.model.learned import OneModel
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
-    from .other_entries import AnyGpuEntry
 
 DEFAULT_PREDICTOR = "forest"
 """The recipe of what a measured chip adds, unless the caller names another."""
@@ -117,10 +117,9 @@ def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = No
     return load_background(_folder(find_gpu(gpu), mode, predictor).resolve())
 
 
-def _load(folder: Path) -> Loaded:
+def _load(folder: Path, load: Callable[[Path], Any] = load_any) -> Any:
     """Load an entry; the last eight stay in memory until they change."""
-    entry: Loaded = _loaded(load_any, folder, (folder / MANIFEST).stat().st_mtime_ns)
-    return entry
+    return _loaded(load, folder, (folder / MANIFEST).stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=8)
@@ -141,22 +140,23 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
             over a shipped entry of the same name.
     """
     gpu = find_gpu(gpu)
-    entry = _load(_folder(gpu, mode, predictor))
-    if isinstance(entry, NetworkPredictor):
-        own = entry.operations
+    folder = _folder(gpu, mode, predictor)
+    found = _load(folder)
+    if isinstance(found, NetworkPredictor):
+        own = found.operations
         if (own.gpu.board, own.mode) != (gpu.board, mode):
-            raise _for_another(entry.name, own.gpu, own.mode, gpu, mode)
-        return _of_chip(entry, gpu)
+            raise _for_another(found.name, own.gpu, own.mode, gpu, mode)
+        return _of_chip(found, gpu)
     # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
+    from ..predictors.model.any_gpu import AnyGpuPredictor
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
-    from .other_entries import AnyGpuEntry
 
-    if isinstance(entry, AnyGpuEntry):
-        return _on_gpu(entry, find_kernels(), gpu, mode)
-    if isinstance(entry, CpuNetworkPredictor):
-        raise _for_another(entry.name, entry.operations.cpu, entry.operations.mode, gpu, mode)
+    if isinstance(found, AnyGpuPredictor):
+        return _on_gpu(found, find_kernels(), gpu, mode)
+    if isinstance(found, CpuNetworkPredictor):
+        raise _for_another(found.name, found.operations.cpu, found.operations.mode, gpu, mode)
     raise InputError(
-        f"{entry.name} predicts device times of kernels only, not networks",
+        f"{StoredEntry.of(folder).card['name']} predicts device times of kernels only, not networks",
         given=str(predictor),
         allowed=f"a predictor of networks, such as {ANY_GPU}, which uses these device times",
     )
@@ -173,15 +173,19 @@ def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None)
     """
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
 
-    entry = _load(_folder(cpu, mode, predictor))
-    if not isinstance(entry, CpuNetworkPredictor):
+    folder = _folder(cpu, mode, predictor)
+    found = _load(folder)
+    if not isinstance(found, CpuNetworkPredictor):
         raise InputError(
-            f"{entry.name} predicts GPUs", given=cpu.name, allowed=f"an entry of {cpu.slug}", hint="omit the predictor"
+            f"{StoredEntry.of(folder).card['name']} predicts GPUs",
+            given=cpu.name,
+            allowed=f"an entry of {cpu.slug}",
+            hint="omit the predictor",
         )
-    own = entry.operations
+    own = found.operations
     if (own.cpu.slug, own.mode) != (cpu.slug, mode):
-        raise _for_another(entry.name, own.cpu, own.mode, cpu, mode)
-    return entry
+        raise _for_another(found.name, own.cpu, own.mode, cpu, mode)
+    return found
 
 
 def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: str) -> InputError:
@@ -194,7 +198,7 @@ def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: 
 
 # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
 @lru_cache(maxsize=_MOST_PREDICTORS)
-def _on_gpu(entry: AnyGpuEntry, kernels: OneModel | None, gpu: GPU, mode: str) -> NetworkPredictor:
+def _on_gpu(entry: AnyGpuPredictor, kernels: OneModel | None, gpu: GPU, mode: str) -> NetworkPredictor:
     return replace(entry, kernels=kernels).on(gpu, mode)
 
 
@@ -203,13 +207,8 @@ def find_kernels() -> OneModel | None:
 
     A pulled entry takes precedence over the shipped one. Raises ZooError: the entry is damaged.
     """
-    from .kernels_entry import load_kernels
-
     folder = _stored(KERNELS_ENTRY)
-    if folder is None:
-        return None
-    kernels: OneModel = _loaded(load_kernels, folder, (folder / MANIFEST).stat().st_mtime_ns).kernels
-    return kernels
+    return None if folder is None else _load(folder, load_kernels)
 
 
 # The same object each time, as in `_on_gpu`.
@@ -233,9 +232,9 @@ def _of_chip(entry: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
 
 def _shared_by_all() -> Shared:
     """What all GPUs share, for what was not measured on one; physics alone where the zoo has no such entry."""
+    from ..predictors.model.any_gpu import AnyGpuPredictor
     from ..predictors.model.shared import nothing_shared
-    from .other_entries import AnyGpuEntry
 
     folder = _stored(ANY_GPU)
-    entry = None if folder is None else _load(folder)
-    return replace(entry, kernels=find_kernels()).shared if isinstance(entry, AnyGpuEntry) else nothing_shared()
+    found = None if folder is None else _load(folder)
+    return replace(found, kernels=find_kernels()).shared if isinstance(found, AnyGpuPredictor) else nothing_shared()

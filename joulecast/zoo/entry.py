@@ -1,110 +1,169 @@
-"""Loads entries of any form, which their manifest names; writes those of a measured GPU.
+"""Entries: read and checked, saved, described.
 
-Such an entry has what the loops that were measured on a GPU add to what all GPUs share.
+An entry is a folder with a card, a predictor, a manifest and golden samples (golden.py). Loading runs no code, because
+entries hold JSON and arrays only. Every file is compared with its sha256 before it is parsed (files.py). What is
+particular to a kind of predictor is a row of one table (kinds.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import ZooError
-from ..hardware import find_gpu
 from ..operations.operation import Operation
-from ..predictors.chip import ChipPart
-from ..predictors.contract import INPUT_NAMES, Shared
-from ..predictors.formats.numbers import number, require_features
-from ..predictors.intervals.calibration import Calibration
-from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.networks.composition import MOST_NETWORK_STATIC_W, TF32_FACTORS, HostModel
 from ..predictors.networks.prepared import NetworkPredictor
-from ..predictors.physics.baseline import Baseline
-from ..predictors.predictor import OperationPredictor
-from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
-from . import cards
-from .files import LEFT_OUT, OPERATIONS, StoredEntry, json_bytes, parsed_json
+from .cards import ModelCard, card_files
+from .files import FACTS, OPERATIONS, StoredEntry, json_bytes, parsed_json, write_files
+from .golden import Columns, Sample, golden_of, refusing_damage, require_agreement, samples_of, smoke_test
+from .kinds import KERNELS_PREDICTOR, Kind, kind_of
 
 if TYPE_CHECKING:
+    from ..predictors.model.learned import OneModel
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
-    from .kernels_entry import KernelsEntry
-    from .other_entries import AnyGpuEntry
+
+Form = TypeVar("Form")
 
 
-def content_of_chip(
-    chip: ChipPart,
-    reader: str,
-    host: HostModel,
-    golden: Sequence[Operation],
-    left_out: Mapping[str, Mapping[str, float]],
-    network_errors: NetworkCalibration | None = None,
-    trained_on: Collection[Operation] = (),
-) -> cards.Content:
-    """The content of an entry with what loops of a GPU add.
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """An entry that was read, without its golden samples being compared.
 
     Args:
-        reader: Name of its recipe's predictor, one of ONE_GPU_FORMS.
-        host: What a call costs the host inside a network.
-        golden: Operations for the golden prediction, as `golden_sample` chooses them.
-        left_out: Errors on operations, by which promotion compares entries.
-        network_errors: Errors on networks that were left out, for intervals; None where no network was measured.
+        predictor: What `Kind.read` gives.
     """
-    networks = None if network_errors is None else network_errors.to_dict()
-    facts = {**chip.facts(), "host": host.to_dict(), "network_errors": networks}
-    files = {
-        LEFT_OUT: json_bytes(left_out),
-        OPERATIONS: json_bytes([o.to_dict() for o in sorted(trained_on, key=lambda o: o.digest)]),
-        **chip.time.to_files("time"),
-        **chip.power.to_files("power"),
-    }
-    return cards.Content(reader, facts, files, _golden(chip, golden))
+
+    stored: StoredEntry
+    kind: Kind
+    predictor: Any
+
+    @classmethod
+    def of(cls, folder: str | Path) -> Self:
+        """Read the entry in a folder.
+
+        Raises ZooError: missing, damaged, changed, of another format, or of a predictor that this joulecast does not
+        know.
+        """
+        stored = StoredEntry.of(folder)
+        kind = kind_of(stored.predictor)
+        with refusing_damage(stored.where):
+            return cls(stored, kind, kind.read(stored))
+
+    @cached_property
+    def samples(self) -> list[tuple[Sample, Columns]]:
+        """The golden samples, and what was predicted of them. Raises ZooError: they are damaged."""
+        with refusing_damage(self.stored.where):
+            return samples_of(self.stored.golden)
+
+    def on(self, gpu: str, mode: str) -> NetworkPredictor | CpuNetworkPredictor:
+        """The predictor of networks on a GPU in a mode; entries of one device ignore both.
+
+        Raises ZooError: the entry predicts no networks.
+        """
+        if self.kind.on is None:
+            raise not_by_itself(self.stored.card["name"])
+        return self.kind.on(self.predictor, gpu, mode)
+
+    def golden(self) -> dict[str, Any]:
+        """The golden samples as they are predicted now, in the form of manifests. Raises ZooError: they are damaged."""
+        with refusing_damage(self.stored.where):
+            return golden_of([sample for sample, _ in self.samples], partial(self.kind.golden, self.predictor))
+
+    def compare(self, sample: Sample, before: Columns) -> None:
+        """Compare a golden sample with what is predicted now. Raises ZooError: they differ, or are damaged."""
+        with refusing_damage(self.stored.where):
+            if self.kind.on is not None:
+                smoke_test(self.kind.on(self.predictor, sample.gpu, sample.operations[0].mode), sample.operations)
+            again = self.kind.golden(self.predictor, sample)
+        require_agreement(self.stored, again, before)
+
+    def check(self) -> None:
+        """Compare all golden samples. Raises ZooError: one differs, or something is damaged."""
+        for sample, before in self.samples:
+            self.compare(sample, before)
 
 
-def _golden(chip: ChipPart, operations: Sequence[Operation]) -> dict[str, Any]:
-    return cards.golden_of(operations, _alone(chip).predict(operations), "time_s", "power_w")
-
-
-def _alone(chip: ChipPart) -> OperationPredictor:
-    """The loops of a chip, with nothing but physics for what was not measured."""
-
-    def shared() -> Shared:
-        # Imported here, because golden predictions need no more than the loops.
-        from ..predictors.model.shared import nothing_shared
-
-        return nothing_shared()
-
-    return OperationPredictor(chip.gpu, chip.mode, shared, {chip.mode: chip})
-
-
-def read_own(stored: StoredEntry) -> tuple[NetworkPredictor, dict[str, Any]]:
-    """The predictor of an entry, and its golden prediction as it comes out now."""
-    facts = stored.facts
-    require_features(facts["inputs"], INPUT_NAMES, stored.where)
-    from_files = ONE_GPU_FORMS[stored.predictor].from_files
-    chip = ChipPart(
-        gpu=find_gpu(facts["gpu"]),
-        mode=facts["mode"],
-        baseline=Baseline.from_dict(facts["baseline"]),
-        time=from_files(stored, "time"),
-        power=from_files(stored, "power"),
-        measured=frozenset(facts["measured"]),
-        transferred=tuple(facts["transferred"]),
-        calibration=None if facts.get("calibration") is None else Calibration.from_dict(facts["calibration"]),
-        # Entries of GPUs without measured networks may lack what these teach.
-        network_static_w=number(facts.get("network_static_w", 0.0), 0.0, MOST_NETWORK_STATIC_W),
-        network_tf32_factor=number(facts.get("network_tf32_factor", 1.0), *TF32_FACTORS),
+def not_by_itself(name: str) -> ZooError:
+    """Build the error for a user who asks device times of kernels for a prediction."""
+    return ZooError(
+        "device times of kernels are used by other predictors, and predict nothing by themselves",
+        given=name,
+        allowed="the name of another entry, such as any-gpu/forest",
     )
-    errors = facts.get("network_errors")
-    predictor = NetworkPredictor(
-        name=cards.name_of(stored.card["name"]),
-        operations=_alone(chip),
-        host=cards.host_of(facts["host"]),
-        network_errors=None if errors is None else NetworkCalibration.from_dict(errors),
-    )
-    golden = cards.golden_operations(stored.golden["operations"])
-    cards.smoke_test(predictor, golden)
-    return predictor, _golden(chip, golden)
+
+
+def load_any(folder: str | Path) -> Any:
+    """Load the predictor of an entry of any kind, and check it.
+
+    Raises ZooError: as for `Entry.of`; or a golden sample comes out differently.
+    """
+    entry = Entry.of(folder)
+    entry.check()
+    return entry.predictor
+
+
+def load_entry(folder: str | Path, form: type[Form] = NetworkPredictor) -> Form:  # type: ignore[assignment]
+    """Load the predictor of an entry of one kind, and check it. Raises ZooError: as for `load_any`, or it is another.
+
+    Args:
+        form: Class of the predictor: by default that of one GPU.
+    """
+    loaded = load_any(folder)
+    if not isinstance(loaded, form):
+        raise ZooError(
+            "this zoo entry is of another form",
+            given=f"{folder}: {type(loaded).__name__}",
+            allowed=form.__name__,
+            hint="`joulecast zoo show` describes an entry",
+        )
+    return loaded
+
+
+def load_kernels(folder: str | Path) -> OneModel:
+    """Load device times of kernels. Their trees are read, and their golden samples compared, when they are first used.
+
+    Raises ZooError: the entry is missing, damaged, changed, of another format, or holds something else.
+    """
+    from ..predictors.model.stored import LazyTrees, one_model_from_files
+
+    stored = StoredEntry.of(folder)
+    with refusing_damage(stored.where):
+        model = one_model_from_files(stored.facts, stored, LazyTrees)
+        entry = Entry(stored, kind_of(KERNELS_PREDICTOR), model)
+        for sample, before in entry.samples:
+            trees = None if sample.trees is None else model.trees.get(sample.trees)
+            if isinstance(trees, LazyTrees):
+                trees.check = partial(entry.compare, sample, before)
+    return model
+
+
+def save_entry(
+    folder: str | Path,
+    card: ModelCard,
+    predictor: Any,
+    samples: Sequence[Sample],
+    files: Mapping[str, bytes] = MappingProxyType({}),
+    *,
+    kind: str = "",
+) -> Path:
+    """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
+
+    Args:
+        card: What users should know about it.
+        predictor: A predictor of this kind.
+        samples: Operations for the golden prediction.
+        files: Further files, by name.
+        kind: What the manifest names as the predictor; empty for what the card names.
+    """
+    written = kind_of(kind or card.predictor)
+    facts, arrays = written.write(predictor)
+    everything = {**card_files(card.to_dict()), FACTS: json_bytes(facts), **files, **arrays}
+    golden = golden_of(samples, partial(written.golden, predictor))
+    return write_files(folder, everything, golden, predictor=kind or card.predictor)
 
 
 @dataclass(frozen=True)
@@ -123,71 +182,9 @@ class Background:
 def load_background(folder: Path) -> Background:
     """Read what explanations of an entry's predictions need. Raises ZooError: the entry is damaged."""
     files = StoredEntry.of(folder)
-    with cards.refusing_damage(str(folder)):
+    with refusing_damage(str(folder)):
         stored = parsed_json(files[OPERATIONS], "the operations of this zoo entry") if OPERATIONS in files else []
         operations = tuple(Operation.from_dict(value) for value in stored)
         names = ("time", "power")
         whole = all(f"{name}.ubj" in files for name in names)
         return Background(operations, {name: files[f"{name}.ubj"] for name in names} if whole else {})
-
-
-Loaded: TypeAlias = "NetworkPredictor | AnyGpuEntry | KernelsEntry | CpuNetworkPredictor"
-"""What an entry becomes when it is loaded."""
-Form = TypeVar("Form")
-
-
-def load_any(folder: str | Path) -> Loaded:
-    """Load an entry with any kind of predictor, and check it.
-
-    Raises ZooError: missing, damaged, changed, of another format, or of a predictor that this joulecast does not know;
-    or its golden prediction comes out differently.
-    """
-    loaded, stored, again = read_entry(folder)
-    cards.require_agreement(stored, again, stored.golden)
-    return loaded
-
-
-def load_entry(folder: str | Path, form: type[Form] = NetworkPredictor) -> Form:  # type: ignore[assignment]
-    """Load an entry of one form, and check it. Raises ZooError: as for `load_any`, or the entry is of another form.
-
-    Args:
-        form: What it becomes when it is loaded: by default the predictor of one GPU.
-    """
-    loaded = load_any(folder)
-    if not isinstance(loaded, form):
-        raise ZooError(
-            "this zoo entry is of another form",
-            given=f"{folder}: {type(loaded).__name__}",
-            allowed=form.__name__,
-            hint="`joulecast zoo show` describes an entry",
-        )
-    return loaded
-
-
-def read_entry(folder: str | Path) -> tuple[Loaded, StoredEntry, dict[str, Any]]:
-    """Read an entry without comparing its golden prediction.
-
-    Returns what it becomes, its files, and the golden prediction as it comes out now. Raises ZooError: the entry is
-    missing, damaged, changed, or of another format.
-    """
-    stored = StoredEntry.of(folder)
-    predictor = stored.predictor
-    readers: dict[str, Callable[[StoredEntry], tuple[Any, dict[str, Any]]]] = dict.fromkeys(ONE_GPU_FORMS, read_own)
-    if predictor not in readers:
-        # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
-        from ..predictors.fitting.fit import ANY_GPU_FORMS
-        from .kernels_entry import KERNELS_PREDICTOR, read_kernels
-        from .other_entries import CPU_PREDICTOR, read_any_gpu, read_cpu
-
-        readers |= dict.fromkeys(ANY_GPU_FORMS, read_any_gpu)
-        readers |= {KERNELS_PREDICTOR: read_kernels, CPU_PREDICTOR: read_cpu}
-    if predictor not in readers:
-        raise ZooError(
-            "this version of joulecast does not know the predictor of this zoo entry",
-            given=predictor,
-            allowed=", ".join(readers),
-            hint="update joulecast",
-        )
-    with cards.refusing_damage(stored.where):
-        loaded, again = readers[predictor](stored)
-    return loaded, stored, again

@@ -1,182 +1,37 @@
-"""From the datasets of many GPUs to the zoo entry of device times of kernels: validate, fit on everything, describe.
-
-Measured networks show how much longer operations in half precision take inside them than alone. Two numbers are
-learned, which hold on all chips: a factor on products, and the cycles in which load units load an element of another
-operation (predictors/model/in_networks.py). Learned from an A100 alone and from an A10 alone, the first is 1.29 and
-1.24; an A10 has too little bandwidth to show the second (energaizer2026).
-"""
+"""From the datasets of many GPUs to the zoo entry of device times of kernels: validate, fit on everything, describe."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
-from ..arrays import FloatArray
 from ..errors import DatasetError
 from ..operations.attributes import HALF_PRECISIONS
 from ..predictors.contract import Networks
 from ..predictors.evaluation import kernels as evaluation
 from ..predictors.evaluation.errors import ALL, Errors, Row, Validation, statistics
-from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ..predictors.measured import power_rows
+from ..predictors.model.any_gpu import AnyGpuPredictor
 from ..predictors.model.basis import generation_of
 from ..predictors.model.features import first_kernels
-from ..predictors.model.fit import LEAST_ROWS, Measured, fit_one_model, fit_trees, measured_tables, model_of
+from ..predictors.model.fit import LEAST_ROWS, Measured, fit_one_model, measured_tables
+from ..predictors.model.fit_in_networks import network_errors, network_factors
 from ..predictors.model.fit_power import fit_power, readings
-from ..predictors.model.in_networks import NetworkFactors, cached_products, loaded_elements
-from ..predictors.model.learned import Key, NetworkBasis, OneModel
+from ..predictors.model.learned import Key, OneModel
 from ..predictors.model.work import GROUPS, Work
-from ..predictors.physics.norms import overlapped
 from ..predictors.recipes import KernelRecipe
-from .cards import ModelCard, golden_sample
+from .cards import ModelCard
 from .catalogue import KERNELS_ENTRY
-from .kernels_entry import KERNELS_PREDICTOR, KernelsEntry, content_of_kernels
-from .other_entries import AnyGpuEntry
+from .entry import Entry
+from .golden import Sample, chosen
+from .kinds import KERNELS_PREDICTOR
+from .limits import limits_of_kernels
 from .training import Loaded, Trained, all_networks, card_of
 
-_PRODUCTS = (0.7, 2.5)  # No network shows more.
-_MOST_CYCLES = 1.0
-_LEAST = 1e-12  # Instead of a division by zero, where no network has products.
 
-
-class _Shown(NamedTuple):
-    """What a measured network shows of operations inside networks. Times are relative to its predicted time.
-
-    Args:
-        products: Time in which products would find their data in the cache, if they ran in loops.
-        others: Time of each operation whose elements the load units may bound, shape (operations,).
-        loading: Time in which load units load these elements at a cycle for each, shape (operations,).
-        slower: Time beyond what is predicted from operations alone.
-    """
-
-    chip: str
-    network: str
-    products: float
-    others: FloatArray
-    loading: FloatArray
-    slower: float
-
-
-def network_factors(entry: AnyGpuEntry, kernels: OneModel, networks: Networks) -> NetworkFactors:
-    """The factors with which predicted times of networks come closest to the measured ones.
-
-    A network counts by the square root of the number of its measurements, at several shapes and clocks. Networks that
-    wait for their host are left out.
-
-    Args:
-        kernels: Device times of kernels; factors that they have are ignored.
-        networks: Measured networks. Those in other precisions are ignored.
-    """
-    return _fitted(_shown(entry, kernels, networks))
-
-
-def network_errors(
-    entry: AnyGpuEntry, kernels: OneModel, networks: Networks
-) -> dict[NetworkBasis, dict[str, tuple[float, ...]]]:
-    """Errors on measured networks in half precision, with factors from networks of other names, or of other chips.
-
-    Device times and energies of operations are those of the whole entry, which were learned from operations, and from
-    all networks together. Returns basis -> quantity -> sorted absolute log errors.
-    """
-    shown = _shown(entry, kernels, networks)
-    log_errors: dict[NetworkBasis, list[FloatArray]] = defaultdict(list)
-    for gpu, measurement, network in _in_half(networks):
-        splits: dict[NetworkBasis, NetworkFactors] = {
-            "networks of the chip": _fitted([each for each in shown if each.network != measurement.network]),
-            "networks of other chips": _fitted([each for each in shown if each.chip != gpu.chip]),
-        }
-        for basis, factors in splits.items():
-            if gpu.chip in factors.chips or basis == "networks of other chips":
-                asking = replace(entry, kernels=replace(kernels, network_factors=factors))
-                predicted = asking.on(gpu, measurement.mode).predict(network, measurement.clock_mhz)
-                time, energy = (
-                    predicted.time_s / measurement.time_s,
-                    predicted.known_energy_j / measurement.known_energy_j,
-                )
-                log_errors[basis].append(np.abs(np.log([time, energy / time, energy, time * energy])))
-    ordered = {basis: np.sort(np.transpose(rows)) for basis, rows in log_errors.items()}
-    if len({errors.shape for errors in ordered.values()}) == 1:
-        # Chance may favour other chips, but whoever knows less of a chip is no surer of it.
-        ordered["networks of other chips"] = np.maximum.reduce([*ordered.values()])
-    return {
-        basis: {
-            quantity: tuple(float(f"{error:.4g}") for error in errors)
-            for quantity, errors in zip(NETWORK_QUANTITIES, rows.tolist(), strict=True)
-        }
-        for basis, rows in ordered.items()
-    }
-
-
-def _in_half(networks: Networks) -> Networks:
-    return [each for each in networks if each[1].precision in HALF_PRECISIONS]
-
-
-def _shown(entry: AnyGpuEntry, kernels: OneModel, networks: Networks) -> list[_Shown]:
-    asking = replace(entry, kernels=replace(kernels, network_factors=NetworkFactors()))
-    shown = []
-    for gpu, measurement, network in _in_half(networks):
-        predicted = asking.on(gpu, measurement.mode).predict(network, measurement.clock_mhz)
-        clock_mhz = predicted.held_clock_mhz
-        if clock_mhz is not None and predicted.device_time_s > 2 * predicted.host_time_s:
-            operations, calls = network.operations, np.array([cost.count for cost in predicted.operations])
-            times_s = np.array([cost.device_time_s or 0.0 for cost in predicted.operations])  # for all calls of each
-            by_kernels = ~np.isnan(kernels.device_s(operations, gpu))
-            elements = calls * loaded_elements(operations, by_kernels)
-            loading = elements > 0
-            shown.append(
-                _Shown(
-                    gpu.chip,
-                    measurement.network,
-                    float(times_s @ cached_products(operations, gpu, by_kernels)) / predicted.time_s,
-                    times_s[loading] / predicted.time_s,
-                    elements[loading] / (gpu.sms * 1e6 * clock_mhz) / predicted.time_s,
-                    measurement.time_s / predicted.time_s - 1,
-                )
-            )
-    return shown
-
-
-def _fitted(shown: Sequence[_Shown]) -> NetworkFactors:
-    """The factors that fit best by least squares; all measurements of a network count as much as their square root."""
-    counts = Counter((each.chip, each.network) for each in shown)
-    weights = np.array([counts[each.chip, each.network] ** -0.25 for each in shown])  # the squares count
-    products = np.array([each.products for each in shown]) * weights
-
-    def left_over(cycles: float) -> FloatArray:
-        loading = [(overlapped(each.others, cycles * each.loading) - each.others).sum() for each in shown]
-        left: FloatArray = (np.array([each.slower for each in shown]) - loading) * weights
-        return left
-
-    def factor(cycles: float) -> float:
-        more = products @ left_over(cycles) / max(products @ products, _LEAST)
-        return float(np.clip(1 + more, *_PRODUCTS))
-
-    def squares(cycles: float) -> float:
-        return float(((left_over(cycles) - (factor(cycles) - 1) * products) ** 2).sum())
-
-    cycles = float(minimize_scalar(squares, bounds=(0.0, _MOST_CYCLES), method="bounded").x)
-    return NetworkFactors(round(factor(cycles), 3), round(cycles, 3), tuple(sorted({each.chip for each in shown})))
-
-
-LIMITS = (
-    "Device times and power were measured at the default clock and cap only. For other clocks and caps, they are "
-    "scaled by physics.",
-    "Power was measured on H200, B200 and GB200 only. It depends on the values that are multiplied, and some engines "
-    "were measured with zeros.",
-    "fp16 and bf16 are one to the trees, but in convolutions, because tensor cores have the same rate.",
-    "Quantized layers were measured in the kernels of engines for language models, not in PyTorch's.",
-    "On a GPU of an unmeasured generation, errors are larger than in the tables of left-out generations if it differs "
-    "more from the measured generations than these differ from each other.",
-)
-
-
-def train_kernels(loaded: Sequence[Loaded], recipe: KernelRecipe, base: AnyGpuEntry | None = None) -> Trained[OneModel]:
+def train_kernels(loaded: Sequence[Loaded], recipe: KernelRecipe, base: AnyGpuPredictor | None = None) -> Trained:
     """Find the errors of a recipe on what is left out, then fit it on everything.
 
     Raises DatasetError: too few device times. Raises MissingDependencyError: scipy or xgboost is not installed.
@@ -230,72 +85,38 @@ def train_kernels(loaded: Sequence[Loaded], recipe: KernelRecipe, base: AnyGpuEn
         data=tuple(each.described() for each in loaded),
     )
     card = replace(card, errors=[*card.errors, *_network_rows(model)])
-    return Trained(model, validation, card, partial(content_of_kernels, golden=_golden(tables)))
+    return Trained(model, validation, card, _samples(tables))
 
 
-def _golden(tables: Sequence[Measured]) -> dict[Key, Any]:
-    golden: dict[Key, Any] = {}
+def _samples(tables: Sequence[Measured]) -> list[Sample]:
+    """A sample for each generation and group of kernels, on the first of its GPUs."""
+    found: dict[Key, Sample] = {}
     for table in tables:
         work = Work.of(table.kernels)
         groups = work.group[first_kernels(work, len(table.device_s))]
         for group in np.unique(groups).tolist():
             mine = {table.kernels[place] for place in np.flatnonzero(groups == group).tolist()}
-            golden.setdefault((table.generation, GROUPS[group]), (table.gpu.name, golden_sample(mine)))
-    return golden
+            key = (table.generation, GROUPS[group])
+            found.setdefault(key, Sample(chosen(mine), table.gpu.name, key))
+    return [found[key] for key in sorted(found)]
 
 
-def learn_more(loaded: Sequence[Loaded], kept: KernelsEntry, recipe: KernelRecipe) -> Trained[OneModel]:
-    """Learn generations that an entry does not know yet, a minute's work. What it learned of others stays as it is.
-
-    Neither the constants of physics, nor what holds on all generations, nor intervals are learned again. Errors on
-    sizes that are left out join the card.
-
-    Raises DatasetError: too few device times of such generations. Raises MissingDependencyError: xgboost is missing.
-    """
-    old, known = kept.kernels, {generation for generation, _ in kept.kernels.trees}
-    tables = [
-        table.some(np.flatnonzero(np.isin(table.parts, list(old.measured))))
-        for table in measured_tables([each.dataset for each in loaded])
-        if table.generation not in known
-    ]
-    tables = [table for table in tables if len(table.device_s)]
-    if not tables:
-        raise DatasetError(
-            "no kernels of a generation that this entry does not know",
-            given=", ".join(sorted({each.dataset.card.gpu for each in loaded})),
-            allowed=f"from {LEAST_ROWS} device times of a part, such as {next(iter(old.measured))}",
-            hint="leave out --more to learn all generations again",
-        )
-    errors = evaluation.sizes_left_out(tables, old.constants, recipe)
-    drawn = [table.drawn(recipe.most_rows, recipe.seed) for table in tables]
-    trees = fit_trees(drawn, old.constants, recipe, {table.generation for table in tables}, shared=False)
-    added = model_of(tables, old.constants, trees)
-    measured = {part: gpus | added.measured.get(part, frozenset()) for part, gpus in old.measured.items()}
-    model = replace(old, trees={**old.trees, **trees}, measured=measured)
-    validation = Validation("kernels", errors)
-    told = {
-        "data": (*kept.card["data"], *(each.described() for each in loaded)),
-        "errors": [*kept.card["errors"], *validation.rows()],
-    }
-    content = partial(content_of_kernels, golden={**kept.golden, **_golden(tables)})
-    return Trained(model, validation, ModelCard(**{**kept.card, **told}), content)
-
-
-def learn_networks(loaded: Sequence[Loaded], kept: KernelsEntry, base: AnyGpuEntry) -> Trained[OneModel]:
+def learn_networks(loaded: Sequence[Loaded], kept: Entry, base: AnyGpuPredictor) -> Trained:
     """Learn factors and errors of networks again, after `base` was trained again or more networks were measured.
 
     Args:
         loaded: Datasets with measured networks, at least one in half precision.
         kept: The entry. Its device times and powers are copied unchanged.
     """
-    model = _with_networks(kept.kernels, all_networks(loaded), base)
+    model = _with_networks(kept.predictor, all_networks(loaded), base)
+    card = kept.stored.card
     shown = [each for each in loaded if any(m.precision in HALF_PRECISIONS for m in each.dataset.networks)]
     new = [each.described() for each in shown]
-    data = (*(each for each in kept.card["data"] if each not in new), *new)
-    rows = [row for row in kept.card["errors"] if not row["split"].startswith(_IN_HALF)]
+    data = (*(each for each in card["data"] if each not in new), *new)
+    rows = [row for row in card["errors"] if not row["split"].startswith(_IN_HALF)]
     told = {"data": data, "limits": limits_of_kernels(model), "errors": [*rows, *_network_rows(model)]}
-    card = ModelCard(**{**kept.card, **told})
-    return Trained(model, Validation("kernels", Errors()), card, partial(content_of_kernels, golden=kept.golden))
+    samples = [sample for sample, _ in kept.samples]
+    return Trained(model, Validation("kernels", Errors()), ModelCard(**{**card, **told}), samples)
 
 
 _IN_HALF = "networks in half precision"
@@ -317,19 +138,6 @@ def _network_rows(model: OneModel) -> list[Row]:
     return found
 
 
-def limits_of_kernels(model: OneModel) -> tuple[str, ...]:
-    """What users have to know about the entry, in sentences for its card."""
-    factors = model.network_factors
-    if not factors.chips:
-        return LIMITS
-    return (
-        *LIMITS,
-        "Inside networks, products whose data fit into the L2 cache take "
-        f"{factors.products:g} times as long as in loops. A multiprocessor loads an element of other operations in "
-        f"half precision in {factors.cycles:g} cycles. Networks on these chips showed it: {', '.join(factors.chips)}.",
-    )
-
-
-def _with_networks(model: OneModel, networks: Networks, base: AnyGpuEntry) -> OneModel:
+def _with_networks(model: OneModel, networks: Networks, base: AnyGpuPredictor) -> OneModel:
     factors, errors = network_factors(base, model, networks), network_errors(base, model, networks)
     return replace(model, network_factors=factors, network_errors=errors)

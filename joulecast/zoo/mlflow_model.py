@@ -11,9 +11,7 @@ from mlflow.pyfunc import PythonModel
 
 from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
-from joulecast.zoo.entry import load_any
-from joulecast.zoo.kernels_entry import KernelsEntry, not_by_itself
-from joulecast.zoo.other_entries import AnyGpuEntry
+from joulecast.zoo.entry import Entry
 from joulecast.zoo.registry import ENTRY, OUTPUTS
 
 
@@ -26,7 +24,8 @@ class JoulecastModel(PythonModel):  # type: ignore[misc]
 
     def load_context(self, context: Any) -> None:
         """Load the entry that was logged as an artifact."""
-        self._entry = load_any(Path(context.artifacts[ENTRY]))
+        self._entry = Entry.of(Path(context.artifacts[ENTRY]))
+        self._entry.check()
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Predict one row per operation."""
@@ -44,18 +43,9 @@ class JoulecastModel(PythonModel):  # type: ignore[misc]
         for i, (operation, gpu, clock) in enumerate(zip(operations, gpus, clocks, strict=True)):
             groups.setdefault((gpu, operation.mode, None if np.isnan(clock) else float(clock)), []).append(i)
         for (gpu, mode, clock), rows in groups.items():
-            predictions = self._predictor(gpu, mode).predict([operations[i] for i in rows], clock)
+            predictions = self._entry.on(gpu, mode).operations.predict([operations[i] for i in rows], clock)
             costs[rows] = np.column_stack([getattr(predictions, name) for name in OUTPUTS])
         return pd.DataFrame(costs, columns=list(OUTPUTS), index=model_input.index)
-
-    def _predictor(self, gpu: str, mode: str) -> Any:
-        from joulecast.hardware import find_gpu
-
-        if isinstance(self._entry, KernelsEntry):
-            raise not_by_itself(self._entry.name)
-        if isinstance(self._entry, AnyGpuEntry):
-            return self._entry.on(find_gpu(gpu), mode).operations
-        return self._entry.operations
 
 
 mlflow.models.set_model(JoulecastModel())

@@ -25,7 +25,8 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError, ZooError
 from .files import LEFT_OUT, StoredEntry, parsed_json
-from .registry import ALIASES, CHALLENGER, CHAMPION, connected, default_uri, fetched
+from .registry import ALIASES, CHALLENGER, CHAMPION, fetched
+from .server import connected, default_uri
 
 if TYPE_CHECKING:
     from ..predictors.evaluation.errors import Validation

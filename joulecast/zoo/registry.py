@@ -7,26 +7,25 @@ command again completes its work. Requests end within seconds, and every failure
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
-import os
 import re
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, TrackingError, ZooError, needing, with_extra
+from ..errors import InputError, ZooError
 from ..hardware import find_device
 from ..operations.operation import MODES, Operation
 from ..system.limits import within
 from .cards import git_commit
+from .entry import not_by_itself
 from .files import StoredEntry, library_versions, put_in_place, sha256_of
-from .kernels_entry import KERNELS_PREDICTOR, not_by_itself
+from .kinds import KERNELS_PREDICTOR
+from .server import connected, default_uri, experiment
 from .store import REGISTERED, admit, pulled, pulled_folder
 
 ENTRY = "entry"
@@ -42,95 +41,6 @@ _URI = re.compile(r"models:/(?P<name>[\w.-]{1,120})(?:@(?P<alias>[\w.-]{1,80})|/
 _MOST_BYTES = 128 << 20
 _ALIAS_SECONDS = 60.0
 _SECONDS = 300.0  # to look up and fetch a version, the largest of which has 128 MB
-# A server that is down would otherwise be asked for eight minutes.
-_SETTINGS = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-}
-_EXPERIMENT = "joulecast"
-_SQLITE = "sqlite:///"
-
-
-def default_uri() -> str:
-    """$MLFLOW_TRACKING_URI, or a SQLite file in the working folder, because MLflow has given up its file store."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{Path.cwd() / 'mlflow.db'}"
-
-
-@contextlib.contextmanager
-def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[Any]:
-    """Yield the module mlflow, connected to a server or store. Its settings are restored afterwards.
-
-    Raises MissingDependencyError: mlflow is not installed. Raises TrackingError: the server cannot be reached or
-    refuses, or there is no store to read.
-
-    Args:
-        what: What failed, for the error, such as "the run was not logged".
-        reading: Whether the store is only read. A store that does not exist is then an error, and is not made.
-    """
-    uri = uri or default_uri()
-    if reading and uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
-        raise TrackingError(
-            f"there is no MLflow registry here: {what}", given=uri, hint="set $MLFLOW_TRACKING_URI to the server"
-        )
-    environment = {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_")}
-    os.environ.update({**_SETTINGS, **environment})
-    try:
-        with needing("tracking and registering need mlflow", f"{with_extra('mlflow')}; or --no-track"):
-            import mlflow
-        for logger in ("mlflow", "alembic"):
-            logging.getLogger(logger).setLevel(logging.ERROR)
-        before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
-        mlflow.set_tracking_uri(uri)
-        try:
-            with warnings.catch_warnings():
-                # MLflow and what it imports warn about themselves and each other.
-                warnings.simplefilter("ignore")
-                yield mlflow
-        except (mlflow.exceptions.MlflowException, OSError) as error:
-            raise _translated(error, uri, what) from error
-        finally:
-            mlflow.set_tracking_uri(before)
-    finally:
-        # MLflow also records its last server and experiment in environment variables.
-        for name in [name for name in os.environ if name.startswith("MLFLOW_") and name not in environment]:
-            del os.environ[name]
-        os.environ.update(environment)
-
-
-def _translated(error: Exception, uri: str, what: str) -> TrackingError:
-    """The `TrackingError` for an exception that MLflow raised."""
-    said = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
-    code = str(getattr(error, "error_code", ""))
-    status = getattr(error, "get_http_status_code", lambda: 0)()
-    if code in ("UNAUTHENTICATED", "PERMISSION_DENIED") or status in (401, 403) or "error code 40" in said:
-        cause, hint = "MLflow denied access", "set $MLFLOW_TRACKING_USERNAME and $MLFLOW_TRACKING_PASSWORD, or a token"
-    elif code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-        cause, hint = "MLflow has no such object", "the page of `mlflow server` lists what there is under Models"
-    elif uri.startswith("http") and ("ailed with exception" in said or "Connection" in said or "timed out" in said):
-        cause, hint = "MLflow cannot be reached", "start the server, or give another --tracking-uri"
-    else:
-        cause, hint = "MLflow rejected this request", "see its message; give another --tracking-uri, or use --no-track"
-    return TrackingError(f"{cause}: {what}", given=uri, hint=f"{hint}; it said: {said}")
-
-
-def experiment(mlflow: Any, uri: str | None) -> str:
-    """The id of joulecast's experiment. It is created if needed, even if several processes try that at once."""
-    uri = uri or default_uri()
-    known = mlflow.get_experiment_by_name(_EXPERIMENT)
-    if known is None:
-        # A local store would put artifacts into ./mlruns of the working folder; this puts them beside the database.
-        local = uri.startswith(_SQLITE)
-        root = (Path(uri.removeprefix(_SQLITE)).resolve().parent / "mlartifacts").as_uri() if local else None
-        try:
-            return str(mlflow.create_experiment(_EXPERIMENT, artifact_location=root))
-        except mlflow.exceptions.MlflowException:
-            known = mlflow.get_experiment_by_name(_EXPERIMENT)
-            if known is None:
-                raise
-    return str(known.experiment_id)
 
 
 def model_name(card: Mapping[str, Any]) -> str:

@@ -9,9 +9,10 @@ from ..errors import ZooError
 from ..operations.operation import MODES
 from ..system.limits import limited_memory
 from ..system.resources import cache_folder, shipped
-from .cards import name_of
 from .entry import load_any
 from .files import MANIFEST, NAME, StoredEntry, put_in_place, read_plain, sha256_of
+from .golden import refusing_damage
+from .kinds import name_of
 from .places import INDEX, FolderPlace, Row, fetch, index_of, open_source, put, remove
 
 REGISTERED = "models/"
@@ -88,7 +89,8 @@ def admit(entry: StoredEntry, name: str, source: str, *, replace: bool = False) 
         )
     if not name.startswith(REGISTERED):
         # Predictors are found by name. A GPU's own may take each other's names, so that the best becomes the default.
-        own = name_of(entry.card.get("name"))
+        with refusing_damage(entry.where):
+            own = name_of(entry)
         (room, mode), (own_room, own_mode) = _meaning(name), _meaning(own)
         if room != own_room or mode not in ("", own_mode):
             raise ZooError(

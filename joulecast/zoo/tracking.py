@@ -18,14 +18,15 @@ from ..predictors.evaluation.errors import Validation
 from ..predictors.recipes import Recipe
 from .cards import git_commit
 from .files import StoredEntry, library_versions
-from .registry import connected, experiment, log_model
+from .registry import log_model
 from .rendering import report
+from .server import connected, experiment
 from .training import Trained
 
 _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
 
 
-def track(trained: Trained[Any], recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
+def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
     """Log a training as an MLflow run: settings, metrics, datasets, report, and the model.
 
     Returns the id of the run. Raises MissingDependencyError: mlflow is not installed. Raises TrackingError: the server
@@ -40,7 +41,13 @@ def track(trained: Trained[Any], recipe: Recipe, entry: Path, uri: str | None = 
         "precision": ",".join(card.precisions or ["any"]),
     }
     with _started(card.name, {**tags, "command": command, "stage": "train"}, uri) as (mlflow, run_id):
-        _log(mlflow, run_id, settings, trained.validation.metrics(), getattr(trained.predictor, "curves", {}))
+        _log(
+            mlflow,
+            run_id,
+            settings,
+            trained.validation.metrics(),
+            getattr(getattr(trained.predictor, "learned", None), "curves", {}),
+        )
         _log_datasets(mlflow, run_id, card.data)
         text = report(f"Errors of {card.name}", card.splits, recipe, [trained.validation], command=command)
         mlflow.log_text(text, "report/REPORT.md")

@@ -1,55 +1,27 @@
-"""From measurements and a recipe to a zoo entry: validate, fit on everything, describe.
-
-Kernels have a file of their own (kernels_training.py).
-"""
+"""What training takes and gives: datasets and a recipe, and what an entry is made of. trainers.py says how."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 from ..datasets import Dataset, NetworkMeasurement, fingerprint, load
 from ..extraction import network_of
-from ..hardware import Device, find_gpu
+from ..hardware import find_device, find_gpu
 from ..operations.network import Network
-from ..operations.operation import MODES, Operation
-from ..predictors.chip import ChipPart
-from ..predictors.contract import Networks, ResidualModel
-from ..predictors.cpu import CpuPredictor
-from ..predictors.evaluation import any_gpu, one_gpu
-from ..predictors.evaluation.errors import Validation, network_log_errors
-from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
-from ..predictors.fitting.fit import fit_chip, fit_cpu, fit_on_all, fit_serial, predictor_of, quickest_networks
-from ..predictors.intervals.calibration import Closeness
+from ..operations.operation import MODES
+from ..predictors.contract import Networks
+from ..predictors.evaluation.errors import Validation
+from ..predictors.fitting.forms import predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.measured import device_rows
-from ..predictors.model.shared import SharedByAll
-from ..predictors.networks.composition import HostModel
-from ..predictors.networks.on_cpu import CpuNetworkPredictor, SerialModel
 from ..predictors.recipes import Recipe
-from .cards import Content, ModelCard, git_commit, golden_sample, save_entry
-from .catalogue import entry_name, find_kernels
-from .entry import content_of_chip, load_entry
-from .files import FACTS, StoredEntry, json_bytes
-from .other_entries import AnyGpuEntry, content_of_any_gpu, content_of_cpu
-from .promotion import operations_left_out
-
-ANY_GPU_LIMITS = (
-    "It knows GPUs by their data sheets. A GPU that runs hotter, has a lower power cap, or has a less tuned library "
-    "than the measured ones is slower than predicted.",
-    "Whole networks in half precision were measured on A100 and A10 only, and training on A30 and RTX 2080 Ti only.",
-    "Its data has no power readings of 4 nm and 5 nm chips, or of AMD GPUs. Their energy per operation is a prior.",
-    "If the voltage curve of a GPU is not known, that of the A100 is used.",
-    "Host times are those of the machines on which the training data was measured. On a slower machine, launches take "
-    "longer.",
-)
-
-Predictor = TypeVar("Predictor")
+from .cards import ModelCard, git_commit
+from .catalogue import entry_name
+from .entry import save_entry
+from .golden import Sample
 
 
 @dataclass(frozen=True)
@@ -100,64 +72,63 @@ def all_networks(loaded: Sequence[Loaded]) -> Networks:
     ]
 
 
+class Task(NamedTuple):
+    """What is trained at once.
+
+    Args:
+        loaded: Datasets: a single one for a predictor of one GPU or CPU.
+        recipe: Recipe of the predictor.
+        mode: Mode of the predictor of one GPU or CPU; empty for all others, which predict both modes.
+        quick: Whether a predictor for any GPU is tested on one fold and a few chips only, see `validate_any_gpu`.
+        borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU on which no network was measured.
+    """
+
+    loaded: Sequence[Loaded]
+    recipe: Any
+    mode: str = ""
+    quick: bool = False
+    borrowed: NetworkCalibration | None = None
+
+    @property
+    def data(self) -> list[Dataset]:
+        """The datasets alone."""
+        return [each.dataset for each in self.loaded]
+
+    @property
+    def of_mode(self) -> tuple[Dataset, str, Any, dict[NetworkMeasurement, Network]]:
+        """Of a predictor of one GPU or CPU: dataset, mode, recipe, and networks of this mode."""
+        (loaded,) = self.loaded
+        return loaded.dataset, self.mode, self.recipe, loaded.in_mode(self.mode)
+
+    @property
+    def name(self) -> str:
+        """Name of the entry."""
+        word = self.recipe.entry or predictor_of(self.recipe)
+        return entry_name(find_device(self.data[0].card.gpu), word, self.mode) if self.mode else f"any-gpu/{word}"
+
+
 @dataclass(frozen=True)
-class Trained(Generic[Predictor]):
+class Trained:
     """What was trained, with its validation and card, ready to be stored.
 
     Args:
-        content: Function from the predictor to what its entry holds.
-        network_errors: Errors on networks, in units of difficulty, which other GPUs may borrow; None where there are
-            none.
+        predictor: A predictor of this kind.
+        samples: Operations for the golden prediction.
+        files: Further files of its entry, by name.
+        kind: What its manifest names as its predictor; empty for what the card names.
     """
 
-    predictor: Predictor
+    predictor: Any
     validation: Validation
     card: ModelCard
-    content: Callable[[Predictor], Content]
-    network_errors: NetworkCalibration | None = None
+    samples: Sequence[Sample]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    kind: str = ""
 
     def save(self, zoo: Path) -> Path:
         """Write the entry into a zoo folder."""
-        return save_entry(zoo / self.card.name, self.card, self.content(self.predictor))
-
-
-def train(loaded: Loaded, mode: str, recipe: Recipe, borrowed: NetworkCalibration | None = None) -> Trained[ChipPart]:
-    """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations.
-
-    Args:
-        borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU on which no network was measured.
-    """
-    dataset, networks = loaded.dataset, loaded.in_mode(mode)
-    validation = one_gpu.validate(dataset, mode, recipe, networks)
-    chip = fit_chip(dataset, mode, recipe)
-    operations = {m.operation for m in dataset.usable(mode)}
-    calibration, network_errors = one_gpu.calibrated(
-        validation, Closeness.of(operations), errors_on_repeats(dataset, chip)
-    )
-    chip = replace(chip, calibration=calibration)
-    if network_errors is None and calibration is not None:
-        network_errors = borrowed
-    if len(validation.networks):
-        measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
-        chip, host = learn_from_networks(chip, measured, mode)
-    else:
-        host = HostModel.prior(mode)
-    measured_in = {operation.precision for operation in operations}
-    # Every kind that was measured at all is covered in these. Where there is no TF32, the default is fp32.
-    default = "fp32" in measured_in and ("tf32" in measured_in or "tf32" not in chip.gpu.peak_flops)
-    precisions = (*(["default"] if default else []), *(p for p in ("fp32", "fp16", "bf16") if p in measured_in))
-    sentences = {"splits": one_gpu.SPLITS, "limits": limits_of(chip, host)}
-    card = _card_of_device(loaded, mode, recipe, validation, chip.gpu, len(chip.measured), precisions, **sentences)
-    content = partial(
-        content_of_chip,
-        reader=predictor_of(recipe),
-        host=host,
-        golden=golden_sample(operations),
-        left_out=operations_left_out(validation),
-        network_errors=network_errors,
-        trained_on=operations,
-    )
-    return Trained(chip, validation, card, content, network_errors)
+        folder = zoo / self.card.name
+        return save_entry(folder, self.card, self.predictor, self.samples, self.files, kind=self.kind)
 
 
 def card_of(name: str, predictor: str, recipe: Recipe, validation: Validation, **more: Any) -> ModelCard:
@@ -173,142 +144,3 @@ def card_of(name: str, predictor: str, recipe: Recipe, validation: Validation, *
         provenance={"git_commit": git_commit()},
         **more,
     )
-
-
-def _card_of_device(
-    loaded: Loaded,
-    mode: str,
-    recipe: Recipe,
-    validation: Validation,
-    device: Device,
-    operations: int,
-    precisions: tuple[str, ...],
-    **sentences: Any,
-) -> ModelCard:
-    """The card of an entry of one GPU or CPU, which was trained on so many operations."""
-    card, predictor = loaded.dataset.card, predictor_of(recipe)
-    counts = {"operations": operations, "networks": len(set(validation.networks.of))}
-    measured = {"measured": list(card.measured), "limits": list(card.limits)}
-    return card_of(
-        entry_name(device, recipe.entry or predictor, mode),
-        predictor,
-        recipe,
-        validation,
-        gpu=card.gpu,
-        mode=mode,
-        precisions=precisions,
-        promise=f"Predicts operations and networks in {mode} on {card.gpu}, precision {' or '.join(precisions)}.",
-        data=({**loaded.described(), **counts, **measured},),
-        **sentences,
-    )
-
-
-def limits_of(chip: ChipPart, host: HostModel) -> tuple[str, ...]:
-    """What users have to know about a predictor of one GPU before they trust it, in sentences for its card."""
-    kinds = ", ".join(sorted({group.split()[0] for group in chip.baseline.groups}))
-    limits = [
-        f"Measured kinds: {kinds}. Others are modelled from a kind of the same family by bytes and FLOPs.",
-        "Measured at the default clock and power cap only; others are scaled by physics.",
-        "Batch 32 and image inputs dominate the data; other regimes are extrapolated.",
-    ]
-    if len(chip.measured) < 200:
-        limits.append(f"Only {len(chip.measured)} operations were measured: expect large errors.")
-    if chip.transferred:
-        limits.append(
-            f"Large operations of these kinds were measured in inference only; training is inferred from that: "
-            f"{', '.join(chip.transferred)}."
-        )
-    if not host.learned:
-        limits.append("No network was measured on this GPU; the host cost is that of the A30's machine.")
-    return tuple(limits)
-
-
-def train_any_gpu(loaded: Sequence[Loaded], recipe: Recipe, *, quick: bool = False) -> Trained[ResidualModel]:
-    """Validate a recipe on the measurements of many GPUs, then fit it on everything.
-
-    Raises DatasetError: too few device times.
-
-    Args:
-        quick: Whether to test on one fold and a few chips only, see `validate_any_gpu`.
-    """
-    data, networks, kernels = [each.dataset for each in loaded], all_networks(loaded), find_kernels()
-    validation = any_gpu.validate_any_gpu(data, networks, recipe, kernels=kernels, quick=quick)
-    learned = fit_on_all(data, networks, recipe, kernels)
-    card = card_of(
-        f"any-gpu/{recipe.entry or predictor_of(recipe)}",
-        predictor_of(recipe),
-        recipe,
-        validation,
-        splits=f"{any_gpu.SPLITS} {any_gpu.QUICKLY}" if quick else any_gpu.SPLITS,
-        limits=ANY_GPU_LIMITS,
-        promise="Predicts time and power of operations and networks, in inference and training, on any GPU with a data "
-        "sheet and at any clock.",
-        data=tuple(each.described() for each in loaded),
-    )
-    golden: dict[str, set[Operation]] = {}
-    for row in chain.from_iterable(map(device_rows, data)):
-        if row.operation.mode == "inference":
-            golden.setdefault(row.gpu.name, set()).add(row.operation)
-    content = partial(
-        content_of_any_gpu,
-        hosts=any_gpu.fit_hosts(SharedByAll(learned, kernels=kernels), networks),
-        intervals=any_gpu.interval_errors(validation),
-        golden={gpu: golden_sample(measured) for gpu, measured in golden.items()},
-    )
-    return Trained(learned, validation, card, content)
-
-
-def renew_hosts(folder: Path, networks: Networks) -> None:
-    """Learn again what a call costs the host inside a network, for an entry for any GPU; modes without one stay.
-
-    Raises ZooError: the entry is missing, damaged, changed, or of another format.
-
-    Args:
-        networks: The measured networks that it was trained with.
-    """
-    entry = load_entry(folder, AnyGpuEntry)
-    measured = {measurement.mode for _, measurement, _ in networks}
-    learned = any_gpu.fit_hosts(entry.shared, networks)
-    hosts = {**entry.hosts, **{mode: host for mode, host in learned.items() if mode in measured}}
-    stored = StoredEntry.of(folder)
-    stored.replace({FACTS: json_bytes({**stored.facts, "hosts": {mode: h.to_dict() for mode, h in hosts.items()}})})
-
-
-def train_cpu(loaded: Loaded, mode: str, recipe: Recipe) -> Trained[CpuNetworkPredictor]:
-    """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations."""
-    dataset, networks = loaded.dataset, loaded.in_mode(mode)
-    validation = one_gpu.validate_cpu(dataset, mode, recipe, networks)
-    operations = fit_cpu(dataset, mode, recipe)
-    measured = quickest_networks(dataset.usable_networks(mode))
-    serial = fit_serial(operations, [(m, networks[m]) for m in measured])
-    precisions = tuple(dict.fromkeys(["default", *(group.split()[1] for group in operations.coverage)]))
-    sentences = {"splits": one_gpu.CPU_SPLITS, "limits": tuple(_cpu_limits(dataset, operations, serial))}
-    count = len(operations.measured)
-    card = _card_of_device(loaded, mode, recipe, validation, operations.cpu, count, precisions, **sentences)
-    predictor = CpuNetworkPredictor(card.name, operations, serial, network_log_errors(validation.networks))
-    golden = golden_sample({m.operation for m in dataset.usable(mode)})
-    content = partial(content_of_cpu, recipe=predictor_of(recipe), golden=golden)
-    return Trained(predictor, validation, card, content)
-
-
-def _cpu_limits(dataset: Dataset, operations: CpuPredictor, serial: SerialModel) -> Iterator[str]:
-    card = dataset.card
-    kinds = ", ".join(sorted({group.split()[0] for group in operations.coverage}))
-    threads = "1 thread" if operations.threads == 1 else f"{operations.threads} threads"
-    yield f"Measured kinds: {kinds}. Others are modelled from a kind of the same family by bytes and FLOPs."
-    yield f"For PyTorch with {threads} on a CPU of this name, at the clock that it chose by itself."
-    yield from (f"How it was measured: {text}." for text in card.method.values())
-    if card.load_average:
-        least, middle, most = card.load_average
-        yield (
-            f"Load average of the machine during the measurements: {middle:.1f} (median), {least:.1f} to {most:.1f}. "
-            "What other programs took from caches and memory is in the times."
-        )
-    if serial.networks:
-        yield (
-            f"In networks operations take {serial.factor:.2f} times as long as in loops, and "
-            f"{1e6 * serial.between_s:.1f} us pass between two of them: learned from {serial.networks} measurements of "
-            "networks."
-        )
-    if operations.power is None:
-        yield "Energy: not measured. The energy counters of this CPU could not be read, so that only time is predicted."

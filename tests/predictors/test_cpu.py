@@ -23,7 +23,8 @@ from joulecast.zoo.cards import measured_gpus
 from joulecast.zoo.catalogue import CPU_FOLDERS
 from joulecast.zoo.files import StoredEntry
 from joulecast.zoo.promotion import left_out_of
-from joulecast.zoo.training import Loaded, train_cpu
+from joulecast.zoo.trainers import train
+from joulecast.zoo.training import Loaded, Task
 
 CALL_S, FLOPS_PER_S, BYTES_PER_S, POWER_W = 2e-6, 1e11, 1e10, {"linear": 30.0, "relu": 20.0}
 FACTOR, BETWEEN_S = 0.8, 5e-6
@@ -102,7 +103,7 @@ def powered():
 
 def trained_on(data, folder):
     save(data, folder)
-    return train_cpu(Loaded(folder, data, {m: m.operations for m in data.networks}), "inference", RECIPE)
+    return train(Task([Loaded(folder, data, {m: m.operations for m in data.networks})], RECIPE, "inference"))
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,14 @@ from joulecast.predictors.explanation import contributions, explain_operation
 from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
-from joulecast.zoo.cards import ModelCard, save_entry
-from joulecast.zoo.entry import content_of_chip, load_background, load_entry
+from joulecast.zoo import ModelCard, load_entry, save_entry
+from joulecast.zoo.entry import load_background
+from joulecast.zoo.files import OPERATIONS, json_bytes
+from joulecast.zoo.golden import Sample
 
 A30 = find_gpu("A30")
 CONV = {"out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}
@@ -102,8 +105,9 @@ def test_a_stored_predictor_can_be_explained(boosted, tmp_path, dataset):
         name="a30/xgboost-inference", predictor="xgboost", promise="", recipe={}, splits="", data=(), errors=()
     )
     operations = simulated_operations()
-    content = content_of_chip(boosted.chip, "xgboost", HostModel(0.0), operations[:8], {}, None, operations)
-    folder = save_entry(tmp_path / "e", card, content)
+    predictor = NetworkPredictor(card.name, boosted, HostModel(0.0))
+    files = {OPERATIONS: json_bytes([operation.to_dict() for operation in operations])}
+    folder = save_entry(tmp_path / "e", card, predictor, [Sample(operations[:8])], files)
     loaded, background = load_entry(folder), load_background(folder)
     assert set(background.operations) == set(simulated_operations())
     operation = simulated_operations()[0]

@@ -9,7 +9,8 @@ from simulated_measurements import simulated_dataset, simulated_gpu, simulated_o
 
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.fitting.fit import RECIPES, fit_chip, fit_on_all, load_recipe, predictor_of
+from joulecast.predictors.fitting.fit import fit_chip, fit_on_all
+from joulecast.predictors.fitting.forms import RECIPES, load_recipe, predictor_of
 from joulecast.predictors.model.shared import SharedByAll, chip_alone
 from joulecast.predictors.recipes import (
     BoostingRecipe,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.predictors.fitting.fit import load_recipe
+from joulecast.predictors.fitting.forms import load_recipe
 from joulecast.profiling.campaign import load_campaign
 from joulecast.system.resources import named_file, shipped
 

@@ -22,7 +22,8 @@ from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import RooflineRecipe, SharedForestRecipe, TransformerRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.entry import load_any
-from joulecast.zoo.training import Loaded, renew_hosts, train_any_gpu
+from joulecast.zoo.trainers import renew_hosts, train
+from joulecast.zoo.training import Loaded, Task
 
 A30 = find_gpu("A30")
 
@@ -38,7 +39,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(data):
-    return train_any_gpu(data, SharedForestRecipe(trees=10, folds=2))
+    return train(Task(data, SharedForestRecipe(trees=10, folds=2)))
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_a_stored_predictor_predicts_as_the_trained_one(request, tmp_path, recip
     trained, operations = request.getfixturevalue(recipe), simulated_operations()
     entry = trained.save(tmp_path)
     for gpu in map(find_gpu, ("L4", "H100 SXM")):
-        before = SharedByAll(trained.predictor).on(gpu, "inference").predict(operations)
+        before = SharedByAll(trained.predictor.learned).on(gpu, "inference").predict(operations)
         after = find_predictor(gpu, "inference", str(entry)).operations.predict(operations)
         assert after.device_time_s == pytest.approx(before.device_time_s, rel=1e-4)
         assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
@@ -74,7 +75,7 @@ def test_the_host_cost_of_a_network_is_learned_again_without_training(entry):
 
 def test_the_roofline_predictor_can_be_an_entry(tmp_path):
     data = simulated_gpu("T4")
-    entry = train_any_gpu([Loaded(save(data, tmp_path / "data"), data)], RooflineRecipe(folds=2)).save(tmp_path)
+    entry = train(Task([Loaded(save(data, tmp_path / "data"), data)], RooflineRecipe(folds=2))).save(tmp_path)
     assert entry.name == "roofline"
     # With a power cap that is never reached.
     gpu, operations = replace(find_gpu("L4"), power_limit_w=1e4, power_range_w=None), simulated_operations()
@@ -99,12 +100,12 @@ def measured_networks():
 
 @pytest.fixture(scope="module")
 def transformer(data):
-    return train_any_gpu([replace(each, networks=dict(measured_networks())) for each in data], TINY, quick=True)
+    return train(Task([replace(each, networks=dict(measured_networks())) for each in data], TINY, quick=True))
 
 
 def test_what_was_read_is_written_unchanged(transformer, tmp_path):
     entry = transformer.save(tmp_path)
-    again = replace(transformer, predictor=load_any(entry).learned).save(tmp_path / "again")
+    again = replace(transformer, predictor=load_any(entry)).save(tmp_path / "again")
     weights = "transformer.safetensors.z"
     assert (again / weights).read_bytes() == (entry / weights).read_bytes()
 

@@ -9,30 +9,27 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_measurements import simulated_dataset, simulated_operations
+from simulated_measurements import simulated_operations
 
-from conftest import benchmark, rewrite
+from conftest import benchmark, rewrite, train_small
 from joulecast import Network
-from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.cards import Measured, measured_gpus
-from joulecast.zoo.catalogue import CPU_FOLDERS, load_any
+from joulecast.zoo.catalogue import CPU_FOLDERS
+from joulecast.zoo.entry import load_any
 from joulecast.zoo.files import StoredEntry, parsed_json
 from joulecast.zoo.rendering import markdown
-from joulecast.zoo.training import Loaded, train
 
-RECIPE = ForestRecipe(trees=8, folds=3)
 TIME, POWER = "time.safetensors.z", "power.safetensors.z"
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    data = replace(simulated_dataset(), networks=())
-    return train(Loaded(save(data, tmp_path_factory.mktemp("data") / "d"), data), "inference", RECIPE)
+    return train_small(tmp_path_factory.mktemp("data"), ForestRecipe(trees=8, folds=3))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +44,7 @@ def entry(stored, tmp_path):
 
 def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
     operations = simulated_operations()
-    before, after = chip_alone(trained.predictor).predict(operations), load_entry(entry).operations.predict(operations)
+    before, after = trained.predictor.operations.predict(operations), load_entry(entry).operations.predict(operations)
     assert after.time_s == pytest.approx(before.time_s, rel=1e-4)
     assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
     assert after.source == before.source
@@ -57,8 +54,10 @@ def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
     ("name", "unlearned", "learned"), [("network_static_w", 0, 13), ("network_tf32_factor", 1, 0.95)]
 )
 def test_what_networks_taught_is_stored(trained, tmp_path, name, unlearned, learned):
-    assert getattr(trained.predictor, name) == unlearned  # Trained without networks.
-    more = replace(trained, predictor=replace(trained.predictor, **{name: float(learned)}))
+    chip = trained.predictor.operations.chip
+    assert getattr(chip, name) == unlearned  # Trained without networks.
+    operations = chip_alone(replace(chip, **{name: float(learned)}))
+    more = replace(trained, predictor=replace(trained.predictor, operations=operations))
     assert getattr(load_entry(more.save(tmp_path)).operations.chip, name) == learned
 
 

@@ -14,8 +14,10 @@ from joulecast.datasets import Dataset, NetworkMeasurement, save
 from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.intervals.network_calibration import NetworkCalibration
+from joulecast.predictors.model import fit_in_networks
+from joulecast.predictors.model.any_gpu import AnyGpuPredictor, LeftOut
 from joulecast.predictors.model.basis import is_like_measured
+from joulecast.predictors.model.fit_in_networks import network_errors, network_factors
 from joulecast.predictors.model.in_networks import NetworkFactors, cached_share
 from joulecast.predictors.model.physics import STARTS
 from joulecast.predictors.model.roofline import NoResidual
@@ -23,12 +25,10 @@ from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.power_cap import Jobs
 from joulecast.predictors.recipes import KernelRecipe, TreeSettings
-from joulecast.zoo import find_predictor, kernels_training
-from joulecast.zoo.entry import load_any
+from joulecast.zoo import find_predictor
+from joulecast.zoo.entry import load_any, load_kernels
 from joulecast.zoo.files import MANIFEST
-from joulecast.zoo.kernels_entry import load_kernels
-from joulecast.zoo.kernels_training import learn_more, network_errors, network_factors, train_kernels
-from joulecast.zoo.other_entries import AnyGpuEntry
+from joulecast.zoo.kernels_training import train_kernels
 from joulecast.zoo.training import Loaded
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
@@ -43,7 +43,7 @@ H100, H200 = find_gpu("H100 SXM"), find_gpu("H200")
 BY_MEMORY = Operation("linear", [(8, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")
 
 HOSTS = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
-BASE = AnyGpuEntry("any", NoResidual(), HOSTS, {}, None)
+BASE = AnyGpuPredictor("any", NoResidual(), HOSTS)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def operations():
 def test_what_is_stored_predicts_as_what_was_trained(trained, entry, operations):
     for gpu in (H100, find_gpu("H100 PCIe"), find_gpu("A10")):
         before = trained.predictor.device_s(operations, gpu)
-        stored = load_kernels(entry).kernels
+        stored = load_kernels(entry)
         assert stored.device_s(operations, gpu) == pytest.approx(before, rel=1e-5)
         assert stored.remarks(operations, gpu) == trained.predictor.remarks(operations, gpu)
     ((_, places),) = stored.calibrations(operations, H100)
@@ -84,7 +84,6 @@ def test_the_card_says_what_was_measured_and_how_good_it_is(trained, entry):
 
 
 def test_it_is_no_predictor_of_networks(entry):
-    assert load_any(entry).name == "any-gpu/kernels"
     with pytest.raises(InputError, match="device times of kernels only"):
         find_predictor("H100 SXM", "inference", entry)
 
@@ -118,26 +117,6 @@ def test_impossible_facts_are_refused(entry, change, said):
         load_any(entry)
 
 
-def test_another_generation_is_learned_and_the_others_stay_as_they_are(entry, operations, tmp_path):
-    before, l40s = load_kernels(entry), find_gpu("L40S")
-    other, data = map(simulated_kernels, ("RTX 4090", l40s.name))
-    more = [Loaded(save(each, tmp_path / each.card.gpu), each) for each in (other, data)]
-    after = load_any(learn_more(more, before, RECIPE).save(tmp_path / "more"))
-    known, now = before.kernels, after.kernels
-    assert (now.device_s(operations, H100) == known.device_s(operations, H100)).all()
-    asked = OperationList(m.operation for m in data.measurements)
-    device_s = np.array([m.device_time_s for m in data.measurements])
-    errors = [np.abs(model.device_s(asked, l40s) / device_s - 1).mean() for model in (known, now)]
-    assert errors[1] < errors[0]
-    assert now.basis("linear, half", l40s) == "measured"
-    assert after.card["errors"][: len(before.card["errors"])] == before.card["errors"]
-    added = {(row["split"], row["where"], row["what"]) for row in after.card["errors"][len(before.card["errors"]) :]}
-    assert ("measured", l40s.name, "linear, half") in added
-    assert after.card["data"][-1]["gpu"] == l40s.name
-    with pytest.raises(DatasetError, match="of a generation that this entry does not know"):
-        learn_more(more, after, RECIPE)
-
-
 def test_nothing_to_learn_from(tmp_path):
     data = simulated_kernels(H100.name)
     few = type(data)(data.card, data.measurements[:20])
@@ -146,7 +125,7 @@ def test_nothing_to_learn_from(tmp_path):
 
 
 def test_only_what_is_asked_for_is_read(entry, operations):
-    kernels = load_kernels(entry).kernels
+    kernels = load_kernels(entry)
     assert np.isnan(kernels.device_s(OperationList([Operation("softmax", [(8, 8)])]), H100)).all()
     assert not any("_trees" in vars(each) for each in kernels.trees.values())
     kernels.device_s(operations, H100)
@@ -214,11 +193,11 @@ def test_factors_are_those_of_least_squares():
     """
     longer = (1 + 1.5**3) ** (1 / 3) - 1
     shown = [
-        kernels_training._Shown("GA100", "first", 0.5, np.zeros(0), np.zeros(0), 0.2),
-        kernels_training._Shown("GA102", "second", 0.0, np.ones(1), np.full(1, 5.0), longer),
+        fit_in_networks._Shown("GA100", "first", 0.5, np.zeros(0), np.zeros(0), 0.2),
+        fit_in_networks._Shown("GA102", "second", 0.0, np.ones(1), np.full(1, 5.0), longer),
     ]
-    assert kernels_training._fitted(shown) == (1.4, 0.3, ("GA100", "GA102"))
-    impossible = kernels_training._fitted([each._replace(slower=9.0) for each in shown])
+    assert fit_in_networks._fitted(shown) == (1.4, 0.3, ("GA100", "GA102"))
+    impossible = fit_in_networks._fitted([each._replace(slower=9.0) for each in shown])
     assert impossible.products == 2.5  # No measured network has such a large factor.
 
 
@@ -265,7 +244,7 @@ def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(tra
     assert of_chips == pytest.approx(sorted(by_hand * 2), abs=0.01)
     kernels = replace(trained.predictor, network_factors=network_factors(BASE, trained.predictor, measured))
     stored = replace(trained, predictor=replace(kernels, network_errors=errors)).save(tmp_path)
-    assert load_kernels(stored).kernels.network_errors == errors
+    assert load_kernels(stored).network_errors == errors
 
 
 def test_who_knows_less_of_a_chip_is_no_surer_of_it(trained):
@@ -281,8 +260,8 @@ def test_who_knows_less_of_a_chip_is_no_surer_of_it(trained):
 def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
     errors = dict.fromkeys(("time", "power", "energy", "edp"), (0.1,) * 40)
     kernels = replace(trained.predictor, network_errors={"networks of other chips": errors})
-    others = NetworkCalibration.of_errors(dict.fromkeys(errors, (0.5,) * 40), "others")
-    entry = replace(BASE, network_errors={"inference": others}, kernels=kernels)
+    others = LeftOut({"networks": {"inference": dict.fromkeys(errors, (0.5,) * 40)}})
+    entry = replace(BASE, left_out=others, kernels=kernels)
     in_half = Operation("linear", [(8192, 8192)], {"out_features": 8192}, precision="bf16")
     in_single = in_half.replace(precision="fp32")
     pascal = find_gpu("P100 PCIe")  # Kernels predict no products there, as it has no tensor cores.
@@ -368,7 +347,7 @@ def test_older_generations_keep_the_energies_of_physics(powered):
 
 
 def test_what_is_stored_says_the_same_of_power(powered, tmp_path):
-    stored = load_kernels(powered.save(tmp_path)).kernels
+    stored = load_kernels(powered.save(tmp_path))
     operations = OperationList([linear(1), linear(64), linear(4096)])
     for gpu in (H200, find_gpu("H100 PCIe"), find_gpu("B200")):
         # Stored trees add up in another precision. A rounding error in a time may lead to another leaf of the power.

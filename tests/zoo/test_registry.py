@@ -10,11 +10,11 @@ import joulecast
 from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.errors import InputError, TrackingError, ZooError
-from joulecast.predictors.model.shared import chip_alone
 from joulecast.zoo import find_predictor
 from joulecast.zoo.files import StoredEntry
 from joulecast.zoo.promotion import promote
-from joulecast.zoo.registry import OUTPUTS, connected, register, registry_folder
+from joulecast.zoo.registry import OUTPUTS, register, registry_folder
+from joulecast.zoo.server import connected
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]
@@ -48,7 +48,7 @@ def test_train_register_promote_predict(client, call, printed, tmp_path, small):
 
     # Any MLflow client.
     operations = simulated_operations()[:7]
-    expected = chip_alone(small.predictor).predict(operations)
+    expected = small.predictor.operations.predict(operations)
     loaded = mlflow.pyfunc.load_model(CHAMPION)
     found = loaded.predict(frame(operations))
     assert list(found) == list(OUTPUTS)

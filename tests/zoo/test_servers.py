@@ -17,7 +17,6 @@ from simulated_measurements import simulated_dataset, simulated_operations
 from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.errors import TrackingError
-from joulecast.predictors.model.shared import chip_alone
 from joulecast.zoo.promotion import promote
 from joulecast.zoo.registry import ENTRY_SHA256, register
 
@@ -91,7 +90,7 @@ def test_postgresql_from_training_to_prediction_and_back_from_a_backup(tmp_path,
         assert promote(MODEL, uri=address, force=True).promoted
         assert promote(MODEL, "1", uri=address).promoted
         before = predicted(address)
-        expected = chip_alone(small.predictor).predict(simulated_operations()[:5]).energy_j
+        expected = small.predictor.operations.predict(simulated_operations()[:5]).energy_j
         assert before == pytest.approx(expected.tolist(), rel=1e-4)
 
     environment = {**os.environ, "STORE": store, "ARTIFACTS": str(tmp_path / "artifacts")}

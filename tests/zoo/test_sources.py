@@ -81,7 +81,7 @@ def test_pull_from_anywhere(source, small):
     assert where == pulled_folder(NAME)
     assert pulled()[NAME].source == source
     found = find_predictor("A30", "inference", "forest")
-    assert found.operations.chip.measured == small.predictor.measured
+    assert found.operations.chip.measured == small.predictor.operations.chip.measured
     assert find_predictor("A30", "inference", NAME) is found
     with pytest.raises(UnknownNameError, match="did you mean a30/forest-inference"):
         fetch(open_source(source), "a30/forest-inferenc")

@@ -8,6 +8,7 @@ from simulated_measurements import simulated_gpu
 from conftest import SMALL_RECIPE
 from joulecast.errors import TrackingError
 from joulecast.predictors.fitting.fit import fit_on_all
+from joulecast.predictors.model.any_gpu import AnyGpuPredictor
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.zoo.tracking import track, track_evaluation, tuning
 
@@ -54,7 +55,8 @@ def test_losses_of_a_transformer_are_curves(small, small_entry, mlflow_at, clien
     pytest.importorskip("torch")
     tiny = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=3, batch=32)
     learned = fit_on_all([simulated_gpu("A30")], (), tiny)
-    run_id = track(replace(small, predictor=learned), SMALL_RECIPE, small_entry, mlflow_at, command="joulecast train")
+    trained = replace(small, predictor=AnyGpuPredictor("any", learned, {}))
+    run_id = track(trained, SMALL_RECIPE, small_entry, mlflow_at, command="joulecast train")
     logged = client.get_metric_history(run_id, "curves/transformer/loss_alone")
     assert [(m.step, m.value) for m in logged] == [*enumerate(learned.curves["transformer/loss_alone"])]
 

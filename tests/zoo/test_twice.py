@@ -6,7 +6,8 @@ from simulated_measurements import simulated_gpu
 from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.predictors.recipes import BoostingRecipe, TransformerRecipe, XGBoostRecipe
-from joulecast.zoo.training import Loaded, train_any_gpu
+from joulecast.zoo.trainers import train
+from joulecast.zoo.training import Loaded, Task
 
 RECIPES = {
     "forest": SMALL_RECIPE,
@@ -30,7 +31,7 @@ def test_a_recipe_gives_the_same_files_twice(name, tmp_path):
             trained = train_small(folder, recipe)
         else:
             data = map(simulated_gpu, ("A30", "T4"))
-            trained = train_any_gpu([Loaded(save(d, folder / d.card.gpu), d) for d in data], recipe, quick=True)
+            trained = train(Task([Loaded(save(d, folder / d.card.gpu), d) for d in data], recipe, quick=True))
         return {path.name: path.read_bytes() for path in trained.save(folder).iterdir()}
 
     assert contents(tmp_path / "one") == contents(tmp_path / "other")

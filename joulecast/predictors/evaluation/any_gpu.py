@@ -19,7 +19,8 @@ from ...datasets import Dataset
 from ...hardware import GPU
 from ...operations.operation import MODES
 from ..contract import Networks, ResidualModel
-from ..fitting.fit import fit_operations, network_learner, quicker
+from ..fitting.fit import fit_operations, network_learner
+from ..fitting.forms import quicker
 from ..intervals.conformal import thinned
 from ..measured import DeviceRow, fold_of, with_hidden
 from ..model.learned import OneModel

@@ -18,28 +18,17 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement, NetworkMeasurement
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ...system.cluster import in_parallel
 from ..chip import ChipPart
-from ..fitting.fit import LEAST_OPERATIONS, fit_chip
+from ..fitting.fit import LEAST_OPERATIONS, fit_chip, learn_from_networks, predict_network
 from ..intervals.calibration import Cases, Closeness
 from ..intervals.network_calibration import shares_of
 from ..measured import fold_of, network_family, only_in, variants
 from ..model.shared import chip_alone
-from ..networks.composition import (
-    HostModel,
-    Totals,
-    compose,
-    counts_of,
-    fit_network_static_w,
-    fit_tf32_factor,
-    plain_sum,
-)
-from ..networks.parts import gradient_fractions
-from ..operation_predictions import OperationPredictions
+from ..networks.composition import HostModel, Totals, compose, plain_sum
 from ..physics.baseline import group_of
 from ..recipes import Recipe
 from .calibrating import Parts
@@ -180,33 +169,6 @@ NetworkSplit = Literal["name", "family", "nothing"]
 def split_of(by: NetworkSplit) -> str:
     """Name of a split of networks, before the mode."""
     return "networks, operations seen" if by == "nothing" else f"networks by {by}"
-
-
-def predict_network(chip: ChipPart, network: Network) -> tuple[FloatArray, OperationPredictions]:
-    """Counts and predictions of a network's operations, as its parts.
-
-    What the order of tensors costs (docs/how-it-works.md) was found on measured networks. A test on these very
-    networks leaves it out.
-    """
-    fractions = gradient_fractions(network)
-    predictor, counts = chip_alone(chip), counts_of(network)
-    found = predictor.in_network(predictor.predict(network.operations))
-    return counts, found.times(fractions, fractions)
-
-
-def learn_from_networks(
-    chip: ChipPart, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
-) -> tuple[ChipPart, HostModel]:
-    """Learn from measured networks what loops do not show: the host cost per call, operations in TF32, static power."""
-    known = [(*predict_network(chip, network), m) for m, network in networks]
-    times = [(counts, found, m.time_s) for counts, found, m in known]
-    host = HostModel.fit(times, mode)
-    if mode == "inference" and "tf32" in chip.gpu.peak_flops:
-        chip = replace(chip, network_tf32_factor=fit_tf32_factor(times, host))
-    predictor = chip_alone(chip)
-    powers = [(c, predictor.in_network(found), m.known_energy_j / m.time_s) for c, found, m in known]
-    static_w = fit_network_static_w(powers, host, chip.gpu.power_limit_w)
-    return replace(chip, network_static_w=static_w), host
 
 
 def leave_networks_out(

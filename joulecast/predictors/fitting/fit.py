@@ -8,23 +8,23 @@ often, because validation leaves out one network after the other.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import compress
-from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement, NetworkMeasurement
-from ...errors import DatasetError, unknown_name
+from ...errors import DatasetError
 from ...hardware import find_gpu
 from ...hardware.host import find_cpu
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ..chip import ChipPart
-from ..contract import Files, Networks, ResidualModel, regressor_inputs
+from ..contract import Networks, ResidualModel, regressor_inputs
 from ..cpu import CallModel, CpuPredictor, as_run, call_inputs
 from ..cpu import group_of as group_on_cpu
 from ..measured import (
@@ -37,25 +37,17 @@ from ..measured import (
     with_hidden,
 )
 from ..model.learned import OneModel
-from ..model.operations import LearnedOperations
-from ..model.roofline import NoResidual
-from ..model.shared import SharedByAll
-from ..networks.composition import counts_of
+from ..model.shared import SharedByAll, chip_alone
+from ..networks.composition import HostModel, counts_of, fit_network_static_w, fit_tf32_factor
 from ..networks.on_cpu import SerialModel
+from ..networks.parts import gradient_fractions
+from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features
-from ..recipes import (
-    BoostingRecipe,
-    Recipe,
-    RooflineRecipe,
-    SharedForestRecipe,
-    TransformerRecipe,
-    read_recipe,
-    recipe_of,
-)
+from ..recipes import Recipe, RooflineRecipe
 from ..regressors.fitted_trees import ONE_GPU_FORMS, form_of
-from ..transformer.attentive import Attentive
+from .forms import ANY_GPU_FORMS
 
 _FACTORS = np.arange(0.5, 1.305, 0.01)
 _BETWEEN_S = np.arange(0.0, 30.5e-6, 0.5e-6)
@@ -63,25 +55,6 @@ _LEAST_NETWORKS = 3  # Two constants need more than two networks.
 
 Rows = Sequence[DeviceRow]
 Model = TypeVar("Model", bound=ResidualModel)
-
-
-class AnyGpuForm(NamedTuple):
-    """How a recipe is fitted to give a residual model, and how that model is read from an entry.
-
-    Args:
-        settings: Class of the recipe: a frozen dataclass with `folds`, `seed` and `to_dict`. Its fields are the keys of
-            the TOML file.
-        from_files: Function that reads what the residual model's `to_files` wrote. It raises ZooError, KeyError,
-            TypeError or ValueError for anything else, and runs no code from the files.
-        operations: First step: a function of datasets (for their launch times), device times and the recipe that
-            returns a residual model, a dataclass with its energy constants.
-        quicker: Function that turns the recipe into one that is fitted more quickly, for a quick validation.
-    """
-
-    settings: type[Any]
-    from_files: Callable[[Mapping[str, Any], Files], ResidualModel]
-    operations: Callable[[Sequence[Dataset], Rows, Any], ResidualModel]
-    quicker: Callable[[Any], Recipe] = lambda recipe: recipe
 
 
 def fit_on_all(
@@ -120,53 +93,6 @@ def network_learner(
         return found
 
     return learn
-
-
-def quicker(recipe: Recipe) -> Recipe:
-    """See `AnyGpuForm.quicker`."""
-    return form_of(recipe, ANY_GPU_FORMS).quicker(recipe)
-
-
-def read_residual_model(facts: Mapping[str, Any], files: Files) -> ResidualModel:
-    """Read what the `to_files` of a residual model wrote.
-
-    Raises:
-        UnknownNameError, ZooError, KeyError, TypeError, ValueError: The facts or files are damaged or of another kind.
-    """
-    name = facts["predictor"]
-    if name not in ANY_GPU_FORMS:
-        raise unknown_name("predictor of a zoo entry", name, ANY_GPU_FORMS)
-    return ANY_GPU_FORMS[name].from_files(facts, files)
-
-
-def _transformer(datasets: Sequence[Dataset], rows: Rows, recipe: TransformerRecipe) -> Attentive:
-    # Imported here, because it needs torch.
-    from ..transformer.fit import fit_transformer
-
-    return fit_transformer(datasets, rows, recipe)
-
-
-def _learned(datasets: Sequence[Dataset], rows: Rows, recipe: SharedForestRecipe | BoostingRecipe) -> LearnedOperations:
-    # Imported here, because reading an entry needs no training.
-    from ..model.fit_networks import fit_energies
-    from ..model.fit_operations import fit_any_gpu
-
-    learned = fit_any_gpu(datasets, rows, recipe, predictor_of(recipe))
-    return replace(learned, energy=fit_energies(rows, (), SharedByAll(learned)))
-
-
-ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
-    "roofline": AnyGpuForm(RooflineRecipe, NoResidual.from_files, lambda datasets, rows, recipe: NoResidual()),
-    "shared-forest": AnyGpuForm(SharedForestRecipe, LearnedOperations.from_files, _learned),
-    "boosting": AnyGpuForm(BoostingRecipe, LearnedOperations.from_files, _learned),
-    "transformer": AnyGpuForm(
-        TransformerRecipe,
-        Attentive.from_files,
-        _transformer,
-        quicker=lambda recipe: replace(recipe, epochs=-(-recipe.epochs // 3)),
-    ),
-}
-"""Name of a predictor in a recipe and in the zoo -> its form."""
 
 
 LEAST_OPERATIONS = 20
@@ -214,6 +140,33 @@ def fit_chip(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection
         measured=frozenset(loop.operation.digest for loop in measured),
         transferred=tuple(sorted({loop.operation.kind for loop in made})),
     )
+
+
+def predict_network(chip: ChipPart, network: Network) -> tuple[FloatArray, OperationPredictions]:
+    """Counts and predictions of a network's operations, as its parts.
+
+    What the order of tensors costs (docs/how-it-works.md) was found on measured networks. A test on these very
+    networks leaves it out.
+    """
+    fractions = gradient_fractions(network)
+    predictor, counts = chip_alone(chip), counts_of(network)
+    found = predictor.in_network(predictor.predict(network.operations))
+    return counts, found.times(fractions, fractions)
+
+
+def learn_from_networks(
+    chip: ChipPart, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
+) -> tuple[ChipPart, HostModel]:
+    """Learn from measured networks what loops do not show: the host cost per call, operations in TF32, static power."""
+    known = [(*predict_network(chip, network), m) for m, network in networks]
+    times = [(counts, found, m.time_s) for counts, found, m in known]
+    host = HostModel.fit(times, mode)
+    if mode == "inference" and "tf32" in chip.gpu.peak_flops:
+        chip = replace(chip, network_tf32_factor=fit_tf32_factor(times, host))
+    predictor = chip_alone(chip)
+    powers = [(c, predictor.in_network(found), m.known_energy_j / m.time_s) for c, found, m in known]
+    static_w = fit_network_static_w(powers, host, chip.gpu.power_limit_w)
+    return replace(chip, network_static_w=static_w), host
 
 
 def quickest_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
@@ -288,26 +241,3 @@ def fit_serial(predictor: CpuPredictor, networks: Iterable[tuple[NetworkMeasurem
     errors = abs(np.log(predicted_s / measured_s)).mean(axis=-1)
     factor, between = divmod(int(errors.argmin()), len(_BETWEEN_S))
     return SerialModel(round(float(_FACTORS[factor]), 2), round(float(_BETWEEN_S[between]), 8), len(known))
-
-
-RECIPES: Mapping[str, type[Recipe]] = {
-    name: form.settings for forms in (ONE_GPU_FORMS, ANY_GPU_FORMS) for name, form in forms.items()
-}
-"""Name of a predictor -> class of its settings."""
-
-
-def predictor_of(recipe: Recipe) -> str:
-    """The name of the predictor in files of this class of recipes."""
-    return next(name for name, settings in RECIPES.items() if settings is type(recipe))
-
-
-def load_recipe(path: str | Path) -> Recipe:
-    """Read a recipe; see `read_recipe`. Its key `predictor` is a name in RECIPES."""
-    return read_recipe(path, _recipe)
-
-
-def _recipe(values: dict[str, Any]) -> Recipe:
-    name = values.pop("predictor", None)
-    if name not in RECIPES:
-        raise unknown_name("predictor of a recipe", name, RECIPES)
-    return recipe_of(RECIPES[name], values, f"{name} recipe")

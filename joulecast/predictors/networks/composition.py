@@ -105,6 +105,7 @@ LEAST_HOST_S = 5e-6
 
 # Mode -> the difference on the A30, which is also the prior for a GPU without measured networks.
 _PRIOR_OFFSET_S = {"inference": 5e-6, "training": -125e-6}
+_MOST_OFFSET_S = 1.0  # of what is read from a file
 _OFFSETS_S = np.arange(-200e-6, 60.1e-6, 1e-6)
 # Log errors per second between the offset and its prior. Networks that the device decides show hardly anything of the
 # host: without this, ResNets left out of the A30's networks came out 45 to 50 % too quick in small images.
@@ -181,7 +182,7 @@ class HostModel:
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
-        return cls(number(value["offset_s"]), bool(value["learned"]))
+        return cls(number(value["offset_s"], -_MOST_OFFSET_S, _MOST_OFFSET_S), bool(value["learned"]))
 
 
 def _in_network_s(predictions: OperationPredictions, offset_s: Any) -> FloatArray:

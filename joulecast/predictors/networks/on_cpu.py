@@ -10,19 +10,21 @@ measured whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
 
 from ...arrays import FloatArray
+from ...checked import text
 from ...errors import InputError
-from ...hardware.host import USUAL
+from ...hardware.host import USUAL, find_cpu
 from ...operations.network import Network
 from ...rendering.answers import Plain
-from ..cpu import CpuPredictor, PredictedCalls, as_run
-from ..formats.numbers import number
+from ..contract import INPUT_NAMES, Files, Regressor
+from ..cpu import CallModel, CpuPredictor, PredictedCalls, as_run
+from ..formats.numbers import errors_to_text, number, require_features, sorted_errors
 from ..intervals.network_calibration import NetworkSpread
 from .composition import EAGER, EXECUTIONS, Execution, counts_of
 from .costs import Bound, Coverage, OperationCost
@@ -30,6 +32,7 @@ from .memory import memory_need
 from .prediction import Composition, Prediction
 
 COMPOSITION: Composition = "serial"
+_LONGEST_NAME = 200
 _CLEARLY_WORK = 2.0  # A call that takes at least this multiple of an empty call is bound by its work.
 
 
@@ -65,12 +68,14 @@ class CpuNetworkPredictor:
         name: Name of the zoo entry, such as "cpu-amd-epyc/forest-inference".
         network_errors: Quantity ("time" and, where power was measured, "power", "energy" and "edp") -> sorted absolute
             log errors on networks that were left out; empty where no network was measured.
+        recipe: Name of the predictor in its recipe, which says how its regressors are stored.
     """
 
     name: str
     operations: CpuPredictor
     serial: SerialModel
     network_errors: Mapping[str, tuple[float, ...]]
+    recipe: str = "forest"
 
     def under(self, execution: Execution) -> Self:
         """The predictor itself: on a CPU only eager runs were measured, and there is no host beside it.
@@ -96,6 +101,41 @@ class CpuNetworkPredictor:
     def predict(self, network: Network) -> Prediction:
         """Predict one iteration of a network; see `PreparedOnCpu.at`."""
         return self.prepared(network).at()
+
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """How it is stored: facts, and the files of its regressors."""
+        own = self.operations
+        errors = {name: np.array(values) for name, values in self.network_errors.items()}
+        facts = {
+            **own.facts(),
+            "recipe": self.recipe,
+            "serial": self.serial.to_dict(),
+            "network_errors": errors_to_text(errors),
+        }
+        return facts, {**own.time.to_files("time"), **({} if own.power is None else own.power.to_files("power"))}
+
+    @classmethod
+    def from_files(
+        cls, name: str, facts: Mapping[str, Any], files: Files, regressor: Callable[[Files, str], Regressor]
+    ) -> Self:
+        """Read what `to_files` wrote; see `NetworkPredictor.from_files`.
+
+        Raises ZooError, InputError, LookupError, TypeError, ValueError: it is something else.
+        """
+        require_features(facts["inputs"], INPUT_NAMES, name)
+        typical_w = number(facts["typical_power_w"])
+        operations = CpuPredictor(
+            cpu=find_cpu(text(facts["gpu"], _LONGEST_NAME, name=True)),
+            mode=facts["mode"],
+            threads=int(number(facts["threads"])),
+            calls=CallModel.from_dict(facts["calls"]),
+            time=regressor(files, "time"),
+            power=regressor(files, "power") if typical_w else None,
+            typical_power_w=typical_w,
+            measured=frozenset(facts["measured"]),
+        )
+        errors = {str(quantity): tuple(sorted_errors(e).tolist()) for quantity, e in facts["network_errors"].items()}
+        return cls(name, operations, SerialModel.from_dict(facts["serial"]), errors, facts["recipe"])
 
 
 @dataclass(frozen=True)

@@ -7,26 +7,33 @@ GPUs and clocks that are asked for together. A single network at one clock is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from ...arrays import FloatArray
+from ...hardware import find_gpu
 from ...hardware.host import USUAL, Host
 from ...operations.network import Network
 from ...operations.operation_list import OperationList
 from ...progress import paced
 from ..board.calibrated import calibrated
 from ..board.profile import launches_in
+from ..chip import ChipPart
+from ..contract import INPUT_NAMES, Files, Regressor, Shared
+from ..formats.numbers import number, require_features
+from ..intervals.calibration import Calibration
+from ..intervals.network_calibration import NetworkCalibration
 from ..operation_predictions import OperationPredictions
+from ..physics.baseline import Baseline
 from ..physics.cached import cached
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from ..predictor import OperationPredictor
-from .composition import Execution, composed, counts_of, plain_sum
+from .composition import MOST_NETWORK_STATIC_W, TF32_FACTORS, Execution, HostModel, composed, counts_of, plain_sum
 from .knowledge import NetworkKnowledge, OverClocks
 from .memory import MemoryNeed, memory_need
 from .parts import as_compiled, as_parts
@@ -220,3 +227,46 @@ class NetworkPredictor(NetworkKnowledge):
     def prepared(self, network: Network, power_limit_w: float | None = None) -> PreparedNetwork:
         """Compute everything that does not depend on the clock. Raises InputError: a cap that the GPU cannot hold."""
         return PreparedNetwork(self, network, self.operations.gpu.checked_power_limit_w(power_limit_w))
+
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """How the predictor of a measured chip is stored: facts, and the files of its regressors."""
+        chip = self.operations.chips[self.operations.mode]
+        networks = None if self.network_errors is None else self.network_errors.to_dict()
+        facts = {**chip.facts(), "host": self.host.to_dict(), "network_errors": networks}
+        return facts, {**chip.time.to_files("time"), **chip.power.to_files("power")}
+
+    @classmethod
+    def from_files(
+        cls,
+        name: str,
+        facts: Mapping[str, Any],
+        files: Files,
+        regressor: Callable[[Files, str], Regressor],
+        find_shared: Callable[[], Shared],
+    ) -> Self:
+        """Read what `to_files` wrote; `regressor` reads what was learned of a quantity, see `OneGpuForm.from_files`.
+
+        For what was not measured on the chip, `find_shared` gives what all GPUs share. Raises ZooError, InputError,
+        LookupError, TypeError, ValueError: it is something else.
+        """
+        require_features(facts["inputs"], INPUT_NAMES, name)
+        chip = ChipPart(
+            gpu=find_gpu(facts["gpu"]),
+            mode=facts["mode"],
+            baseline=Baseline.from_dict(facts["baseline"]),
+            time=regressor(files, "time"),
+            power=regressor(files, "power"),
+            measured=frozenset(facts["measured"]),
+            transferred=tuple(facts["transferred"]),
+            calibration=None if facts.get("calibration") is None else Calibration.from_dict(facts["calibration"]),
+            # Entries of GPUs without measured networks may lack what these teach.
+            network_static_w=number(facts.get("network_static_w", 0.0), 0.0, MOST_NETWORK_STATIC_W),
+            network_tf32_factor=number(facts.get("network_tf32_factor", 1.0), *TF32_FACTORS),
+        )
+        errors = facts.get("network_errors")
+        return cls(
+            name,
+            OperationPredictor(chip.gpu, chip.mode, find_shared, {chip.mode: chip}),
+            HostModel.from_dict(facts["host"]),
+            network_errors=None if errors is None else NetworkCalibration.from_dict(errors),
+        )

@@ -14,7 +14,8 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.evaluation.any_gpu import BY_CHIP, interval_errors, validate_any_gpu
 from joulecast.predictors.evaluation.errors import ALL
 from joulecast.predictors.evaluation.left_out import FOLDS
-from joulecast.predictors.fitting.fit import fit_on_all, quicker
+from joulecast.predictors.fitting.fit import fit_on_all
+from joulecast.predictors.fitting.forms import quicker
 from joulecast.predictors.measured import DeviceRow, device_rows, with_hidden
 from joulecast.predictors.model.fit_networks import fit_energies
 from joulecast.predictors.model.operations import LearnedOperations
