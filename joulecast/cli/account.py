@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import InputError
+from ..rendering.described import Column, listing
 from ..units import si
 from .options import Asked
-from .printing import Column, Shown, listing, table
+from .printing import Shown, table
 
 if TYPE_CHECKING:
     from ..accounting.result import Accounting
@@ -110,7 +111,7 @@ def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
             Column("time", lambda node: si(node.own.time_s, "s")),
             Column("power", lambda node: si(node.own.power_w, "W")),
         ]
-        parts += ["", listing(found.top(top, summarized=summarized), columns)]
+        parts += ["", str(listing(found.top(top, summarized=summarized), columns))]
     left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; --json has them all"
     parts += ["", *(f"note: {note}" for note in (left_out, *found.notes))]
     return "\n".join(parts)

@@ -13,7 +13,8 @@ from ..checked import in_range
 from ..errors import InputError
 from ..progress import paced
 from ..rendering.answers import Answer, Table
-from ..rendering.notebook import COLOURS, Picture, document, drawing, notes, table
+from ..rendering.described import Description, Grid
+from ..rendering.notebook import COLOURS, Picture, drawing
 from ..units import si
 from .comparison import TreeComparison, comparison
 from .node import PHASES, Level, Node, Phase, Row, Share, starred
@@ -333,14 +334,14 @@ class EnergyTree(Answer):
         """The tree as an icicle."""
         return Picture(icicle(self.root, self.title))
 
-    def _repr_html_(self) -> str:
+    def described(self) -> Description:
+        """What a notebook shows: the parts with the most joules of their own. A terminal shows `to_text`."""
         rows = [
             [node.path or "(model)", node.name, node.phase or "", joules_text(node.own), si(node.own.time_s, "s")]
             for node in self.top(_SHOWN)
         ]
-        headline = f"{self.title}: {joules_text(self.total)}"
-        listed = table(["module", "part", "phase", "energy", "time"], rows, frozenset({3, 4}))
-        return document(headline, self._picture().svg, listed, notes(self.notes))
+        listed = Grid(["module", "part", "phase", "energy", "time"], rows, {3, 4})
+        return Description(f"{self.title}: {joules_text(self.total)}", [listed], self.notes)
 
 
 def joules_text(share: Share) -> str:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import needing
-from .notebook import Picture, as_html
+from ..errors import InputError, needing
+from .described import Description, first_rows
+from .notebook import Picture
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,8 +147,16 @@ class Answer(Plain, Tabular, Drawn):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {str(self).splitlines()[0]}>"
 
+    def described(self) -> Description:
+        """What a terminal and a notebook show of the answer: its line, its table and its notes."""
+        return Description(str(self).splitlines()[0], [first_rows(*self._table())], getattr(self, "notes", ()))
+
     def _repr_html_(self) -> str:
-        return as_html(self)
+        try:
+            picture = self._picture().svg
+        except InputError:  # There is nothing to draw, and the notes say why.
+            picture = ""
+        return self.described().to_html(picture)
 
 
 def finite(value: Any) -> Any:

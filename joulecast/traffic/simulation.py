@@ -14,7 +14,8 @@ from ..arrays import FloatArray
 from ..checked import in_range
 from ..errors import InputError
 from ..rendering.answers import Answer, Table, finite
-from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
+from ..rendering.described import Description, Grid
+from ..rendering.notebook import Line, Picture, lines_over, one_below_the_other
 from ..units import duration, si
 from .timeline import Columns, Timeline, end_s_of, gaps, weighted_quantile
 
@@ -217,15 +218,15 @@ class ServingSimulation(Answer):
         in_range("replica", replica, high=len(self.logs) - 1, whole=True)
         return Timeline.of(self.logs[replica : replica + 1], self.cache_tokens / len(self.logs), step_s, *requests)
 
-    def latencies(self) -> tuple[list[str], list[list[str]]]:
-        """The latencies at P50, P90 and P99 as texts: the header and the rows of a table."""
+    def latencies(self) -> Grid:
+        """The latencies at P50, P90 and P99 as texts."""
         found = {name: [self.known(key, at) for at in _SHOWN] for key, name in _LATENCIES.items()}
         rows = [[name, *("-" if each is None else si(each, "s") for each in row)] for name, row in found.items()]
         for row, key in zip(rows, _LATENCIES if self.intervals else (), strict=False):
             for place, at in enumerate(_SHOWN, 1):
                 ends = self.intervals.get(f"{key} p{100 * at:g}", ())
                 row[place] += f" ({' to '.join(si(each, 's') for each in ends)})" if ends else ""
-        return ["", *(f"P{100 * at:g}" for at in _SHOWN)], rows
+        return Grid(["", *(f"P{100 * at:g}" for at in _SHOWN)], rows, {1, 2, 3})
 
     def to_dict(self) -> dict[str, Any]:
         """The result without its single requests, but with a timeline, as plain lists; quantities in SI units."""
@@ -242,20 +243,33 @@ class ServingSimulation(Answer):
             "notes": list(self.notes),
         }
 
+    @property
+    def boards(self) -> str:
+        """The GPUs with their number and layout, such as "2x NVIDIA H200 (TP 2)"."""
+        return f"{self.gpus}x {self.gpu} ({self.layout})" if self.gpus > 1 else self.gpu
+
     def __str__(self) -> str:
-        boards = f"{self.gpus}x {self.gpu} ({self.layout})" if self.gpus > 1 else self.gpu
-        first, further = (row[-1] for row in self.latencies()[1][:2])
+        first, further = (row[-1] for row in self.latencies().rows[:2])
         return (
-            f"{self.model} on {boards}: {self.counted:,} requests in {duration(self._window_s)}, "
+            f"{self.model} on {self.boards}: {self.counted:,} requests in {duration(self._window_s)}, "
             f"first token {first} and {further} per token at P99, "
             f"{self.tokens_per_s:,.0f} tokens/s, {si(self.energy_per_token_j, 'J')} per token, "
             f"{si(self.power_w, 'W')}"
         )
 
-    def _repr_html_(self) -> str:
-        return document(
-            str(self), table(*self.latencies(), frozenset({1, 2, 3})), self._picture().svg, notes(self.notes)
+    def described(self) -> Description:
+        """What a terminal and a notebook show: what was served, latencies, power and energy."""
+        served = (
+            f"{self.counted:,} requests in {duration(self._window_s)}, "
+            f"{self.requests_per_s:.3g} requests/s and {self.tokens_per_s:,.0f} tokens/s were served"
         )
+        drawn = (
+            f"power {si(self.power_w, 'W')}, {si(self.energy_j, 'J')} in all, "
+            f"{si(self.energy_per_token_j, 'J')} per token; "
+            f"{100 * self.idle_share:.1f} % of the time without requests; {self.preemptions} preemptions"
+        )
+        title = f"{self.model}, {self.precision}, by {self.engine} on {self.boards}\n{served}"
+        return Description(title, [self.latencies(), drawn], self.notes)
 
     def _picture(self) -> Picture:
         found = self.timeline(max(end_s_of(self.logs) / _POINTS, 1e-3))
