@@ -165,9 +165,10 @@ class Explanation(Answer):
 
     def described(self) -> Description:
         """What a terminal and a notebook show: what bounds it, factors, similar operations, effects of inputs."""
-        return Description(self.title, [*(each for each in self._tables() if each.rows), *self._sentences()])
+        return Description(self.title, [*(each for each in self.tables() if each.rows), *self.sentences()])
 
-    def _tables(self) -> Iterator[Grid]:
+    def tables(self) -> Iterator[Grid]:
+        """Its tables, of which some may have no rows."""
         rows = []
         for name, unit in _QUANTITIES.items():
             ends = self._ends(name)
@@ -189,7 +190,7 @@ class Explanation(Answer):
             moved = [[c.name, "" if math.isnan(c.value) else f"{c.value:.3g}", effect.format(c.effect)] for c in found]
             yield Grid([f"input of the trees for {quantity}", "value", "effect"], moved[:_CAUSES], _NUMBERS)
 
-    def _sentences(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """What bounds the operation, and what to know of its prediction."""
         longer = {"compute": "arithmetic", "memory": "memory traffic", "launch": "its launch"}[self.bound_by]
         said = [f"bound by {longer}; the GPU reaches {100 * self.efficiency:.0f} % of its data sheet", *self.remarks]

@@ -54,7 +54,7 @@ class Grid:
         def cells(tag: str, texts: Sequence[str]) -> str:
             sides = ("right" if i in self.numbers else "left" for i in range(len(texts)))
             return "".join(
-                f'<{tag} style="text-align:{side};padding:2px 12px 2px 0">{escape(text)}</{tag}>'
+                f'<{tag} style="text-align:{side};padding:2px 12px 2px 0;white-space:pre-wrap">{escape(text)}</{tag}>'
                 for side, text in zip(sides, texts, strict=True)
             )
 

@@ -218,15 +218,15 @@ class ServingSimulation(Answer):
         in_range("replica", replica, high=len(self.logs) - 1, whole=True)
         return Timeline.of(self.logs[replica : replica + 1], self.cache_tokens / len(self.logs), step_s, *requests)
 
-    def latencies(self) -> Grid:
-        """The latencies at P50, P90 and P99 as texts."""
+    def latencies(self) -> tuple[list[str], list[list[str]]]:
+        """The latencies at P50, P90 and P99 as texts: the header and the rows of a table."""
         found = {name: [self.known(key, at) for at in _SHOWN] for key, name in _LATENCIES.items()}
         rows = [[name, *("-" if each is None else si(each, "s") for each in row)] for name, row in found.items()]
         for row, key in zip(rows, _LATENCIES if self.intervals else (), strict=False):
             for place, at in enumerate(_SHOWN, 1):
                 ends = self.intervals.get(f"{key} p{100 * at:g}", ())
                 row[place] += f" ({' to '.join(si(each, 's') for each in ends)})" if ends else ""
-        return Grid(["", *(f"P{100 * at:g}" for at in _SHOWN)], rows, {1, 2, 3})
+        return ["", *(f"P{100 * at:g}" for at in _SHOWN)], rows
 
     def to_dict(self) -> dict[str, Any]:
         """The result without its single requests, but with a timeline, as plain lists; quantities in SI units."""
@@ -249,7 +249,7 @@ class ServingSimulation(Answer):
         return f"{self.gpus}x {self.gpu} ({self.layout})" if self.gpus > 1 else self.gpu
 
     def __str__(self) -> str:
-        first, further = (row[-1] for row in self.latencies().rows[:2])
+        first, further = (row[-1] for row in self.latencies()[1][:2])
         return (
             f"{self.model} on {self.boards}: {self.counted:,} requests in {duration(self._window_s)}, "
             f"first token {first} and {further} per token at P99, "
@@ -269,7 +269,7 @@ class ServingSimulation(Answer):
             f"{100 * self.idle_share:.1f} % of the time without requests; {self.preemptions} preemptions"
         )
         title = f"{self.model}, {self.precision}, by {self.engine} on {self.boards}\n{served}"
-        return Description(title, [self.latencies(), drawn], self.notes)
+        return Description(title, [Grid(*self.latencies(), {1, 2, 3}), drawn], self.notes)
 
     def _picture(self) -> Picture:
         found = self.timeline(max(end_s_of(self.logs) / _POINTS, 1e-3))
