@@ -71,7 +71,9 @@ def test_every_plot_is_svg_html_and_png(answer, tmp_path):
     for ending in ("svg", "html"):
         path = tmp_path / f"plot.{ending}"
         assert answer.plot(path) == path
-        assert "<svg" in path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        assert "<svg" in text
+        assert ("<table" in text) == (ending == "html")
     path = answer.plot(tmp_path / "plot.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     if isinstance(answer, joulecast.Sweep):

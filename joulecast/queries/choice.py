@@ -128,12 +128,13 @@ class Choice(Plain, Drawn):
         batch = "" if self.batch_size is None else f", batch {self.batch_size}"
         return self.alias + ("" if self.precision == "default" else f", {self.precision}") + batch
 
-    def _repr_html_(self) -> str:
+    def described(self) -> Description:
+        """What a notebook shows: quantities with intervals, and what they rest on."""
         remarks = [f"predicted by {self.predictor}", *self.notes]
         if not self.measured:
             remarks.insert(0, "never measured: predicted from its data sheet alone")
         quantities = (*QUANTITIES, ("energy-delay product", "edp_js", "Js"))
-        return Description(str(self), [totals(self, self.interval, quantities, "per iteration")], remarks).to_html()
+        return Description(str(self), [totals(self, self.interval, quantities, "per iteration")], remarks)
 
     def _picture(self) -> Picture:
         items = []

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ..arrays import front_of
 from ..operations.inputs import InputShape, shape_to_json, titled
 from ..rendering.answers import Answer, Table
 from ..rendering.described import Column, Description, listing, word
-from ..rendering.notebook import Line, Picture, checked_path, front_picture, lines_over, one_below_the_other
-from ..rendering.plots import html_page
+from ..rendering.notebook import Line, Picture, front_picture, lines_over, one_below_the_other
 from .choice import COSTS, Choice, LeftOut, choices_table, incomplete_notes, left_out_lines
 from .objectives import OBJECTIVES, Tariff, find_objective
 
@@ -105,22 +103,6 @@ class Sweep(Answer):
     def _table(self) -> Table:
         return choices_table(self.rows)
 
-    def plot(self, path: str | Path | None = None) -> Any:
-        """Draw the sweep into a PNG or SVG file, or into an HTML file that also has its tables.
-
-        Returns:
-            The path; without a path, a picture that Jupyter shows.
-
-        Raises:
-            InputError: The path has another ending, or its folder does not exist.
-            MissingDependencyError: matplotlib, which writes PNG, is not installed.
-        """
-        if path is None or Path(path).suffix.lower() != ".html":
-            return super().plot(path)
-        path = checked_path(path, [".html"], "a page")
-        path.write_text(html_page(self.job, [self._repr_html_()]), encoding="utf-8")
-        return path
-
     def described(self, every: bool = False) -> Description:
         """What a terminal and a notebook show: GPUs at their best clocks, and which of these are on the Pareto front.
 
@@ -144,13 +126,13 @@ class Sweep(Answer):
             Column("", lambda row: "best" if row is best else "front" if id(row) in front else "", right=False),
         ]
 
-    def _repr_html_(self) -> str:
+    def _page(self, picture: str) -> str:
         """With the whole Pareto front, and what is to be said of measured GPUs."""
         said = self.described()
         front = listing(self.pareto(), self._columns(), _SHOWN)
         notes = dict.fromkeys(note for row in self.best_of_each() if row.measured for note in row.notes)
         parts = [*said.parts, "the Pareto front of time and energy:", front]
-        return Description(said.title, parts, [*notes]).to_html(self._picture().svg)
+        return Description(said.title, parts, [*notes]).to_html(picture)
 
     def _picture(self) -> Picture:
         """The Pareto front, and energy, time and energy-delay product over the clock of the best GPUs."""

@@ -118,10 +118,14 @@ class Plain:
 
 
 class Drawn(ABC):
-    """An answer that can be drawn."""
+    """An answer that can be drawn, and says something in words and tables."""
 
     @abstractmethod
     def _picture(self) -> Picture: ...
+
+    @abstractmethod
+    def described(self) -> Description:
+        """What a terminal and a notebook show of the answer."""
 
     @overload
     def plot(self, path: str | Path) -> Path: ...
@@ -135,10 +139,24 @@ class Drawn(ABC):
         which writes PNG, is not installed.
 
         Args:
-            path: An SVG, PNG or HTML file to write; None to write none.
+            path: An SVG or PNG file to write, or an HTML file, which also has the tables; None to write none.
         """
         picture = self._picture()
-        return picture if path is None else picture.save(path)
+        if path is None:
+            return picture
+        page = Picture(self._page(picture.svg)) if Path(path).suffix.lower() == ".html" else picture
+        return page.save(path)
+
+    def _page(self, picture: str) -> str:
+        """Everything that is said of the answer as HTML, with a picture."""
+        return self.described().to_html(picture)
+
+    def _repr_html_(self) -> str:
+        try:
+            picture = self._picture().svg
+        except InputError:  # There is nothing to draw, and the notes say why.
+            picture = ""
+        return self._page(picture)
 
 
 class Answer(Plain, Tabular, Drawn):
@@ -150,13 +168,6 @@ class Answer(Plain, Tabular, Drawn):
     def described(self) -> Description:
         """What a terminal and a notebook show of the answer: its line, its table and its notes."""
         return Description(str(self).splitlines()[0], [first_rows(*self._table())], getattr(self, "notes", ()))
-
-    def _repr_html_(self) -> str:
-        try:
-            picture = self._picture().svg
-        except InputError:  # There is nothing to draw, and the notes say why.
-            picture = ""
-        return self.described().to_html(picture)
 
 
 def finite(value: Any) -> Any:
