@@ -69,7 +69,7 @@ def test_sweep_on_the_command_line(printed, tmp_path):
     out = printed("sweep", *COMMAND, "--plot", tmp_path / "s.html", "--plot", tmp_path / "s.png")
     assert out.count("\n") == 2 + 2 + 2 + 1
     assert {path.name for path in tmp_path.iterdir()} == {"s.html", "s.png"}
-    assert printed("sweep", *COMMAND, "--all").count("\n") == 2 + 6
+    assert printed("sweep", *COMMAND, "--all").count("\n") == 2 + 2 + 6
     assert len(list(csv.DictReader(io.StringIO(printed("sweep", *COMMAND, "--csv"))))) == 6
     assert len(json.loads(printed("sweep", *COMMAND, "--json"))["rows"]) == 6
 
