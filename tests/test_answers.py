@@ -71,7 +71,9 @@ def test_every_plot_is_svg_html_and_png(answer, tmp_path):
     for ending in ("svg", "html"):
         path = tmp_path / f"plot.{ending}"
         assert answer.plot(path) == path
-        assert "<svg" in path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        assert "<svg" in text
+        assert ("<table" in text) == (ending == "html")
     path = answer.plot(tmp_path / "plot.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     if isinstance(answer, joulecast.Sweep):
@@ -99,11 +101,11 @@ def test_views_say_the_numbers_of_the_answers():
     generation, run = ANSWERS["generation"](), ANSWERS["run"]()
     ways = joulecast.best_generation("gpt2", gpus=["A30"], clocks=[900], batches=[4], **TEXT)
     text = read(generation._repr_html_())
-    assert f"tokens {generation.tokens_per_s:,.0f} a second" in text
+    assert f"tokens per second {generation.tokens_per_s:,.0f}" in text
     assert si(generation.energy_per_token_j, "J") in text
     assert duration(max(part.time_s for part in run.parts)) in read(run._repr_html_())
     assert str(ways).startswith("1 way ")
-    assert f"{ways[0].tokens_per_s:,.0f} a second" in read(ways._repr_html_())
+    assert f"{ways[0].tokens_per_s:,.0f}" in read(ways._repr_html_())
 
 
 def test_a_pareto_front_of_networks_is_what_no_other_beats():

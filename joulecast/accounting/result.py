@@ -16,6 +16,7 @@ from ..metering.gpu_shares import program_share
 from ..metering.recording import Recording
 from ..predictors.networks.memory_levels import DYNAMIC
 from ..rendering.answers import Answer, Table
+from ..rendering.described import Description, Grid
 from ..rendering.notebook import Picture
 from ..units import si
 from .events import Events
@@ -24,6 +25,8 @@ from .shares import Resolution
 
 if TYPE_CHECKING:
     from ..predictors.networks.prediction import Prediction
+
+_LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a tree stays readable.
 
 
 @dataclass(frozen=True, repr=False)
@@ -222,22 +225,38 @@ class Accounting(Answer):
                 if there are no joules.
             summarized: Whether to add up repeated layers.
         """
-        tree = self.summarized() if summarized else self.tree()
+        return str(self._grid(self.summarized() if summarized else self.tree(), depth, least_share))
+
+    def _grid(self, tree: EnergyTree, depth: int, least_share: float) -> Grid:
+        """A tree of this accounting as a table; see `to_text`."""
         whole_j, whole_s = tree.total.energy_j or 1.0, self.duration_s or 1.0
         columns: Columns = {
-            "energy": (0, lambda share, _: joules_text(share)),
-            "of energy": (
-                0, lambda share, _: "-" if share.source == "missing" else f"{100 * share.energy_j / whole_j:.1f} %"
+            "energy": lambda share, _: joules_text(share),
+            "of energy": lambda share, _: (
+                "-" if share.source == "missing" else f"{100 * share.energy_j / whole_j:.1f} %"
             ),
-            "time": (0, lambda share, _: si(share.time_s, "s")),
-            "of time": (0, lambda share, _: f"{100 * share.time_s / whole_s:.1f} %"),
-            "power": (0, lambda share, _: si(share.power_w, "W")),
-        }  # fmt: skip
+            "time": lambda share, _: si(share.time_s, "s"),
+            "of time": lambda share, _: f"{100 * share.time_s / whole_s:.1f} %",
+            "power": lambda share, _: si(share.power_w, "W"),
+        }
 
         def shows(share: Share) -> bool:
             return (share.energy_j / whole_j if self.known else share.time_s / whole_s) >= least_share
 
-        return "\n".join(tree.lines(columns, depth, shows, rest=True))
+        return tree.grid(columns, depth, shows, rest=True)
+
+    def described(self, depth: int = 3, top: int = 10, *, summarized: bool = False) -> Description:
+        """What a terminal and a notebook show: the basis of the figures, the tree, and the largest parts.
+
+        Args:
+            depth: Number of levels of the tree; 0 for all.
+            top: Number of largest parts; 0 for none.
+            summarized: Whether to add up repeated layers.
+        """
+        tree = self.summarized() if summarized else self.tree()
+        parts = [self._grid(tree, depth, _LEAST_SHARE), *([tree.largest(top)] if top else [])]
+        left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; JSON has them all"
+        return Description(f"{self}\n{self.basis}", parts, [left_out, *self.notes])
 
     @property
     def basis(self) -> str:

@@ -12,14 +12,10 @@ import typer
 from ..errors import InputError
 from ..units import si
 from .options import Asked
-from .printing import Column, Shown, listing, table
+from .printing import Shown, table
 
 if TYPE_CHECKING:
-    from ..accounting.result import Accounting
     from ..energy import EnergyTree
-
-
-_LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a tree stays readable.
 
 
 def run(
@@ -67,7 +63,7 @@ def run(
         trees = [each.summarized() if summarized else each.tree() for each in accountings]
         repeats = f"\n{repeats_text(trees, top, bars)}"
     tree = accounting.summarized() if summarized else accounting.tree()
-    shown.tell(accounting, lambda: _text(accounting, depth, summarized, top), drawn=tree)
+    shown.tell(accounting, lambda: accounting.described(depth, top, summarized=summarized), drawn=tree)
     if shown.as_json:
         return
     if repeats:
@@ -95,25 +91,6 @@ def _module_to_run(asked: Asked) -> tuple[Any, Any]:
     if shapes is None:
         raise InputError("a model needs the shape of its input", given="none", allowed="such as 8,3,224,224")
     return build_to_run(model, asked["model_options"]) if isinstance(model, str) else model, shapes
-
-
-def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
-    from ..energy.tree import joules_text
-
-    parts = [str(found), found.basis, "", found.to_text(depth, _LEAST_SHARE, summarized=summarized)]
-    if top:
-        columns = [
-            Column("module", lambda node: node.path or "(model)", right=False),
-            Column("operator", lambda node: node.name, right=False),
-            Column("phase", lambda node: node.phase or "", right=False),
-            Column("energy", lambda node: joules_text(node.own)),
-            Column("time", lambda node: si(node.own.time_s, "s")),
-            Column("power", lambda node: si(node.own.power_w, "W")),
-        ]
-        parts += ["", listing(found.top(top, summarized=summarized), columns)]
-    left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; --json has them all"
-    parts += ["", *(f"note: {note}" for note in (left_out, *found.notes))]
-    return "\n".join(parts)
 
 
 # `joulecast account merge` and `study`: the ranks of a parallel training, and variants of a model.

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import typer
 
 from ..errors import InputError, UnknownNameError, unknown_name
-from ..operations.inputs import parse_shapes, titled
-from ..operations.operation_list import operation_text
+from ..operations.inputs import parse_shapes
+from ..rendering.described import Column, listing, quantity, word
 from ..units import number, si
 from .options import Asked, model_and_options, named_values
-from .printing import Column, Shown, listing, quantity, table, word
+from .printing import Shown, table
 
 if TYPE_CHECKING:
     from ..hardware import GPU
-    from ..operations.entry import Entry
     from ..operations.network import Network
     from ..operations.operation import Operation
 
@@ -73,43 +72,12 @@ def extract(
     if diff is not None:
         asked["model"], asked["model_options"] = model_and_options(diff, asked.given["model_option"])
         difference = network.diff(extract_network(**asked))
-        shown.tell(difference, lambda: str(difference))
+        shown.tell(difference, lambda: difference)
     else:
-        shown.tell(network, lambda: _network_text(network, depth, top if operations or top else None))
-
-
-def _operation_table(network: Network, top: int) -> str:
-    def moved(entry: Entry) -> int:
-        return entry.operation.bytes_read + entry.operation.bytes_written
-
-    def modules(entry: Entry) -> str:
-        paths = ", ".join(path or "(model)" for path in entry.module_paths[:2])
-        return paths + (f", ... ({len(entry.module_paths)})" if len(entry.module_paths) > 2 else "")
-
-    columns = [
-        Column("operation", lambda entry: operation_text(entry.operation), right=False),
-        Column("calls", lambda entry: str(entry.count)),
-        Column("FLOPs", lambda entry: si(entry.operation.flops, "FLOP")),
-        Column("bytes", lambda entry: si(moved(entry), "B")),
-        Column("FLOP/B", lambda entry: number(entry.operation.flops / moved(entry)) if moved(entry) else "-"),
-        Column("modules", modules, right=False),
-    ]
-    entries = network.entries if not top else sorted(network, key=lambda e: -e.count * e.operation.flops)[:top]
-    return listing(entries, columns) + "\n\n(FLOPs and bytes per call)"
-
-
-def _network_text(network: Network, depth: int, top: int | None) -> str:
-    moved = sum(e.count * (e.operation.bytes_read + e.operation.bytes_written) for e in network)
-    parts = [
-        f"{titled(network.name, network.input_shape)}, {network.mode}",
-        "",
-        tree_text(network, depth) if top is None else _operation_table(network, top),
-        "",
-        f"{len(network)} operations, {network.calls} calls, {si(network.flops, 'FLOP')}, {si(moved, 'B')} moved",
-    ]
-    parts += [f"dropped: {d.count} x {d.name} ({d.reason}) in {', '.join(d.module_paths[:3])}" for d in network.dropped]
-    parts += [f"assumed: {assumption}" for assumption in network.assumptions]
-    return "\n".join(parts)
+        said = network.described(top)
+        if not (operations or top):
+            said = replace(said, parts=[tree_text(network, depth), said.parts[-1]])
+        shown.tell(network, lambda: said)
 
 
 # `joulecast explain`.
@@ -141,8 +109,7 @@ def explain(
         kind, listed, named_values(setting, "an attribute"), precision=precision, mode=asked.pop("mode")
     )
     explanation = explain_operation(operation, gpu, **asked)
-    tables = (table(*each) for each in explanation.tables() if each.rows)
-    shown.tell(explanation, lambda: "\n\n".join([explanation.title, *tables, *explanation.sentences()]))
+    shown.tell(explanation)
     if path and not shown.as_json:
         typer.echo(_path_text(operation, gpu, asked.get("predictor")))
 
@@ -207,7 +174,7 @@ def list_gpus(words: list[str] | None = None, search: str = "") -> None:
         Column("operations", operations),
         Column("networks", lambda gpu: str((gpu.name in data and data[gpu.name].networks) or "-")),
     ]
-    typer.echo(listing(chosen, columns))
+    typer.echo(str(listing(chosen, columns)))
     typer.echo(
         "\nGB: 10^9 bytes; lowest: precision of its tensor cores; operations, networks: measurements behind\n"
         "predictors (t: times only); others rest on data sheets\n"

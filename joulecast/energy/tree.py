@@ -13,7 +13,8 @@ from ..checked import in_range
 from ..errors import InputError
 from ..progress import paced
 from ..rendering.answers import Answer, Table
-from ..rendering.notebook import COLOURS, Picture, document, drawing, notes, table
+from ..rendering.described import Column, Description, Grid, listing
+from ..rendering.notebook import COLOURS, Picture, drawing
 from ..units import si
 from .comparison import TreeComparison, comparison
 from .node import PHASES, Level, Node, Phase, Row, Share, starred
@@ -21,8 +22,6 @@ from .node import PHASES, Level, Node, Phase, Row, Share, starred
 _WIDTH, _ROW, _MOST_ROWS = 960, 26, 8
 _NARROWEST = 1.0  # Pixels; narrower boxes are not drawn.
 _LETTER = 7.0  # Approximate width of a letter in pixels.
-
-
 _COLOURS = dict(zip(("root", "phase", "module", "operation"), COLOURS, strict=True))
 
 
@@ -93,8 +92,8 @@ class _Draft:
         return replace(self.made, phase=phase, calls=self.calls, own=Share.total(self.shares), children=parts)
 
 
-Columns = Mapping[str, tuple[int, Callable[[Share, float], str]]]
-"""Columns of a tree as text: title -> least width, and function from the share and the calls of a node to its cell."""
+Columns = Mapping[str, Callable[[Share, float], str]]
+"""Columns of a tree as a table: title -> function from the share and the calls of a node to its cell."""
 
 FORMAT = 1
 """Version of the JSON form."""
@@ -233,28 +232,28 @@ class EnergyTree(Answer):
         unknown = self.total.source == "missing" and bool(self.total.energy)
         whole = self.total.energy_j or 1.0
         columns: Columns = {
-            "energy": (10, lambda share, _: joules_text(share)),
-            "share": (6, lambda share, _: "-" if unknown else f"{100 * share.energy_j / whole:.1f}%"),
-            "time": (9, lambda share, _: si(share.time_s, "s")),
-            "calls": (7, lambda _, calls: f"{calls:g}" if calls else ""),
+            "energy": lambda share, _: joules_text(share),
+            "share": lambda share, _: "-" if unknown else f"{100 * share.energy_j / whole:.1f} %",
+            "time": lambda share, _: si(share.time_s, "s"),
+            "calls": lambda _, calls: f"{calls:g}" if calls else "",
         }
         rest = bool(self.unattributed.energy or self.unattributed.time)
-        lines = self.lines(columns, depth, lambda share: unknown or share.energy_j >= least_share * whole, rest)
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+        nodes = self.grid(columns, depth, lambda share: unknown or share.energy_j >= least_share * whole, rest)
+        return "\n".join([str(nodes), *(f"note: {note}" for note in self.notes)])
 
-    def lines(self, columns: Columns, depth: int, shows: Callable[[Share], bool], rest: bool) -> list[str]:
-        """A table with a line for each node, its name indented below its parent's.
+    def grid(self, columns: Columns, depth: int, shows: Callable[[Share], bool], rest: bool) -> Grid:
+        """A table with a row for each node, its name indented below its parent's.
 
         Args:
             columns: Columns beside the names.
             depth: Levels of nodes to show; 0 for all.
             shows: Whether to show a node below the root with this share, and what is below it.
-            rest: Whether the last line is what is unattributed.
+            rest: Whether the last row is what is unattributed.
         """
-        rows: list[tuple[list[str], str]] = [([*columns], "part")]
+        rows: list[list[str]] = []
 
         def add(name: str, share: Share, calls: float = 0) -> None:
-            rows.append(([cell(share, calls) for _, cell in columns.values()], name))
+            rows.append([*(cell(share, calls) for cell in columns.values()), name])
 
         def below(node: Node, level: int) -> None:
             add("  " * level + node.name, node.total, node.calls)
@@ -265,8 +264,7 @@ class EnergyTree(Answer):
         below(self.root, 0)
         if rest:
             add("unattributed", self.unattributed)
-        widths = [max(least, *(len(cells[i]) for cells, _ in rows)) for i, (least, _) in enumerate(columns.values())]
-        return ["  ".join([*map(str.rjust, cells, widths), name]) for cells, name in rows]
+        return Grid([*columns, "part"], rows, range(len(columns)))
 
     def __str__(self) -> str:
         return self.to_text()
@@ -333,14 +331,21 @@ class EnergyTree(Answer):
         """The tree as an icicle."""
         return Picture(icicle(self.root, self.title))
 
-    def _repr_html_(self) -> str:
-        rows = [
-            [node.path or "(model)", node.name, node.phase or "", joules_text(node.own), si(node.own.time_s, "s")]
-            for node in self.top(_SHOWN)
+    def largest(self, n: int) -> Grid:
+        """The parts with the most joules of their own as a table."""
+        columns = [
+            Column("module", lambda node: node.path or "(model)", right=False),
+            Column("part", lambda node: node.name, right=False),
+            Column("phase", lambda node: node.phase or "", right=False),
+            Column("energy", lambda node: joules_text(node.own)),
+            Column("time", lambda node: si(node.own.time_s, "s")),
+            Column("power", lambda node: si(node.own.power_w, "W")),
         ]
-        headline = f"{self.title}: {joules_text(self.total)}"
-        listed = table(["module", "part", "phase", "energy", "time"], rows, frozenset({3, 4}))
-        return document(headline, self._picture().svg, listed, notes(self.notes))
+        return listing(self.top(n), columns)
+
+    def described(self) -> Description:
+        """What a notebook shows: the largest parts. A terminal shows `to_text`."""
+        return Description(f"{self.title}: {joules_text(self.total)}", [self.largest(_SHOWN)], self.notes)
 
 
 def joules_text(share: Share) -> str:

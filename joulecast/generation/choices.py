@@ -11,7 +11,8 @@ from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..queries.objectives import Tariff
 from ..queries.ways import Ways
 from ..rendering.answers import Plain, Table
-from ..units import si
+from ..rendering.described import Column, quantity, word
+from ..units import number, si
 from .engines import COMMANDS
 from .parallel import Parallel, boards_of
 
@@ -169,6 +170,27 @@ class GenerationChoices(Ways[GenerationChoice]):
 
     AIM = "to serve a language model"
     AXES = "time_per_output_token_s", "energy_per_token_j", "time per token"
+
+    def _columns(self) -> list[Column]:
+        plain = "{:g}".format
+        return [
+            word("GPU", "boards"),
+            Column("layout", lambda way: way.layout if way.gpus > 1 or way.draft_tokens else None, right=False),
+            quantity("clock MHz", "clock_mhz", plain),
+            quantity("of prompts", "prefill_clock_mhz", plain),
+            quantity("cap W", "power_limit_w", plain),
+            word("precision", "precision"),
+            quantity("batch", "batch", str),
+            quantity("requests/s", "rate_per_s", number),
+            quantity("of at most", "highest_rate_per_s", number),
+            quantity("energy per token", "energy_per_token_j", "J"),
+            Column("time per token", lambda way: si(way.tpot_p99_s or way.time_per_output_token_s, "s")),
+            Column("first token", lambda way: si(way.ttft_p99_s or way.time_to_first_token_s, "s")),
+            quantity("tokens/s", "tokens_per_s", "{:,.0f}".format),
+            quantity("power", "power_w", "W"),
+            quantity("cost per million", "cost_per_million_tokens", number),
+            quantity("CO2 per million", "carbon_g_per_million_tokens", "g"),
+        ]
 
     @staticmethod
     def table_of(rows: Iterable[GenerationChoice]) -> Table:

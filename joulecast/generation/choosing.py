@@ -15,7 +15,7 @@ from ..predictors.board.profile import profile_among
 from ..progress import paced
 from ..queries.evaluation import held_clocks_mhz, prefetch
 from ..queries.ways import Search, asked_tariff
-from ..rendering.notebook import quantity_name, quantity_text
+from ..rendering.described import quantity_name, quantity_text
 from .choices import OBJECTIVES, GenerationChoice, GenerationChoices, priced
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
 from .engines import ENGINES

@@ -9,6 +9,7 @@ from typing import Any
 from ..hardware.host import USUAL
 from ..predictors.networks.prediction import Prediction
 from ..rendering.answers import Answer, Table
+from ..rendering.described import LEVEL, Description, Unit, totals
 from ..rendering.notebook import Picture, StackedBar, stacked_bars
 from ..units import si
 from .deployment import GenerationMemory
@@ -18,6 +19,15 @@ from .parallel import Parallel
 _QUANTITIES = (
     *("time_to_first_token_s", "time_per_output_token_s", "latency_s", "tokens_per_s"),
     *("power_w", "energy_per_token_j", "energy_per_request_j"),
+)
+_TOTALS: tuple[tuple[str, str, Unit], ...] = (
+    ("time to first token", "time_to_first_token_s", "s"),
+    ("time per output token", "time_per_output_token_s", "s"),
+    ("power", "power_w", "W"),
+    ("energy per token", "energy_per_token_j", "J"),
+    ("time per request", "latency_s", "s"),
+    ("energy per request", "energy_per_request_j", "J"),
+    ("tokens per second", "tokens_per_s", "{:,.0f}".format),
 )
 _KINDS = 6  # Kinds of operations in the picture, beside all others.
 
@@ -127,6 +137,28 @@ class GenerationPrediction(Answer):
             f"{si(self.time_per_output_token_s, 's')} per token, "
             f"{si(self.energy_per_token_j, 'J')} per token, {si(self.power_w, 'W')}"
         )
+
+    def described(self) -> Description:
+        """What a terminal and a notebook show: quantities with intervals, memory, and the steps."""
+        memory, read, decode = self.memory, self.reading_images, self.decode
+        said = [
+            f"memory of a GPU: {si(memory.weights_bytes, 'B')} of weights, {si(memory.cache_bytes, 'B')} of cache, "
+            f"{si(memory.activations_bytes, 'B')} besides; {si(memory.usable_bytes, 'B')} to use, for a batch of up to "
+            f"{self.largest_batch}"
+        ]
+        if read is not None:
+            tokens = f"images: {self.image_tokens} tokens of each prompt"
+            said.append(f"{tokens}, read in {si(read.time_s, 's')} at {si(read.power_w, 'W')}")
+        said.append(
+            f"a step that only decodes: {si(decode.time_s, 's')}, {si(decode.power_w, 'W')}; "
+            f"one that reads prompts only: {si(self.prefill.time_s, 's')}, {si(self.prefill.power_w, 'W')}; "
+            f"waiting for the engine: {si(self.overhead_s, 's')} a step"
+        )
+        title = (
+            f"{self.model}, {self.precision}, {self.tokens}, batch {self.batch} "
+            f"({self.batching}), by {self.engine} on {self.boards}"
+        )
+        return Description(title, [totals(self, self.interval(LEVEL), _TOTALS), "\n".join(said)], self.notes)
 
     def _table(self) -> Table:
         """The quantities of a request, each with its 90 % interval."""

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Self
 from ..checked import integer
 from ..errors import InputError, located, printable
 from ..rendering.answers import Plain, Table, Tabular
-from ..rendering.notebook import document, notes, table
+from ..rendering.described import Column, Description, Grid, listing
 from ..system.regular_files import MOST_JSON_BYTES, read_json
 from ..system.whole_files import whole_file
-from ..units import si
+from ..units import number, si
 from .entry import Dropped, Entry, merged, reading, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import EXAMPLE, Operation, real_precision
@@ -65,8 +65,8 @@ class NetworkDiff(Plain):
     def _repr_html_(self) -> str:
         differ = [*((op, n, "") for op, n in self.removed), *self.changed, *((op, "", n) for op, n in self.added)]
         rows = [[operation_text(operation), str(before), str(after)] for operation, before, after in differ]
-        listed = table(["operation", f"calls in {self.names[0]}", f"in {self.names[1]}"], rows, frozenset({1, 2}))
-        return document(str(self).splitlines()[0], listed if rows else "")
+        listed = Grid(["operation", f"calls in {self.names[0]}", f"in {self.names[1]}"], rows, {1, 2})
+        return Description(str(self).splitlines()[0], [listed] if rows else []).to_html()
 
     def to_dict(self) -> dict[str, Any]:
         """The difference as plain lists and dictionaries."""
@@ -78,9 +78,6 @@ class NetworkDiff(Plain):
             "calls": list(self.calls),
             "flops": list(self.flops),
         }
-
-
-_SHOWN = 10  # Operations that a notebook shows.
 
 
 class ParameterBytes(NamedTuple):
@@ -240,15 +237,35 @@ class Network(Tabular, Plain, Deriving):
             f"{self.calls} calls, {si(self.flops, 'FLOP')}"
         )
 
-    def _repr_html_(self) -> str:
-        entries = sorted(self.entries, key=lambda entry: -entry.count * entry.operation.flops)
-        rows = [
-            [operation_text(e.operation), str(e.count), si(e.count * e.operation.flops, "FLOP")]
-            for e in entries[:_SHOWN]
+    def described(self, top: int = 10) -> Description:
+        """What a terminal and a notebook show: operations, and what was dropped and assumed.
+
+        Args:
+            top: Number of operations, those with most FLOPs in all; 0 for all in the order of their first use.
+        """
+
+        def modules(entry: Entry) -> str:
+            paths = ", ".join(path or "(model)" for path in entry.module_paths[:2])
+            return paths + (f", ... ({len(entry.module_paths)})" if len(entry.module_paths) > 2 else "")
+
+        columns = [
+            Column("operation", lambda entry: operation_text(entry.operation), right=False),
+            Column("calls", lambda entry: str(entry.count)),
+            Column("FLOPs", lambda entry: si(entry.operation.flops, "FLOP")),
+            Column("bytes", lambda entry: si(_moved(entry), "B")),
+            Column("FLOP/B", lambda entry: number(entry.operation.flops / _moved(entry)) if _moved(entry) else "-"),
+            Column("modules", modules, right=False),
         ]
-        told = [f"and {len(entries) - _SHOWN} more operations"] if len(entries) > _SHOWN else []
-        told += [f"not covered: {d.count} x {d.name}" for d in self.uncounted]
-        return document(str(self), table(["operation", "calls", "work"], rows, frozenset({1, 2})), notes(told))
+        entries = self.entries if not top else sorted(self, key=lambda e: -e.count * e.operation.flops)
+        moved = sum(entry.count * _moved(entry) for entry in self)
+        said = [f"{len(self)} operations, {self.calls} calls, {si(self.flops, 'FLOP')}, {si(moved, 'B')} moved"]
+        said += [f"dropped: {d.count} x {d.name} ({d.reason}) in {', '.join(d.module_paths[:3])}" for d in self.dropped]
+        said += [f"assumed: {assumption}" for assumption in self.assumptions]
+        parts: list[Grid | str] = [listing(entries, columns, top), "(FLOPs and bytes per call)", "\n".join(said)]
+        return Description(f"{titled(self.name, self.input_shape)}, {self.mode}", parts)
+
+    def _repr_html_(self) -> str:
+        return self.described().to_html()
 
     def _table(self) -> Table:
         rows = []
@@ -318,3 +335,8 @@ class Network(Tabular, Plain, Deriving):
         """
         path = Path(path)
         return cls.from_dict(read_json(path, MOST_JSON_BYTES, "this network file"), name=path.stem)
+
+
+def _moved(entry: Entry) -> int:
+    """Bytes that a call reads and writes."""
+    return entry.operation.bytes_read + entry.operation.bytes_written

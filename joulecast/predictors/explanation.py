@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from ..hardware import GPU
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList, operation_text
 from ..rendering.answers import Answer, Plain, Table
-from ..rendering.notebook import Bar, Picture, bars, document, notes, table
+from ..rendering.described import Description, Grid
+from ..rendering.notebook import Bar, Picture, bars
 from ..units import si
 from .contract import INPUT_NAMES
 from .intervals.calibration import coordinates
@@ -29,6 +30,7 @@ from .predictor import OperationPredictor
 NEIGHBOURS = 5
 _CAUSES = 8  # Inputs in a table, by their effect.
 _QUANTITIES = {"time_s": "s", "power_w": "W", "energy_j": "J"}  # What is told of loops, with units.
+_NUMBERS = frozenset({1, 2, 3, 4})  # Columns of its tables that are right-aligned.
 _ALIKE = 0.005  # Factors that differ by less from 1 are none.
 
 
@@ -82,14 +84,6 @@ class Contribution:
     def to_dict(self) -> dict[str, Any]:
         """The contribution as a dictionary."""
         return {**vars(self), "value": None if math.isnan(self.value) else self.value}
-
-
-class Shown(NamedTuple):
-    """A table of texts, with the columns that hold numbers."""
-
-    header: list[str]
-    rows: list[list[str]]
-    numbers: frozenset[int] = frozenset({1, 2, 3, 4})
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,28 +163,32 @@ class Explanation(Answer):
             ("factor", "value", "rests_on"), [(each.name, each.value, each.rests_on) for each in self._all_factors]
         )
 
-    def tables(self) -> Iterator[Shown]:
-        """What a terminal and a notebook show, in their order."""
+    def described(self) -> Description:
+        """What a terminal and a notebook show: what bounds it, factors, similar operations, effects of inputs."""
+        return Description(self.title, [*(each for each in self.tables() if each.rows), *self.sentences()])
+
+    def tables(self) -> Iterator[Grid]:
+        """Its tables, of which some may have no rows."""
         rows = []
         for name, unit in _QUANTITIES.items():
             ends = self._ends(name)
             between = "" if ends is None else " to ".join(si(end, unit) for end in ends)
             rows.append([name.split("_")[0], known_si(getattr(self, name), unit), between])
-        yield Shown(["in a loop", "predicted", "90 % interval" if self.interval else ""], rows)
-        yield Shown(["what", "time"], [[name, si(value, "s")] for name, value in self._times().items()])
+        yield Grid(["in a loop", "predicted", "90 % interval" if self.interval else ""], rows, _NUMBERS)
+        yield Grid(["what", "time"], [[name, si(value, "s")] for name, value in self._times().items()], _NUMBERS)
         factors = self._all_factors
         values = [si(each.value, "s") if each.name == "physics" else f"x {each.value:.3f}" for each in factors]
         product = [[each.name, value, each.rests_on] for each, value in zip(factors, values, strict=True)]
-        yield Shown(["the time of the GPU is", "factor", "which rests on"], product, frozenset({1}))
+        yield Grid(["the time of the GPU is", "factor", "which rests on"], product, {1})
         near = []
         for n in self.nearest:
             costs = (si(getattr(n, name), unit) for name, unit in _QUANTITIES.items())
             near.append([operation_text(n.operation), f"{n.distance:.2f}", *costs])
-        yield Shown(["nearest measured, as predicted", "distance", "time", "power", "energy"], near)
+        yield Grid(["nearest measured, as predicted", "distance", "time", "power", "energy"], near, _NUMBERS)
         for quantity, found in (self.contributions or {}).items():
             effect = "x {:.3f}" if quantity == "time" else "{:+.1f} W"
             moved = [[c.name, "" if math.isnan(c.value) else f"{c.value:.3g}", effect.format(c.effect)] for c in found]
-            yield Shown([f"input of the trees for {quantity}", "value", "effect"], moved[:_CAUSES])
+            yield Grid([f"input of the trees for {quantity}", "value", "effect"], moved[:_CAUSES], _NUMBERS)
 
     def sentences(self) -> list[str]:
         """What bounds the operation, and what to know of its prediction."""
@@ -200,9 +198,6 @@ class Explanation(Answer):
             factors = ", ".join(f"{name} x {factor:.3f}" for name, factor in self.calibration.items())
             said.append(f"calibrated: {factors}")
         return [*said, "far outside of all measurements"] if self.far_outside else said
-
-    def _repr_html_(self) -> str:
-        return document(self.title, *(table(*each) for each in self.tables()), notes(self.sentences()))
 
     def _times(self) -> dict[str, float]:
         return {

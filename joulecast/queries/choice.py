@@ -8,14 +8,12 @@ from typing import Any
 
 from ..predictors.intervals.network_calibration import Interval
 from ..predictors.networks.costs import INCOMPLETE, percent
-from ..predictors.networks.prediction import QUANTITIES, quantity_table
+from ..predictors.networks.prediction import QUANTITIES
 from ..rendering.answers import Answer, Drawn, Plain, Table
-from ..rendering.notebook import Bar, Picture, bars, document, notes, short, table
-from ..units import number, si
-from .objectives import OBJECTIVES
-
-LEVEL = 0.9
-"""Level of the intervals of choices."""
+from ..rendering.described import Column, Description, listing, quantity, totals, word
+from ..rendering.notebook import Bar, Picture, bars, short
+from ..units import si
+from .objectives import OBJECTIVES, Objective
 
 WRITTEN = (
     "gpu alias clock_mhz default_clock_mhz held_clock_mhz power_limit_w precision mode batch_size time_s power_w "
@@ -24,8 +22,9 @@ WRITTEN = (
 )
 """What a dictionary of a choice has, beside its interval and lists."""
 _NO_COLUMNS = ("alias", "default_clock_mhz", "objective", "value", "tied")
-SHOWN = 12
-"""Most choices that Jupyter shows."""
+_DRAWN = 12  # Choices in a picture.
+_NAMED, _LINES = 4, 8
+"""Most GPUs that are named per line, and most lines, in the list of GPUs that were left out."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +128,13 @@ class Choice(Plain, Drawn):
         batch = "" if self.batch_size is None else f", batch {self.batch_size}"
         return self.alias + ("" if self.precision == "default" else f", {self.precision}") + batch
 
-    def _repr_html_(self) -> str:
+    def described(self) -> Description:
+        """What a notebook shows: quantities with intervals, and what they rest on."""
         remarks = [f"predicted by {self.predictor}", *self.notes]
         if not self.measured:
             remarks.insert(0, "never measured: predicted from its data sheet alone")
-        return document(str(self), quantity_table(self, self.interval), notes(remarks))
+        quantities = (*QUANTITIES, ("energy-delay product", "edp_js", "Js"))
+        return Description(str(self), [totals(self, self.interval, quantities, "per iteration")], remarks)
 
     def _picture(self) -> Picture:
         items = []
@@ -198,72 +199,95 @@ class Choices(Answer, list[Choice]):
         """The choices, best first, and the GPUs that were left out."""
         return {"choices": [choice.to_dict() for choice in self], "left_out": [asdict(out) for out in self.left_out]}
 
-    def _repr_html_(self) -> str:
-        """A table of each GPU at its best clock, best first, and of the GPUs that were excluded."""
-        more = [f"and {len(self) - SHOWN} more"] if len(self) > SHOWN else []
-        return document(
-            f"{self[0].mode}, least {objective_of(self)[0]} first" if self else "no choice",
-            choices_html(self),
-            notes([*incomplete_notes(self), *more, *left_out_notes(self.left_out)]),
-        )
+    def described(self, top: int = 12) -> Description:
+        """What a terminal and a notebook show: each GPU at its best clock, best first, and GPUs that were excluded.
+
+        Args:
+            top: Number of choices; 0 for all.
+        """
+        if not self:
+            return Description("no choice", notes=left_out_lines(self.left_out))
+        objective, words, several_batches = objective_of(self)
+        places = {id(choice): str(place) for place, choice in enumerate(self, 1)}
+
+        def place(choice: Choice) -> str:
+            return "best" if choice is self[0] else "tied" if choice.tied else places[id(choice)]
+
+        columns = [
+            Column("", place, right=False),
+            word("GPU", "alias"),
+            *COSTS,
+            Column("measured", lambda choice: "yes" if choice.measured else "no", right=False),
+            word("predictor", "predictor"),
+            word("precision", "precision", len({choice.precision for choice in self}) > 1),
+            word("batch", "batch_size", several_batches),
+            Column(
+                words,
+                lambda choice: objective.text(choice.value),
+                right=False,
+                shown=several_batches or objective.name not in ("energy", "time", "edp"),
+            ),
+            word("not covered", "uncovered_text", any(choice.uncovered for choice in self)),
+        ]
+        beneath = [*incomplete_notes(self), *left_out_lines(self.left_out)]
+        title = f"{self[0].mode}, per iteration: least {words}"
+        return Description(title, [listing(self, columns, top, beneath)])
 
     def _picture(self) -> Picture:
         """The objective of each choice with its interval, where it has one; measured GPUs have their own colour."""
-        words, unit = objective_of(self)
-        quantity = OBJECTIVES[self[0].objective].quantity if self else ""
-
+        if not self:
+            return Picture(bars([], "Least  first"))
+        objective, words, _ = objective_of(self)
         items = []
-        for choice in self[:SHOWN]:
+        for choice in self[:_DRAWN]:
             # A value per sample has the same relative interval as the value per iteration.
-            scale, ends = (
-                choice.value / getattr(choice, quantity, choice.value),
-                getattr(choice.interval, quantity, None),
-            )
+            scale = choice.value / getattr(choice, objective.quantity, choice.value)
+            ends = getattr(choice.interval, objective.quantity, None)
             whiskers = None if ends is None else (scale * ends[0], scale * ends[1])
             name = short(f"{choice.name}, {choice.clock_mhz:g} MHz")
-            text = si(choice.value, unit) + ("" if choice.measured else ", never measured")
+            text = si(choice.value, objective.unit) + ("" if choice.measured else ", never measured")
             items.append(Bar(name, choice.value, text, whiskers, int(choice.measured)))
         return Picture(bars(items, f"Least {words} first"))
 
 
-def objective_of(choices: Sequence[Choice]) -> tuple[str, str]:
-    """The objective of some choices in words, and its unit; empty where there are no choices."""
-    if not choices:
-        return "", ""
-    objective = OBJECTIVES[choices[0].objective]
-    several = len({choice.batch_size for choice in choices}) > 1 and not objective.per_sample
-    return objective.words + (" per sample" if several else ""), objective.unit
+def objective_of(choices: Sequence[Choice]) -> tuple[Objective, str, bool]:
+    """The objective of some choices, in words, too; and whether they have several batch sizes."""
+    objective, several = OBJECTIVES[choices[0].objective], len({choice.batch_size for choice in choices}) > 1
+    return objective, objective.words + (" per sample" if several and not objective.per_sample else ""), several
 
 
-def choices_html(choices: Sequence[Choice]) -> str:
-    """The first choices as a table, with what is to be said of each."""
-    words, unit = objective_of(choices)
-    has_value = words not in ("", "time", "energy")  # Time and energy have columns of their own.
-    rows = [
-        [
-            row.alias,
-            f"{row.clock_mhz:g}",
-            row.precision,
-            "" if row.batch_size is None else str(row.batch_size),
-            *([si(row.value, unit) if unit else number(row.value)] if has_value else []),
-            *(si(getattr(row, name), unit) for _, name, unit in QUANTITIES),
-            ", ".join(
-                [
-                    *(["tied"] if row.tied else []),
-                    *([] if row.measured else ["never measured"]),
-                    *([f"{INCOMPLETE}: {row.uncovered_text} not covered"] if row.uncovered else []),
-                ]
-            ),
-        ]
-        for row in choices[:SHOWN]
-    ]
-    header = ["GPU", "clock MHz", "precision", "batch", *([words] if has_value else []), "time", "power", "energy"]
-    return table([*header, ""], rows, frozenset({1, *range(3, len(header))})) if rows else ""
+def _clock_text(choice: Choice) -> str:
+    """The clock that is set, and the lower clock that the GPU holds under its power cap, if it is lower."""
+    held = f" (held {choice.held_clock_mhz:.0f})" if choice.held_clock_mhz <= choice.clock_mhz - 1 else ""
+    return f"{choice.clock_mhz:g}{held}"
 
 
-def left_out_notes(left_out: Iterable[LeftOut]) -> list[str]:
-    """The GPUs that were excluded: one line for each reason."""
+COSTS = (
+    Column("clock MHz", _clock_text),
+    *(quantity(title, name, unit) for title, name, unit in (*QUANTITIES, ("EDP", "edp_js", "Js"))),
+)
+"""Columns of what a choice costs."""
+
+
+def reason_lines(left_out: Iterable[tuple[str, str]]) -> list[str]:
+    """A line for each reason, from pairs of a name that was left out and the reason."""
     by_reason: dict[str, list[str]] = {}
-    for out in left_out:
-        by_reason.setdefault(out.reason, []).append(out.gpu)
-    return [f"left out: {', '.join(dict.fromkeys(gpus))}: {reason}" for reason, gpus in by_reason.items()]
+    for name, reason in left_out:
+        by_reason.setdefault(reason, []).append(name)
+    lines = []
+    for reason, names in by_reason.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        lines.append(f"left out: {', '.join(names[:_NAMED])}{more}: {reason}")
+    return lines[:_LINES] + ([f"and {len(lines) - _LINES} more reasons"] if len(lines) > _LINES else [])
+
+
+def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
+    """The GPUs that were left out: one line for each reason."""
+    listed = list(left_out)
+    precisions, batches = ({getattr(out, name) for out in listed} for name in ("precision", "batch_size"))
+
+    def name(out: LeftOut) -> str:
+        batch = f" at batch {out.batch_size}" if len(batches) > 1 else ""
+        return out.gpu + (f" in {out.precision}" if len(precisions) > 1 else "") + batch
+
+    return reason_lines((name(out), out.reason) for out in listed)

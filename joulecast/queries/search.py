@@ -19,10 +19,11 @@ from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usab
 from ..predictors.networks.prediction import energy_not_measured
 from ..predictors.networks.prepared import NetworkPredictor, over_gpus
 from ..progress import paced
+from ..rendering.described import LEVEL
 from ..units import si
 from ..zoo import find_predictor
 from ..zoo.cards import measured_gpus
-from .choice import LEVEL, Choice, Choices, LeftOut, left_out_notes
+from .choice import Choice, Choices, LeftOut, left_out_lines
 from .evaluation import Question, Variant, held_clocks_mhz, prefetch
 from .objectives import Tariff, find_objective
 from .sweep import Sweep
@@ -286,9 +287,8 @@ def _nothing_runs(question: Question, left_out: Iterable[LeftOut]) -> InputError
             allowed=f"at most {si(usable_bytes(largest), 'B')}, on the {largest.aliases[0]}",
             hint="try a smaller batch or a lower precision; joulecast does not split a job over several GPUs here",
         )
-    reasons = left_out_notes(left_out)
     return InputError(
         "no GPU can run this job",
-        given="; ".join(reasons[:4]) + (f"; and {len(reasons) - 4} more reasons" if len(reasons) > 4 else ""),
+        given="; ".join(left_out_lines(left_out)),
         hint="ask for other GPUs, clocks or precisions; `joulecast gpus` lists them",
     )

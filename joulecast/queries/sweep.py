@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ..arrays import front_of
 from ..operations.inputs import InputShape, shape_to_json, titled
 from ..rendering.answers import Answer, Table
-from ..rendering.notebook import (
-    Line,
-    Picture,
-    checked_path,
-    document,
-    front_picture,
-    lines_over,
-    notes,
-    one_below_the_other,
-)
-from ..rendering.plots import html_page
-from .choice import SHOWN, Choice, LeftOut, choices_html, choices_table, incomplete_notes, left_out_notes
+from ..rendering.described import Column, Description, listing, word
+from ..rendering.notebook import Line, Picture, front_picture, lines_over, one_below_the_other
+from .choice import COSTS, Choice, LeftOut, choices_table, incomplete_notes, left_out_lines
 from .objectives import OBJECTIVES, Tariff, find_objective
 
-_LINES = 4
+_LINES = 4  # Curves in a picture.
+_SHOWN = 12  # Rows of the Pareto front in a notebook.
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,35 +103,36 @@ class Sweep(Answer):
     def _table(self) -> Table:
         return choices_table(self.rows)
 
-    def plot(self, path: str | Path | None = None) -> Any:
-        """Draw the sweep into a PNG or SVG file, or into an HTML file that also has its tables.
+    def described(self, every: bool = False) -> Description:
+        """What a terminal and a notebook show: GPUs at their best clocks, and which of these are on the Pareto front.
 
-        Returns:
-            The path; without a path, a picture that Jupyter shows.
-
-        Raises:
-            InputError: The path has another ending, or its folder does not exist.
-            MissingDependencyError: matplotlib, which writes PNG, is not installed.
+        Args:
+            every: Whether to show every clock; those of a single GPU always are.
         """
-        if path is None or Path(path).suffix.lower() != ".html":
-            return super().plot(path)
-        path = checked_path(path, [".html"], "a page")
-        path.write_text(html_page(self.job, [self._repr_html_()]), encoding="utf-8")
-        return path
+        rows = self.rows if every or len(self.curves()) == 1 else self.best_of_each()
+        rest = len(self) - len(rows)
+        more = [f"the best clock of each; --all and to_frame() have {rest} more rows"] if rest else []
+        beneath = [*more, *incomplete_notes(self), *left_out_lines(self.left_out)]
+        title = f"{self.job}, per iteration: least {OBJECTIVES[self.objective].words}"
+        return Description(title, [listing(rows, self._columns(), beneath=beneath)])
 
-    def _repr_html_(self) -> str:
-        best = self.best_of_each()
-        remarks = [f"and {len(best) - SHOWN} more"] if len(best) > SHOWN else []
-        measured = [note for row in best if row.measured for note in row.notes]
-        remarks += dict.fromkeys([*incomplete_notes(self), *measured, *left_out_notes(self.left_out)])
-        return document(
-            f"{self.job}: least {OBJECTIVES[self.objective].words}",
-            self._picture().svg,
-            choices_html(best),
-            notes(["the Pareto front of time and energy:"]),
-            choices_html(self.pareto()),
-            notes(remarks),
-        )
+    def _columns(self) -> list[Column]:
+        best, front = self.best(), set(map(id, self.pareto()))
+        return [
+            word("GPU", "alias"),
+            word("precision", "precision"),
+            Column("batch", lambda row: "-" if row.batch_size is None else str(row.batch_size)),
+            *COSTS,
+            Column("", lambda row: "best" if row is best else "front" if id(row) in front else "", right=False),
+        ]
+
+    def _page(self, picture: str) -> str:
+        """With the whole Pareto front, and what is to be said of measured GPUs."""
+        said = self.described()
+        front = listing(self.pareto(), self._columns(), _SHOWN)
+        notes = dict.fromkeys(note for row in self.best_of_each() if row.measured for note in row.notes)
+        parts = [*said.parts, "the Pareto front of time and energy:", front]
+        return Description(said.title, parts, [*notes]).to_html(picture)
 
     def _picture(self) -> Picture:
         """The Pareto front, and energy, time and energy-delay product over the clock of the best GPUs."""

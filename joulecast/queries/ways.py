@@ -11,7 +11,9 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 from ..arrays import front_of
 from ..errors import InputError, JoulecastError, unknown_name
 from ..rendering.answers import Answer, Table
+from ..rendering.described import Column, Description, listing
 from ..rendering.notebook import Picture, front_picture
+from .choice import reason_lines
 from .objectives import Tariff, refuse_without
 
 _NAMED = 5
@@ -67,6 +69,21 @@ class Ways(Answer, tuple[Row, ...]):
         points = self._points(self.rows)
         places = front_of([seconds for seconds, _ in points], [joules for _, joules in points])
         return tuple(self.rows[place] for place in places)
+
+    @abstractmethod
+    def _columns(self) -> list[Column]:
+        """What a terminal and a notebook show of a way."""
+
+    def described(self, top: int = 12, pareto: bool = False) -> Description:
+        """What a terminal and a notebook show: the ways, or their Pareto front, and the GPUs that were left out.
+
+        Args:
+            top: Number of ways; 0 for all.
+            pareto: Whether to show the Pareto front instead of the best way of each GPU.
+        """
+        left_out = reason_lines(self.left_out.items())
+        ways = listing(self.pareto() if pareto else self, self._columns(), top, left_out)
+        return Description(str(self), [ways])
 
     @staticmethod
     @abstractmethod

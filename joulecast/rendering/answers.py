@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import needing
-from .notebook import Picture, as_html
+from ..errors import InputError, needing
+from .described import Description, first_rows
+from .notebook import Picture
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,10 +118,14 @@ class Plain:
 
 
 class Drawn(ABC):
-    """An answer that can be drawn."""
+    """An answer that can be drawn, and says something in words and tables."""
 
     @abstractmethod
     def _picture(self) -> Picture: ...
+
+    @abstractmethod
+    def described(self) -> Description:
+        """What a terminal and a notebook show of the answer."""
 
     @overload
     def plot(self, path: str | Path) -> Path: ...
@@ -134,10 +139,24 @@ class Drawn(ABC):
         which writes PNG, is not installed.
 
         Args:
-            path: An SVG, PNG or HTML file to write; None to write none.
+            path: An SVG or PNG file to write, or an HTML file, which also has the tables; None to write none.
         """
         picture = self._picture()
-        return picture if path is None else picture.save(path)
+        if path is None:
+            return picture
+        page = Picture(self._page(picture.svg)) if Path(path).suffix.lower() == ".html" else picture
+        return page.save(path)
+
+    def _page(self, picture: str) -> str:
+        """Everything that is said of the answer as HTML, with a picture."""
+        return self.described().to_html(picture)
+
+    def _repr_html_(self) -> str:
+        try:
+            picture = self._picture().svg
+        except InputError:  # There is nothing to draw, and the notes say why.
+            picture = ""
+        return self._page(picture)
 
 
 class Answer(Plain, Tabular, Drawn):
@@ -146,8 +165,9 @@ class Answer(Plain, Tabular, Drawn):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {str(self).splitlines()[0]}>"
 
-    def _repr_html_(self) -> str:
-        return as_html(self)
+    def described(self) -> Description:
+        """What a terminal and a notebook show of the answer: its line, its table and its notes."""
+        return Description(str(self).splitlines()[0], [first_rows(*self._table())], getattr(self, "notes", ()))
 
 
 def finite(value: Any) -> Any:

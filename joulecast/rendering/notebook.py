@@ -1,4 +1,4 @@
-"""Tables and small charts for Jupyter as HTML and SVG, in the text colour of their surroundings.
+"""Small charts as SVG, in the text colour of their surroundings, for Jupyter, files and the service's page.
 
 They contain no scripts, style sheets or external resources, so that notebooks show them even where not trusted.
 """
@@ -11,16 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from ..errors import InputError
-from ..units import duration, number, si
+from ..units import si
+from .described import FONT
 
 COLOURS = ("#1263b0", "#c2570c", "#1c7c54", "#7d4bb3")
 """Colours that can be told apart with all common kinds of colour blindness, on white and on black."""
 
-_FONT = "font-family:system-ui,sans-serif;font-size:13px"
-_QUIET = "opacity:.7"
 _SPREAD = 30.0  # Ratio of the largest to the smallest of dots from which on axes are logarithmic.
 _TITLE = 24  # Height of the title in pixels.
 _LETTER = 8  # Width of a character: at most this many pixels.
@@ -65,74 +63,6 @@ def checked_path(path: str | Path, endings: Sequence[str], what: str) -> Path:
     return path
 
 
-def as_html(value: Any) -> str:
-    """An answer as HTML for Jupyter: its line, its picture, the first rows of its table, and its notes."""
-    header, rows = value._table()
-    rows = list(rows)
-    by_row = header[0] == "quantity"  # Each row has a unit of its own.
-    listed = [
-        [quantity_name(row[0]), *(quantity_text(row[0], each) for each in row[1:])]
-        if by_row
-        else [quantity_text(name, each) for name, each in zip(header, row, strict=True)]
-        for row in rows[:_ROWS]
-    ]
-    more = [f"and {len(rows) - _ROWS} more rows; to_frame() has them all"] if len(rows) > _ROWS else []
-    numbers = frozenset(i for i, name in enumerate(header) if name.endswith(tuple(_UNITS)))
-    shown = table([quantity_name(name) for name in header], listed, numbers)
-    try:
-        picture = value._picture().svg
-    except InputError:  # There is nothing to draw, and the notes say why.
-        picture = ""
-    return document(str(value).splitlines()[0], picture, shown, notes([*more, *getattr(value, "notes", ())]))
-
-
-_ROWS = 12
-_UNITS = {"_per_s": " a second", "_js": "Js", "_s": "s", "_j": "J", "_w": "W", "_bytes": "B", "_mhz": " MHz"}
-"""End of a column's name -> the unit of its values."""
-
-
-def quantity_name(column: str) -> str:
-    """The name of a column without its unit: "time_s" is "time"."""
-    end = next((end for end in _UNITS if column.endswith(end)), "")
-    return column.removesuffix(end).replace("_", " ")
-
-
-def quantity_text(column: str, value: object) -> str:
-    """A value of a column as text, with the unit that the column's name says."""
-    if value is None or (isinstance(value, float) and value != value):
-        return "-"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    unit = next((unit for end, unit in _UNITS.items() if column.endswith(end)), None)
-    if unit in (None, " a second"):
-        return f"{number(value)}{unit or ''}"
-    return duration(value) if unit == "s" else f"{value:g} MHz" if unit == " MHz" else si(value, unit)
-
-
-def document(headline: str, *parts: str) -> str:
-    """Join parts below a headline."""
-    return f'<div style="{_FONT};max-width:60rem"><p><strong>{escape(headline)}</strong></p>{"".join(parts)}</div>'
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
-    """A table of texts; columns in `right` are right-aligned."""
-
-    def cells(tag: str, texts: Sequence[str]) -> str:
-        sides = ("right" if i in right else "left" for i in range(len(texts)))
-        return "".join(
-            f'<{tag} style="text-align:{side};padding:2px 12px 2px 0">{escape(text)}</{tag}>'
-            for side, text in zip(sides, texts, strict=True)
-        )
-
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{cells('th', header)}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def notes(texts: Iterable[str]) -> str:
-    """Notes, one per line."""
-    return "".join(f'<p style="{_QUIET};margin:2px 0">{escape(text)}</p>' for text in texts)
-
-
 def short(text: str, most: int = 40) -> str:
     """A text, shortened to fit beside a bar."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
@@ -160,7 +90,7 @@ def drawing(width: float, height: float, title: str, drawn: Iterable[str]) -> st
     headline = words(0, -8, title, more=' font-weight="bold"')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 {-_TITLE} {wide} {high}" width="{wide}" height="{high}" '
-        f'role="img" style="max-width:100%;{_FONT}"><title>{escape(title)}</title>'
+        f'role="img" style="max-width:100%;{FONT}"><title>{escape(title)}</title>'
         f"{headline}{''.join(drawn)}</svg>"
     )
 

@@ -1,11 +1,10 @@
-"""Plots by matplotlib, and HTML pages that hold them."""
+"""Plots by matplotlib."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -35,29 +34,6 @@ def saved(path: Path, rows: int, columns: int, style: Mapping[str, Any] = STYLE,
         yield axes
         figure.savefig(path)
         plt.close(figure)
-
-
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 70rem; margin: 2rem auto;
-  padding: 0 1rem; }
-h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
-figure { margin: 0; overflow-x: auto; } svg { max-width: 100%; min-width: 40rem; height: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.2rem 0.8rem 0.2rem 0; text-align: right; border-bottom: 1px solid #eceef0; white-space: nowrap; }
-th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
-.wide { overflow-x: auto; } .quiet { color: #666; }
-"""
-
-
-def html_page(title: str, parts: Iterable[str]) -> str:
-    """A page with a title and parts that are HTML already."""
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n"
-        + "\n".join(part for part in parts if part)
-        + "\n</body>\n</html>\n"
-    )
 
 
 # Our own SVG pictures as PNG, drawn by matplotlib: rectangles, circles, lines and texts are all that they contain.

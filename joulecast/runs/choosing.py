@@ -23,10 +23,11 @@ from ..progress import paced
 from ..queries.evaluation import held_clocks_mhz
 from ..queries.ways import Search, Ways, asked_tariff
 from ..rendering.answers import Table
+from ..rendering.described import Column, quantity, word
 from ..units import duration
 from .layout import RECOMPUTES, SHARDINGS, Layout
 from .predict import Training
-from .run import Run
+from .run import Run, kilograms, kwh, money
 from .state import State
 
 if TYPE_CHECKING:
@@ -134,6 +135,28 @@ class RunChoices(Ways[Run]):
         made = super().__new__(cls, rows, left_out, lambda run: float(getattr(run, OBJECTIVES[objective])))
         made.objective = objective
         return made
+
+    def _columns(self) -> list[Column]:
+        first, aim = self[0], OBJECTIVES[self.objective]
+
+        def behind(run: Run) -> str | None:
+            chance = None if run is first else first.chance_below(run, aim)
+            return None if chance is None else "> 99 %" if chance > 0.99 else f"{100 * chance:.0f} %"
+
+        return [
+            word("GPUs", "boards"),
+            quantity("clock MHz", "clock_mhz", "{:g}".format),
+            Column(
+                "micro-batch", lambda run: str(run.input_shape[0] // run.layout.replicas // run.layout.accumulation)
+            ),
+            Column("divided", lambda run: run.layout.sharding, right=False),
+            Column("computed again", lambda run: run.layout.recompute, right=False),
+            quantity("time", "time_s", duration),
+            quantity("at the plug", "wall_energy_j", kwh),
+            quantity("cost", "cost", money),
+            quantity("carbon", "carbon_kg", kilograms),
+            Column("behind the best", behind),
+        ]
 
     @staticmethod
     def table_of(rows: Iterable[Run]) -> Table:

@@ -11,10 +11,11 @@ from typing import Any
 from ..generation.intervals import Listed, normal_quantile
 from ..generation.parallel import boards_of
 from ..hardware import GPU
-from ..operations.inputs import shape_to_json
+from ..operations.inputs import shape_to_json, titled
 from ..predictors.networks.prediction import Prediction
 from ..queries.objectives import Tariff
 from ..rendering.answers import Answer, Table
+from ..rendering.described import LEVEL, Description, Grid, Unit, totals
 from ..rendering.notebook import Bar, Picture, bars
 from ..units import duration, number, si
 from .layout import Layout
@@ -60,6 +61,26 @@ _WRITTEN = (
 _J_PER_KWH, _S_PER_HOUR, _G_PER_KG = 3.6e6, 3600.0, 1e3
 
 Ends = tuple[float, float]
+
+
+def kwh(joules: float) -> str:
+    """Joules in kilowatt-hours."""
+    return f"{number(joules / _J_PER_KWH)} kWh"
+
+
+def kilograms(value: float) -> str:
+    """Kilograms of carbon dioxide."""
+    return f"{number(value)} kg CO2e"
+
+
+money = "{:,.2f}".format
+_TOTALS: tuple[tuple[str, str, Unit], ...] = (
+    ("time", "time_s", duration),
+    ("energy of the boards", "energy_j", kwh),
+    ("energy at the plug", "wall_energy_j", kwh),
+    ("cost", "cost", money),
+    ("carbon", "carbon_kg", kilograms),
+)
 
 
 @dataclass(frozen=True)
@@ -232,8 +253,7 @@ class Run(Answer):
         Raises:
             AttributeError: There is no such quantity.
         """
-        level = 0.9
-        intervals = [run.interval(level) if run.supports(level) else None for run in (self, other)]
+        intervals = [run._usual_interval for run in (self, other)]
         known = [(each.time_s, getattr(each, quantity)) for each in intervals if each]
         if len(known) < len(intervals) or None in dict(known).values():
             return None
@@ -241,7 +261,7 @@ class Run(Answer):
         shared = _SHARED * time * other_time if self.model == other.model else 0.0
         width = math.sqrt(max(_LEAST, half**2 + other_half**2 - 2 * shared))
         apart = math.log(getattr(other, quantity) / getattr(self, quantity))
-        return NormalDist().cdf(apart * normal_quantile(level) / width)
+        return NormalDist().cdf(apart * normal_quantile(LEVEL) / width)
 
     def supports(self, level: float) -> bool:
         """Whether enough errors are known for an interval of this level."""
@@ -249,7 +269,7 @@ class Run(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """The run as plain lists and dictionaries; quantities in SI units, price in the currency that was given."""
-        interval = self.interval() if self.supports(0.9) else None
+        interval = self._usual_interval
         return {
             "model": self.model,
             "gpu": self.gpu,
@@ -267,8 +287,30 @@ class Run(Answer):
     def __str__(self) -> str:
         return (
             f"{self.model} on {self.layout.gpus}x {self.gpu}: {self.steps:,} steps, {duration(self.time_s)}, "
-            f"{si(self.energy_j, 'J')} at the boards, {number(self.wall_energy_j / _J_PER_KWH)} kWh at the plug"
+            f"{si(self.energy_j, 'J')} at the boards, {kwh(self.wall_energy_j)} at the plug"
         )
+
+    def described(self) -> Description:
+        """What a terminal and a notebook show: totals with intervals, and the parts."""
+        rate = "" if self.tokens_per_s is None else f", {self.tokens_per_s:,.0f} tokens/s"
+        parts = [
+            [part.name, duration(part.time_s), f"{100 * part.time_s / self.time_s:.1f} %", si(part.energy_j, "J")]
+            for part in self.parts
+        ]
+        return Description(
+            f"{titled(self.model, self.input_shape)}, {self.precision}, on {self.layout.gpus}x {self.gpu}\n"
+            f"{self.steps:,} steps of {si(self.step_s, 's')}, {number(self.samples_per_s)} samples/s{rate}",
+            [
+                totals(self, self._usual_interval, _TOTALS),
+                Grid(["part", "time", "share", "boards"], parts, {1, 2, 3}),
+                f"memory needed on each GPU: {si(self.memory_bytes, 'B')}",
+            ],
+            self.notes,
+        )
+
+    @property
+    def _usual_interval(self) -> RunInterval | None:
+        return self.interval(LEVEL) if self.supports(LEVEL) else None
 
     def _picture(self) -> Picture:
         items = [

@@ -14,7 +14,8 @@ from ..arrays import FloatArray
 from ..checked import in_range
 from ..errors import InputError
 from ..rendering.answers import Answer, Table, finite
-from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
+from ..rendering.described import Description, Grid
+from ..rendering.notebook import Line, Picture, lines_over, one_below_the_other
 from ..units import duration, si
 from .timeline import Columns, Timeline, end_s_of, gaps, weighted_quantile
 
@@ -242,20 +243,33 @@ class ServingSimulation(Answer):
             "notes": list(self.notes),
         }
 
+    @property
+    def boards(self) -> str:
+        """The GPUs with their number and layout, such as "2x NVIDIA H200 (TP 2)"."""
+        return f"{self.gpus}x {self.gpu} ({self.layout})" if self.gpus > 1 else self.gpu
+
     def __str__(self) -> str:
-        boards = f"{self.gpus}x {self.gpu} ({self.layout})" if self.gpus > 1 else self.gpu
         first, further = (row[-1] for row in self.latencies()[1][:2])
         return (
-            f"{self.model} on {boards}: {self.counted:,} requests in {duration(self._window_s)}, "
+            f"{self.model} on {self.boards}: {self.counted:,} requests in {duration(self._window_s)}, "
             f"first token {first} and {further} per token at P99, "
             f"{self.tokens_per_s:,.0f} tokens/s, {si(self.energy_per_token_j, 'J')} per token, "
             f"{si(self.power_w, 'W')}"
         )
 
-    def _repr_html_(self) -> str:
-        return document(
-            str(self), table(*self.latencies(), frozenset({1, 2, 3})), self._picture().svg, notes(self.notes)
+    def described(self) -> Description:
+        """What a terminal and a notebook show: what was served, latencies, power and energy."""
+        served = (
+            f"{self.counted:,} requests in {duration(self._window_s)}, "
+            f"{self.requests_per_s:.3g} requests/s and {self.tokens_per_s:,.0f} tokens/s were served"
         )
+        drawn = (
+            f"power {si(self.power_w, 'W')}, {si(self.energy_j, 'J')} in all, "
+            f"{si(self.energy_per_token_j, 'J')} per token; "
+            f"{100 * self.idle_share:.1f} % of the time without requests; {self.preemptions} preemptions"
+        )
+        title = f"{self.model}, {self.precision}, by {self.engine} on {self.boards}\n{served}"
+        return Description(title, [Grid(*self.latencies(), {1, 2, 3}), drawn], self.notes)
 
     def _picture(self) -> Picture:
         found = self.timeline(max(end_s_of(self.logs) / _POINTS, 1e-3))

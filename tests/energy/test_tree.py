@@ -154,11 +154,12 @@ def test_text_says_what_is_unknown_and_unattributed():
     missing = Share(energy={("gpu", "total"): Figure.of(None, "modelled")})
     tree = EnergyTree.of("net", [Row("a", share(2.0, 0.1)), Row("b", missing)], share(2.0), ["a note"])
     assert tree.to_text().splitlines() == [
-        "    energy   share       time    calls  part",
-        "     > 2 J   50.0%     100 ms           net",
-        "       2 J   50.0%     100 ms        1    a",
-        "         -    0.0%        0 s        1    b",
-        "       2 J   50.0%        0 s           unattributed",
+        "energy   share    time  calls  part",
+        "------  ------  ------  -----  ------------",
+        " > 2 J  50.0 %  100 ms         net",
+        "   2 J  50.0 %  100 ms      1    a",
+        "     -   0.0 %     0 s      1    b",
+        "   2 J  50.0 %     0 s         unattributed",
         "note: a note",
     ]
 

@@ -36,7 +36,7 @@ def test_csv_and_json_read_back(sweep):
         sweep.best("cost")
 
 
-@pytest.mark.parametrize(("ending", "starts"), [(".png", b"\x89PNG"), (".svg", b"<svg"), (".html", b"<!DOCTYPE html>")])
+@pytest.mark.parametrize(("ending", "starts"), [(".png", b"\x89PNG"), (".svg", b"<svg"), (".html", b"<!doctype html>")])
 def test_pictures(tmp_path, sweep, ending, starts):
     one = joulecast.sweep(*JOB, gpus="A30", clocks=(600, 900, 1200))
     for each in (sweep, one):
@@ -67,9 +67,9 @@ def test_best_on_the_command_line(printed):
 
 def test_sweep_on_the_command_line(printed, tmp_path):
     out = printed("sweep", *COMMAND, "--plot", tmp_path / "s.html", "--plot", tmp_path / "s.png")
-    assert out.count("\n") == 2 + 2 + 1
+    assert out.count("\n") == 2 + 2 + 2 + 1
     assert {path.name for path in tmp_path.iterdir()} == {"s.html", "s.png"}
-    assert printed("sweep", *COMMAND, "--all").count("\n") == 2 + 6
+    assert printed("sweep", *COMMAND, "--all").count("\n") == 2 + 2 + 6
     assert len(list(csv.DictReader(io.StringIO(printed("sweep", *COMMAND, "--csv"))))) == 6
     assert len(json.loads(printed("sweep", *COMMAND, "--json"))["rows"]) == 6
 

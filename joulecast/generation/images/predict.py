@@ -21,6 +21,7 @@ from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
 from ...predictors.physics.precisions import refuse_precisions
 from ...rendering.answers import Answer, Table
+from ...rendering.described import Description, Grid
 from ...rendering.notebook import Bar, Picture, bars
 from ...units import si
 from ...zoo import find_predictor
@@ -126,8 +127,29 @@ class ImagePrediction(Answer):
         rows = [(name, times, each.time_s, each.power_w, each.energy_j) for name, times, each in self.parts]
         return Table(("part", "times", "time_s", "power_w", "energy_j"), rows)
 
+    def _joules(self, times: int, part: Prediction) -> float:
+        """Joules of all boards for each image, of a part with so many forwards."""
+        return self.gpus * times * part.known_energy_j / self.batch
+
+    def described(self) -> Description:
+        """What a terminal and a notebook show: seconds, watts and joules of each part."""
+        parts = [
+            (name, str(times), part.time_s, part.power_w, self._joules(times, part)) for name, times, part in self.parts
+        ]
+        whole = (f"per {self.made}", "", self.time_per_image_s, self.power_w, self.energy_per_image_j)
+        rows = [
+            [name, times, si(time_s, "s"), si(power_w, "W"), si(energy_j, "J")]
+            for name, times, time_s, power_w, energy_j in (*parts, whole)
+        ]
+        title = (
+            f"{self.model}, {self.size}, batch {self.batch}, {self.precision}, on {self.gpus}x {self.gpu}; "
+            f"{si(self.weights_bytes, 'B')} of weights"
+        )
+        header = ["part", "times", "each", "power", f"joules per {self.made}"]
+        return Description(title, [Grid(header, rows, {1, 2, 3, 4})], self.notes)
+
     def _picture(self) -> Picture:
-        joules = [(name, self.gpus * times * each.known_energy_j / self.batch) for name, times, each in self.parts]
+        joules = [(name, self._joules(times, part)) for name, times, part in self.parts]
         items = [Bar(name, value, si(value, "J")) for name, value in joules]
         return Picture(bars(items, f"Energy per {self.made}: {self.model} on {self.gpus}x {self.gpu}"))
 

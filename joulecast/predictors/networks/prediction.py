@@ -12,8 +12,9 @@ from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, batch_size_of, shape_to_json, titled
 from ...operations.operation_list import IDENTITY, identity, operation_text
 from ...rendering.answers import Answer, Table, plain
-from ...rendering.notebook import Bar, Picture, bars, document, notes, short, table
-from ...units import NOT_MEASURED, si
+from ...rendering.described import LEVEL, Column, Description, Grid, Unit, listing, quantity, totals, word
+from ...rendering.notebook import Bar, Picture, bars, short
+from ...units import NOT_MEASURED, number, si
 from ..intervals.conformal import require_level
 from ..intervals.network_calibration import Interval, NetworkSpread
 from .costs import COLUMNS, Coverage, OperationCost, Uncovered, by_cost
@@ -35,9 +36,14 @@ def checked_composition(name: str) -> Composition:
     raise InputError("unknown composition", given=repr(name), allowed=", ".join(COMPOSITIONS))
 
 
-LEVEL = 0.9
 QUANTITIES = (("time", "time_s", "s"), ("power", "power_w", "W"), ("energy", "energy_j", "J"))
-_TOP = 10  # Operations in a notebook.
+_TOTALS: tuple[tuple[str, str, Unit], ...] = (
+    *QUANTITIES,
+    ("energy-delay product", "edp_js", "Js"),
+    ("throughput", "samples_per_s", lambda value: f"{number(value, 4)} samples/s"),
+    ("memory needed", "memory_bytes", "B"),
+)
+_DRAWN = 20  # Operations in a picture.
 _BOUNDS = ("compute", "memory", "launch")
 
 _TOLD = (
@@ -276,50 +282,63 @@ class Prediction(Answer):
     def _usual_interval(self) -> Interval | None:
         return self.interval(LEVEL) if self.supports(LEVEL) else None
 
-    def _dearest(self) -> list[tuple[OperationCost, float]]:
-        """The known operations with their joules, or seconds where no energy is known; the most expensive first."""
-        costs = [cost for cost in by_cost(self.operations) if cost.source != "missing"]
-        return [(cost, (cost.device_time_s or 0.0) if cost.energy_j is None else cost.energy_j) for cost in costs]
+    @property
+    def _dearest(self) -> list[OperationCost]:
+        """The known operations, the most expensive first."""
+        return [cost for cost in by_cost(self.operations) if cost.source != "missing"]
 
     def _picture(self) -> Picture:
         """Bars: the operations that cost most, in the colour of what bounds them (compute, memory, launch)."""
-        quantity, unit = ("Time", "s") if self.energy_j is None else ("Energy", "J")
-        items = [
-            Bar(
-                short(operation_text(cost.operation)),
-                value,
-                f"{si(value, unit)}, {cost.bound_by}",
-                colour=_BOUNDS.index(cost.bound_by),
-            )
-            for cost, value in self._dearest()[: 2 * _TOP]
+        what, unit = ("Time", "s") if self.energy_j is None else ("Energy", "J")
+        items = []
+        for cost in self._dearest[:_DRAWN]:
+            value, colour = _spent(cost), _BOUNDS.index(cost.bound_by)
+            text = f"{si(value, unit)}, {cost.bound_by}"
+            items.append(Bar(short(operation_text(cost.operation)), value, text, colour=colour))
+        return Picture(bars(items, f"{what} of the operations of {self.network} on {self.gpu}"))
+
+    def described(self, top: int = 10) -> Description:
+        """What a terminal and a notebook show: totals with intervals, what bounds them, and operations.
+
+        Args:
+            top: Number of operations, the most expensive; 0 for all.
+        """
+        held, throttled = self.held_clock_mhz, ""
+        if self.clock_mhz is not None and held is not None and held <= 0.99 * self.clock_mhz:
+            throttled = f" (held to {held:.0f} MHz by its cap of {self.power_limit_w:g} W)"
+        device, host = si(self.device_time_s, "s"), si(self.host_time_s, "s")
+        bound = "host" if self.host_time_s > self.device_time_s else "device"
+        composed = f"bound by the {bound}: device {device}, host {host}"
+        if self.composition == "serial":  # on a CPU
+            composed = f"operations {device}, between them {host}"
+        costs, whole = self._dearest, _spent(self)
+        columns = [
+            Column("operation", lambda cost: operation_text(cost.operation), right=False),
+            Column("calls", lambda cost: str(cost.count)),
+            quantity("device time", "device_time_s", "s"),
+            quantity("power", "power_w", "W"),
+            quantity("energy", "energy_j", "J"),
+            Column("share", lambda cost: f"{100 * _spent(cost) / whole:.1f} %"),
+            word("bound by", "bound_by"),
+            word("source", "source"),
         ]
-        return Picture(bars(items, f"{quantity} of the operations of {self.network} on {self.gpu}"))
+        more = []
+        if rest := costs[top or len(costs) :]:
+            unit, others = "s" if self.energy_j is None else "J", sum(map(_spent, rest))
+            more = [f"and {len(rest)} more operations: {si(others, unit)}, {100 * others / whole:.1f} %"]
+        parts: list[Grid | str] = [
+            totals(self, self._usual_interval, _TOTALS, "per iteration"),
+            str(self.coverage),
+            f"{composed}; predictor {self.predictor}, composition {self.composition}",
+            listing(costs[: top or None], columns, beneath=more),
+        ]
+        if self.uncovered:
+            parts.append("\n".join(["not covered, and not in the totals:", *(f"  {each}" for each in self.uncovered)]))
+        notes = [note for note in self.notes if note != str(self.coverage)]
+        return Description(f"{self.title}{throttled}", parts, notes)
 
     def _repr_html_(self) -> str:
-        """Totals with intervals, the energy tree, the operations that cost most, and the notes."""
-        costs, whole = self._dearest(), self.device_time_s if self.energy_j is None else self.energy_j
-        rows = [
-            [
-                operation_text(cost.operation),
-                str(cost.count),
-                si(cost.device_time_s, "s"),
-                si(cost.power_w, "W"),
-                si(cost.energy_j, "J"),
-                f"{100 * value / whole:.1f} %",
-                cost.bound_by,
-                cost.source,
-            ]
-            for cost, value in costs[:_TOP]
-        ]
-        header = ["operation", "calls", "device time", "power", "energy", "share", "bound by", "source"]
-        more = [f"and {len(costs) - _TOP} more operations"] if len(costs) > _TOP else []
-        return document(
-            self.title,
-            quantity_table(self, self._usual_interval),
-            self.tree().plot().svg,
-            table(header, rows, frozenset({1, 2, 3, 4, 5})),
-            notes([*more, *self.notes]),
-        )
+        return self.described().to_html(self.tree().plot().svg, after=1)
 
     def _table(self) -> Table:
         """The operations, most expensive first, and then the operators that were dropped."""
@@ -342,12 +361,6 @@ class Prediction(Answer):
         return Table(header, (*rows, *(row.values() for row in dropped)))
 
 
-def quantity_table(value: object, interval: Interval | None) -> str:
-    """Time, power, energy and energy-delay product as an HTML table, each with its interval."""
-    rows = []
-    for title, name, unit in (*QUANTITIES, ("energy-delay product", "edp_js", "Js")):
-        low_high, known = getattr(interval, name) if interval else None, getattr(value, name)
-        between = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
-        rows.append([title, NOT_MEASURED if known is None else si(known, unit), between])
-    header = ["per iteration", "predicted", f"{100 * interval.level:.0f} % interval" if interval else ""]
-    return table(header, rows, frozenset({1}))
+def _spent(on: Prediction | OperationCost) -> float:
+    """Joules, or seconds of the device where no energy is known."""
+    return (on.device_time_s if on.energy_j is None else on.energy_j) or 0.0
