@@ -83,8 +83,9 @@ def test_equal_to_extraction(name, shapes):
     ]
     pairs = list(zip(shapes, requests, strict=False))
     for shape, request in pairs if name in ("alexnet", "bert_base") else pairs[len(name) % 3 :: 3]:
-        template = answered(name, shape, **request)
-        assert but_for_work(template) == but_for_work(extracted(name, shape, **request)), (shape, request)
+        template, traced_here = answered(name, shape, **request), extracted(name, shape, **request)
+        assert but_for_work(template) == but_for_work(traced_here), (shape, request)
+        assert template.parameter_bytes == traced_here.parameter_bytes
 
 
 @pytest.mark.parametrize("precision", ["default", "bf16"])
