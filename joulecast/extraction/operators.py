@@ -246,8 +246,8 @@ SAVES_INPUT: frozenset[str] = frozenset({"silu", "hardswish", "hardsigmoid", "ha
 
 FREE: frozenset[str] = frozenset(
     """
-    alias as_strided detach diagonal expand permute select slice split split_with_sizes squeeze t transpose unbind unfold
-    unsqueeze view _unsafe_view _reshape_alias view_as_real view_as_complex lift_fresh unsafe_split
+    alias as_strided detach diagonal expand permute select slice split split_with_sizes squeeze t transpose unbind
+    unfold unsqueeze view _unsafe_view _reshape_alias view_as_real view_as_complex lift_fresh unsafe_split
     unsafe_split_with_sizes unsafe_chunk real imag _conj _neg_view resolve_conj resolve_neg empty empty_like
     empty_strided new_empty new_empty_strided scalar_tensor is_same_size sym_size sym_stride sym_numel
     sym_storage_offset

@@ -222,7 +222,10 @@ class ModelTemplates(NamedTuple):
         return next((setting for setting in settings if setting is not None and precision in setting.halves), None)
 
     def parameter_bytes(self, precision: str) -> ParameterBytes:
-        """Bytes of all parameters, which are those of the optimizer's step at the end of training."""
+        """Bytes of all parameters, as far as they are learned: those of the optimizer's step at the end of training.
+
+        Whisper's table of positions, 1.3 % of all bytes of its encoder, is the only frozen one that is known.
+        """
         template = self.templates[self.settings["training"].regimes[0].template]
         step = template.steps[template.calls[template.paths.index(OPTIMIZER_PATH)]]
         element_bytes = ELEMENT_BYTES[precision if precision in HALF_PRECISIONS else "fp32"]

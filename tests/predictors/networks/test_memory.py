@@ -5,7 +5,7 @@ import torch
 
 import joulecast
 from joulecast import Operation
-from joulecast.extraction.models.torchvision_models import build
+from joulecast.extraction.models.named_models import build
 from joulecast.hardware import find_gpu
 from joulecast.predictors.networks.memory import memory_need, saved_bytes
 
