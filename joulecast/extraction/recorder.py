@@ -116,7 +116,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             args, kwargs = self.autocast.cast(name, args, kwargs, self._cast, lambda t: id(t) in self._learned)
         # `where` with a condition alone is `nonzero`, and not the operator of this name in the table.
         convert = None if func is torch.ops.aten.where.default else self._conversion(operator)
-        if plain.startswith("conv") and args[0].is_complex():
+        if plain.startswith("conv") and any(tensor.is_complex() for tensor in tensors_in(args)):
             convert = None  # PyTorch computes it by three real ones.
         if convert is None and plain not in FREE:
             with self, self.autocast.within(name if func.namespace == "aten" else operator):
@@ -134,7 +134,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return result
         names = (argument.name for argument in func._schema.arguments)
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
-        bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
+        bound: Bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
         if isinstance(first, torch.Tensor) and first.is_complex():
             bound = counted_from_front(bound, first.ndim)

@@ -104,8 +104,9 @@ class Forward:
 
     def parameter_bytes(self, casts: int) -> ParameterBytes:
         """Bytes of all parameters and of the learned ones, without repeats, and those of their copies."""
-        alone = ({id(each): each.nbytes for each in self.parameters(learned=learned)} for learned in (False, True))
-        return ParameterBytes(*(sum(nbytes.values()) for nbytes in alone), casts)
+        both = ({id(each): each.nbytes for each in self.parameters(learned=learned)} for learned in (False, True))
+        stored, learned = (sum(alone.values()) for alone in both)
+        return ParameterBytes(stored, learned, casts)
 
     @property
     def channels_last(self) -> bool:
