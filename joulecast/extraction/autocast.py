@@ -7,19 +7,22 @@ GPU. Meta tensors are on neither device, so this module follows the regions and 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-# torch/include/ATen/autocast_mode.h of 2.13, AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32 and
-# AT_FORALL_FP32_SET_OPT_DTYPE, without losses and recurrent cells. Every other operator runs in the type of its inputs.
+from .known_values import tensors_in
+
+# torch/include/ATen/autocast_mode.h of 2.13: AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32, AT_FORALL_FP32_SET_OPT_DTYPE
+# and AT_FORALL_PROMOTE. Every other operator runs in the type of its inputs.
 LOWER_PRECISION: frozenset[str] = frozenset(
     """
     _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution prelu
     addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm bmm chain_matmul linalg_multi_dot
-    scaled_dot_product_attention
+    scaled_dot_product_attention _scaled_dot_product_flash_attention lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
+    _thnn_fused_lstm_cell _thnn_fused_gru_cell
     """.split()  # noqa: SIM905 (one name per line would hide what they have in common)
 )
 FULL_PRECISION: frozenset[str] = frozenset(
@@ -28,12 +31,20 @@ FULL_PRECISION: frozenset[str] = frozenset(
     native_layer_norm rms_norm group_norm frobenius_norm nuclear_norm cosine_similarity dist pdist cdist renorm
     logsumexp upsample_nearest1d _upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d
     upsample_nearest3d _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa
-    upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa
+    upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa poisson_nll_loss cosine_embedding_loss nll_loss
+    nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss
+    multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits
     """.split()  # noqa: SIM905
 )
 FULL_PRECISION_RESULT: frozenset[str] = frozenset(
     "prod softmax log_softmax cumprod cumsum linalg_vector_norm linalg_matrix_norm sum".split()  # noqa: SIM905
 )
+WIDEST_PRECISION: frozenset[str] = frozenset(
+    "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add".split()  # noqa: SIM905
+)
+# cuDNN's and MIOpen's recurrent layers run in fp16 in regions of bf16, too (aten/src/ATen/cudnn/AutocastRNN.cpp).
+FP16: frozenset[str] = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+_ALL = LOWER_PRECISION | FULL_PRECISION | FULL_PRECISION_RESULT | WIDEST_PRECISION | FP16
 
 
 class Autocast:
@@ -81,6 +92,15 @@ class Autocast:
             for name, function in original.items():
                 setattr(region, name, function)
 
+    @contextmanager
+    def within(self, name: str) -> Iterator[None]:
+        """Follow the parts of an operator: those of one that autocast has cast itself are not cast again."""
+        self._regions.append(None if name in _ALL else self._regions[-1])
+        try:
+            yield
+        finally:
+            self._regions.pop()
+
     def cast(
         self,
         name: str,
@@ -90,6 +110,8 @@ class Autocast:
         is_cached: Callable[[torch.Tensor], bool],
     ) -> tuple[Any, dict[str, Any]]:
         """Cast the arguments of an operator such as "linear" as the current region does.
+
+        Operators in place, such as "add_", run in the type of their inputs.
 
         `is_cached` tells whether `convert`'s cast of a tensor is kept until the outermost region ends, as PyTorch does
         for parameters that need a gradient.
@@ -102,7 +124,7 @@ class Autocast:
             half = isinstance(first, torch.Tensor) and first.dtype in (torch.float16, torch.bfloat16)
             asked = kwargs.get("dtype") or any(isinstance(value, torch.dtype) for value in args)
             return args, {**kwargs, "dtype": torch.float32} if half and not asked else kwargs
-        wanted = lower if name in LOWER_PRECISION else torch.float32 if name in FULL_PRECISION else None
+        wanted = _wanted(name, lower, (*args, *kwargs.values()))
         if wanted is None:
             return args, kwargs
 
@@ -122,3 +144,16 @@ class Autocast:
             return self._cached[key][1]
 
         return cast(args), {key: cast(value) for key, value in kwargs.items()}
+
+
+def _wanted(name: str, lower: torch.dtype, values: Iterable[Any]) -> torch.dtype | None:
+    """The type to which an operator's arguments are cast in a region of a type; None if they stay as they are."""
+    if name in LOWER_PRECISION:
+        return lower
+    if name in FP16:
+        return torch.float16
+    if name in FULL_PRECISION:
+        return torch.float32
+    if name in WIDEST_PRECISION:
+        return torch.float32 if any(tensor.dtype == torch.float32 for tensor in tensors_in(*values)) else lower
+    return None

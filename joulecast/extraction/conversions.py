@@ -24,6 +24,14 @@ def shape_of(tensor: Any) -> Shape:
     return (*shape, 2) if tensor.dtype.is_complex else shape
 
 
+def counted_from_front(bound: Bound, rank: int) -> Bound:
+    """The arguments of an operator on complex tensors, whose real views have one more dimension at the end."""
+    dim = bound.get("dim")
+    if isinstance(dim, int):
+        return {**bound, "dim": dim % max(1, rank)}
+    return {**bound, "dim": [each % max(1, rank) for each in dim]} if isinstance(dim, list | tuple) else bound
+
+
 def first_of(bound: Bound) -> Any:
     """The first argument, whose name differs between an operator and its in-place form."""
     return next(iter(bound.values()))
@@ -92,12 +100,32 @@ def convolution(bound: Bound) -> Converted:
     return f"{'conv_transpose' if transposed else 'conv'}{len(weight) - 2}d", [shape_of(bound["input"])], attributes
 
 
+def _parts(tensor: Any) -> int:
+    """Real numbers that an element consists of."""
+    return 2 if tensor.dtype.is_complex else 1
+
+
+# A product of complex matrices is four of real ones: [A, B] [[C, D], [-D, C]], with real and imaginary parts.
+
+
 def matmul(first: str, second: str) -> Callable[[Bound], Converted]:
     """A product of the two arguments with these names, of which vectors are matrices of one row or column."""
 
     def convert(bound: Bound) -> Converted:
-        a, b = shape_of(bound[first]), shape_of(bound[second])
-        return "matmul", [(1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b], {}
+        a, b, parts = tuple(bound[first].shape), tuple(bound[second].shape), _parts(bound[first])
+        a, b = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
+        return "matmul", [(*a[:-1], parts * a[-1]), (*b[:-2], parts * b[-2], parts * b[-1])], {}
+
+    return convert
+
+
+def linear(first: str, second: str, outputs: int, bias: Callable[[Bound], bool]) -> Callable[[Bound], Converted]:
+    """A product with a matrix of weights, whose dimension `outputs` is that of the features."""
+
+    def convert(bound: Bound) -> Converted:
+        x, parts = bound[first], _parts(bound[first])
+        attributes = {"out_features": parts * bound[second].shape[outputs], "bias": bias(bound)}
+        return "linear", [(*x.shape[:-1], parts * x.shape[-1])], attributes
 
     return convert
 

@@ -45,12 +45,16 @@ class Gradients:
         return torch.is_grad_enabled() and any(map(self._needs, tensors_in(args, kwargs)))
 
     def computed(self, operator: str, bound: Bound) -> str:
-        """The gradients that an operator computes in the backward; a value of `kind.GRADIENTS`."""
-        weights = _WEIGHTS | {"self"} if operator == "addmm" else _WEIGHTS
+        """The gradients that an operator computes in the backward; a value of `kind.GRADIENTS`.
+
+        A bias that is added to a product needs no product for its gradient, which is a sum over rows. If it alone is
+        learned, that sum is not counted.
+        """
+        bias = "self" if operator == "addmm" else "bias" if operator.startswith(("linear", "conv")) else None
         needs = {
-            name in weights
+            name in _WEIGHTS
             for name, value in bound.items()
-            if name != "<output>" and any(map(self._needs, tensors_in(value)))
+            if name not in ("<output>", bias) and any(map(self._needs, tensors_in(value)))
         }
         if not needs or not torch.is_grad_enabled():
             return "none"

@@ -69,9 +69,9 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **{f"conv{n}d": conversions.convolution for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": lambda bound: conversions.convolution({**bound, "transposed": True}) for n in (1, 2, 3)},
     "convolution": conversions.convolution,  # of exported programs
-    "linear": call("linear", "input", out_features=lambda bound: bound["weight"].shape[0], bias=given("bias")),
+    "linear": conversions.linear("input", "weight", 0, given("bias")),
     # A product with a bias is a linear layer, such as GPT-2's Conv1D.
-    "addmm": call("linear", "mat1", out_features=lambda bound: bound["mat2"].shape[1], bias=lambda bound: True),
+    "addmm": conversions.linear("mat1", "mat2", 1, lambda bound: True),
     # A product of quantized matrices, with one scale per tensor, per row, or per block of a row.
     "_scaled_mm": call(
         "linear",
@@ -246,8 +246,8 @@ SAVES_INPUT: frozenset[str] = frozenset({"silu", "hardswish", "hardsigmoid", "ha
 
 FREE: frozenset[str] = frozenset(
     """
-    alias as_strided detach expand permute select slice split split_with_sizes squeeze t transpose unbind unfold
-    unsqueeze view _unsafe_view _reshape_alias view_as_real view_as_complex lift_fresh unsafe_split
+    alias as_strided detach diagonal expand permute select slice split split_with_sizes squeeze t transpose unbind
+    unfold unsqueeze view _unsafe_view _reshape_alias view_as_real view_as_complex lift_fresh unsafe_split
     unsafe_split_with_sizes unsafe_chunk real imag _conj _neg_view resolve_conj resolve_neg empty empty_like
     empty_strided new_empty new_empty_strided scalar_tensor is_same_size sym_size sym_stride sym_numel
     sym_storage_offset

@@ -21,7 +21,7 @@ from ..operations.kinds import KINDS
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
 from .autocast import Autocast
-from .conversions import Bound, Converted, is_tensor, shape_of
+from .conversions import Bound, Converted, counted_from_front, is_tensor, shape_of
 from .gradients import CallSizes, Gradients, recomputed
 from .job import Assumptions, Job
 from .known_values import UNKNOWN, KnownValues, decides, run_on_meta, tensors_in, with_places, without_memory
@@ -113,11 +113,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operators_run.add(operator)
         if func.namespace == "aten":
             self._is_needed = self.gradients is not None and self.gradients.needed(args, kwargs)
-            args, kwargs = self.autocast.cast(plain, args, kwargs, self._cast, lambda t: id(t) in self._learned)
+            args, kwargs = self.autocast.cast(name, args, kwargs, self._cast, lambda t: id(t) in self._learned)
         # `where` with a condition alone is `nonzero`, and not the operator of this name in the table.
         convert = None if func is torch.ops.aten.where.default else self._conversion(operator)
+        if plain.startswith("conv") and any(tensor.is_complex() for tensor in tensors_in(args)):
+            convert = None  # PyTorch computes it by three real ones.
         if convert is None and plain not in FREE:
-            with self:
+            with self, self.autocast.within(name if func.namespace == "aten" else operator):
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
@@ -132,8 +134,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return result
         names = (argument.name for argument in func._schema.arguments)
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
-        bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
+        bound: Bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
+        if isinstance(first, torch.Tensor) and first.is_complex():
+            bound = counted_from_front(bound, first.ndim)
         needed = "all" if self.gradients is None else self.gradients.computed(plain, bound)
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
             self._record(("copy", [tuple(first.shape)], {}), first.dtype, needed)
@@ -215,6 +219,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         values = KINDS[kind].gradients
         if gradients in values and gradients != "all":
             attributes = {**attributes, GRADIENTS: gradients}
+        spatial = KINDS[kind].spatial
+        if spatial is not None and len(shapes[0]) == 1 + spatial:
+            shapes = [(1, *shapes[0])]  # PyTorch takes an image without a batch dimension as a batch of one.
         if any(0 in shape for shape in shapes):
             return  # nothing to do, so nothing is launched
         reason = ""
@@ -285,7 +292,8 @@ class Casts(TorchFunctionMode):
         self._autocast, self._learned = recorder.autocast, {id(tensor) for tensor in learned}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "").strip("_")
+        name = getattr(func, "__name__", "")
+        name = name.strip("_") if name.startswith("__") else name  # __matmul__, but not exp_
         args, further = self._autocast.cast(name, args, kwargs or {}, torch.Tensor.to, lambda t: id(t) in self._learned)
         return func(*args, **further)
 

@@ -16,7 +16,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..errors import ExtractionError, InputError, JoulecastError, named
-from ..operations.attributes import ELEMENT_BYTES
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
 from ..operations.network import Network, ParameterBytes
@@ -102,6 +101,12 @@ class Forward:
         """All parameters, or those that need a gradient, without repeats."""
         names = {name for name, p in self.module.named_parameters() if p.requires_grad or not learned}
         return [tensor for name, tensor in self.tensors.items() if name in names]
+
+    def parameter_bytes(self, casts: int) -> ParameterBytes:
+        """Bytes of all parameters and of the learned ones, without repeats, and those of their copies."""
+        both = ({id(each): each.nbytes for each in self.parameters(learned=learned)} for learned in (False, True))
+        stored, learned = (sum(alone.values()) for alone in both)
+        return ParameterBytes(stored, learned, casts)
 
     @property
     def channels_last(self) -> bool:
@@ -251,18 +256,5 @@ def trace(
         dropped=recorder.dropped.listed(),
         assumptions=tuple(dict.fromkeys((*recorder.known.assumptions, *grouped))),
         channels_last=forward.channels_last,
-        parameter_bytes=_parameter_bytes(forward, recorder),
+        parameter_bytes=forward.parameter_bytes(recorder.cast_bytes).beside(recorder.calls),
     )
-
-
-def _parameter_bytes(forward: Forward, recorder: Recorder) -> ParameterBytes | None:
-    """Bytes of parameters, where they do not follow from the operations."""
-    stored, learned = (
-        {id(tensor): tensor.nbytes for tensor in forward.parameters(learned=learned)} for learned in (False, True)
-    )
-    # Some parameters belong to no operation: Llama 4's experts are operands of products, and a table of positions is
-    # only added. Up to 5 % more bytes than the operations count, such as that table, are ignored.
-    counted = sum(op.parameters * ELEMENT_BYTES[op.precision] for op, _ in set(recorder.calls))
-    if not recorder.cast_bytes and stored == learned and sum(stored.values()) <= 1.05 * counted:
-        return None
-    return ParameterBytes(sum(stored.values()), sum(learned.values()), recorder.cast_bytes)

@@ -16,6 +16,7 @@ from ..rendering.described import Column, Description, Grid, listing
 from ..system.regular_files import MOST_JSON_BYTES, read_json
 from ..system.whole_files import whole_file
 from ..units import number, si
+from .attributes import ELEMENT_BYTES
 from .entry import Dropped, Entry, merged, reading, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import EXAMPLE, Operation, real_precision
@@ -93,6 +94,17 @@ class ParameterBytes(NamedTuple):
     learned: int
     casts: int = 0
 
+    def beside(self, calls: Iterable[tuple[Operation, str]]) -> Self | None:
+        """These bytes, or None if they follow from the operations of a model's calls.
+
+        Some parameters belong to no operation: Llama 4's experts are operands of products, and a table of positions is
+        only added. Others belong to several, such as GPT-2's embedding, which is its last layer as well. Up to 5 % more
+        or less than the operations have, such as that table, are ignored.
+        """
+        counted = sum(op.parameters * ELEMENT_BYTES[op.precision] for op, _ in set(calls))
+        follows = not self.casts and self.stored == self.learned and abs(self.stored - counted) <= 0.05 * counted
+        return None if follows else self
+
 
 @dataclass(frozen=True)
 class Network(Tabular, Plain, Deriving):
@@ -107,8 +119,8 @@ class Network(Tabular, Plain, Deriving):
         dropped: Operator calls that no operation represents.
         assumptions: Assumptions about values of the input, in words.
         channels_last: Whether images lie in memory with their channels last (`torch.channels_last`).
-        parameter_bytes: Bytes of parameters where some are frozen, or cast by autocast; None where all are stored in
-            the precision of their operations, and learned in training. Templates do not contain them.
+        parameter_bytes: Bytes of parameters where some are frozen, shared, in no operation, or cast by autocast; None
+            where all are stored in the precision of their operations, and learned in training.
     """
 
     entries: tuple[Entry, ...] = field(repr=False)

@@ -51,6 +51,18 @@ def learning(*names: str) -> nn.Module:
     return model
 
 
+def biases() -> nn.Module:
+    """A model whose biases alone are learned (Ben Zaken et al., BitFit, 2022)."""
+    whole = module(lambda self, x: torch.addmm(self.bias, self.layers(x), self.matrix), layers=nn.Sequential())
+    whole.layers = nn.Sequential(
+        nn.Conv1d(4, 8, 3), nn.ReLU(), nn.ConvTranspose1d(8, 4, 3), nn.Flatten(), nn.Linear(64, 32), nn.Linear(32, 16)
+    )
+    whole.matrix, whole.bias = nn.Parameter(torch.zeros(16, 8)), nn.Parameter(torch.zeros(8))
+    for name, parameter in whole.named_parameters():
+        parameter.requires_grad_(name.endswith("bias"))
+    return whole
+
+
 def without_gradients() -> nn.Module:
     """A frozen part in torch.no_grad, a head, and one layer that a detached tensor reaches."""
 
@@ -85,8 +97,9 @@ def product_flops(network: Network) -> int:
         (lambda: learning("conv1"), (2, 3, 64, 64)),
         (lambda: learning("bn1"), (2, 3, 64, 64)),
         (without_gradients, (4, 16)),
+        (biases, (2, 4, 16)),
     ],
-    ids=["low rank", "head", "last stage", "first layer", "one norm", "no_grad"],
+    ids=["low rank", "head", "last stage", "first layer", "one norm", "no_grad", "biases"],
 )
 def test_products_are_those_that_autograd_computes(make, shape):
     network = joulecast.extract(make(), shape, mode="training")

@@ -89,6 +89,73 @@ def test_complex_numbers_are_pairs():
     assert found["complex_mul"].flops == 6 * 2 * 8 * 16 * 8
 
 
+COMPLEX = torch.zeros(3, 4, 4, dtype=torch.complex64)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x @ x,
+        lambda x: x[0] @ x[1],
+        lambda x: x[0] @ x[1, 0],
+        lambda x: torch.einsum("bij,bjk->bik", x, x),
+        lambda x: F.linear(x, x[0], x[0, 0]),
+        lambda x: torch.addmm(x[0], x[1], x[2]),
+    ],
+)
+def test_a_product_of_complex_numbers_is_four_of_real_ones(function):
+    def of(tensor):
+        network = joulecast.extract(module(lambda self, x: function(self.x + x), x=nn.Buffer(tensor)), (1,))
+        return sum(each.count * each.operation.flops for each in network if each.operation.row.family == "matmul")
+
+    assert of(COMPLEX) == 4 * of(COMPLEX.real.clone()) > 0
+
+
+def test_complex_convolutions_are_three_of_real_numbers():
+    layer = module(lambda self, x: self.layer(torch.complex(x, x)), layer=nn.Conv2d(4, 6, 3, dtype=torch.complex64))
+    found = joulecast.extract(layer, (2, 4, 8, 8))
+    real = joulecast.extract(nn.Conv2d(4, 6, 3), (2, 4, 8, 8))
+    convolutions = [entry for entry in found if entry.operation.kind == "conv2d"]
+    assert sum(entry.count * entry.operation.flops for entry in convolutions) == 3 * real.flops
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "shape"),
+    [
+        (lambda x: torch.cat([x, x], -1), "cat", (3, 4, 8, 2)),
+        (lambda x: torch.stack([x, x], -1), "cat", (3, 4, 4, 2, 2)),
+        (lambda x: x.sum((0, -1)), "sum", (4, 2)),
+        (lambda x: x.mean(-1, keepdim=True), "mean", (3, 4, 1, 2)),
+        (lambda x: x.index_select(-1, torch.tensor([1, 0])), "index_select", (3, 4, 2, 2)),
+    ],
+)
+def test_dimensions_of_complex_tensors_are_counted_without_their_parts(function, kind, shape):
+    network = joulecast.extract(module(lambda self, x: function(self.x + x), x=nn.Buffer(COMPLEX)), (1,))
+    assert [each.operation.output_shape for each in network if each.operation.kind == kind] == [shape]
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Conv1d(4, 6, 3), (4, 16)),
+        (nn.Conv2d(4, 6, 3, groups=2), (4, 16, 16)),
+        (nn.ConvTranspose3d(4, 6, 3), (4, 8, 8, 8)),
+        (nn.MaxPool1d(2), (4, 16)),
+        (nn.AvgPool2d(2), (4, 16, 16)),
+        (nn.AdaptiveAvgPool3d(1), (4, 8, 8, 8)),
+    ],
+)
+def test_an_image_without_a_batch_dimension_is_a_batch_of_one(layer, shape):
+    def listed(shape):
+        return [(entry.operation, entry.count) for entry in joulecast.extract(layer, shape, mode="training")]
+
+    assert listed(shape) == listed((1, *shape))
+
+
+def test_a_diagonal_is_a_view():
+    assert set(operations(lambda x, i: x.diagonal(dim1=-2, dim2=-1) + 1)) == {"add"}
+
+
 @pytest.mark.parametrize("mode", ["inference", "training"])
 @pytest.mark.parametrize(
     ("layer", "attributes"),

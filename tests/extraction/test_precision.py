@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 import joulecast
 from joulecast import Operation
 from joulecast.extraction import network_of
-from joulecast.extraction.autocast import FULL_PRECISION, FULL_PRECISION_RESULT, LOWER_PRECISION
+from joulecast.extraction.autocast import FULL_PRECISION, FULL_PRECISION_RESULT, LOWER_PRECISION, WIDEST_PRECISION
 
 
 def precisions(network) -> list[tuple[str, str]]:
@@ -130,14 +130,60 @@ def test_the_lists_of_autocast_are_pytorchs():
         (block,) = re.findall(rf"#define AT_FORALL_{macro}\(_\)((?:.*\\\n)*.*)\n", header)
         return set(re.findall(r"_\((\w+)", block))
 
-    cells = ("_thnn_fused_lstm", "_thnn_fused_gru", "lstm", "gru", "rnn_tanh", "rnn_relu")
-    recurrent = {f"{name}_cell" for name in cells}
-    assert listed("LOWER_PRECISION_FP") - LOWER_PRECISION == {*recurrent, "_scaled_dot_product_flash_attention"}
-    assert listed("LOWER_PRECISION_FP") >= LOWER_PRECISION
-    assert listed("FP32") >= FULL_PRECISION
-    losses = {name for name in listed("FP32") - FULL_PRECISION if "loss" not in name}
-    assert losses == {"kl_div", "binary_cross_entropy_with_logits"}
+    assert listed("LOWER_PRECISION_FP") == LOWER_PRECISION
+    assert listed("FP32") == FULL_PRECISION
     assert listed("FP32_SET_OPT_DTYPE") == FULL_PRECISION_RESULT
+    assert listed("PROMOTE") == WIDEST_PRECISION
+
+
+def in_autocast(function):
+    """Precisions by kind of what a function of an image and its projection runs in a region of bf16."""
+
+    def forward(self, x):
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            return function(x, self.project(x))
+
+    network = joulecast.extract(module(forward, project=nn.Linear(8, 8)), (8, 8))
+    return {(entry.operation.kind, entry.operation.precision) for entry in network} - {("linear", "bf16")}
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        # Of two types, the wider one: without a cast, PyTorch refuses these.
+        (lambda x, low: x[0].dot(low[0]), {("matmul", "fp32")}),
+        (lambda x, low: torch.tensordot(low, x, dims=1), {("matmul", "fp32")}),
+        (lambda x, low: low.scatter_add(0, torch.zeros(8, 8, dtype=torch.int64), x), {("scatter", "fp32")}),
+        (lambda x, low: low.index_put((torch.arange(8),), x), {("scatter", "fp32")}),
+        (lambda x, low: nn.functional.mse_loss(low, low), {("mul", "fp32")}),
+        (lambda x, low: low.exp(), {("exp", "fp32")}),
+    ],
+)
+def test_autocast_widens(function, found):
+    assert in_autocast(function) == {("copy", "bf16"), ("copy", "fp32"), *found}
+
+
+def test_operators_in_place_are_not_cast():
+    assert in_autocast(lambda x, low: low.exp_()) == {("copy", "bf16"), ("exp", "bf16")}
+
+
+@pytest.mark.parametrize(
+    ("layer", "kind", "precision"),
+    [
+        (nn.LSTM(8, 8), "lstm", "fp16"),  # cuDNN's layers run in fp16 in regions of bf16, too.
+        (nn.GRU(8, 8), "gru", "fp16"),
+        (nn.RNN(8, 8), "rnn", "fp16"),
+        (nn.LSTMCell(8, 8), "sigmoid", "bf16"),
+        (nn.LSTMCell(8, 8), "mul", "bf16"),  # of the state of the cell, which comes in fp32
+    ],
+)
+def test_recurrent_layers_run_in_half_precision_under_autocast(layer, kind, precision):
+    def forward(self, x):
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            return self.layer(x)
+
+    network = joulecast.extract(module(forward, layer=layer), (4, 8), mode="training")
+    assert {entry.operation.precision for entry in network if entry.operation.kind == kind} == {precision}
 
 
 # Quantized linear modules: torch's scaled products, and weights of a tensor type of their own.

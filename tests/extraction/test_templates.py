@@ -21,6 +21,7 @@ from joulecast.extraction.templates import answer, refusal, store
 from joulecast.extraction.templates.store import ANY_OPTIMIZER
 from joulecast.extraction.traced_models import traced
 from joulecast.operations.inputs import Inputs
+from joulecast.predictors.networks.memory import parameters_held
 
 with benchmark("template_making") as making:
     fit, plan_of = making.fit, making.plan_of
@@ -83,8 +84,10 @@ def test_equal_to_extraction(name, shapes):
     ]
     pairs = list(zip(shapes, requests, strict=False))
     for shape, request in pairs if name in ("alexnet", "bert_base") else pairs[len(name) % 3 :: 3]:
-        template = answered(name, shape, **request)
-        assert but_for_work(template) == but_for_work(extracted(name, shape, **request)), (shape, request)
+        template, traced_here = answered(name, shape, **request), extracted(name, shape, **request)
+        assert but_for_work(template) == but_for_work(traced_here), (shape, request)
+        stored = [parameters_held(network).stored for network in (template, traced_here)]
+        assert stored[0] == pytest.approx(stored[1], rel=0.02)
 
 
 @pytest.mark.parametrize("precision", ["default", "bf16"])

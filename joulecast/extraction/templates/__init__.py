@@ -126,6 +126,7 @@ def _templated(
         input_shape=named.get("", named),
         mode=mode,
         dropped=template.dropped,
+        parameter_bytes=model.parameter_bytes(precision).beside(calls),
     )
 
 

@@ -5,7 +5,7 @@ import torch
 
 import joulecast
 from joulecast import Operation
-from joulecast.extraction.models.torchvision_models import build
+from joulecast.extraction.models.named_models import build
 from joulecast.hardware import find_gpu
 from joulecast.predictors.networks.memory import memory_need, saved_bytes
 
@@ -49,6 +49,22 @@ def test_a_module_that_is_called_twice_has_its_weights_once():
     once = joulecast.extract(torch.nn.Sequential(shared, torch.nn.ReLU()), (8, 64))
     twice = joulecast.extract(torch.nn.Sequential(shared, shared), (8, 64))
     assert memory_need(twice).weights_bytes == memory_need(once).weights_bytes == 4 * (64 * 64 + 64)
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("gpt2", (1, 8)),  # whose last layer has the weights of its embedding
+        ("googlenet", (2, 3, 64, 64)),  # whose auxiliary classifiers run in training alone
+    ],
+)
+def test_memory_holds_each_parameter_once(name, shape, mode):
+    model = build(name)
+    by_name, by_module = (memory_need(joulecast.extract(each, shape, mode=mode)) for each in (name, model))
+    stored = 4 * sum(parameter.numel() for parameter in model.parameters())
+    assert by_name == by_module
+    assert by_name.weights_bytes == stored * (2 if mode == "training" else 1)
 
 
 class Autocast(torch.nn.Module):
