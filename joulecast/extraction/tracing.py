@@ -251,18 +251,20 @@ def trace(
         dropped=recorder.dropped.listed(),
         assumptions=tuple(dict.fromkeys((*recorder.known.assumptions, *grouped))),
         channels_last=forward.channels_last,
-        parameter_bytes=_parameter_bytes(forward, recorder),
+        parameter_bytes=_parameter_bytes(forward, recorder, job),
     )
 
 
-def _parameter_bytes(forward: Forward, recorder: Recorder) -> ParameterBytes | None:
+def _parameter_bytes(forward: Forward, recorder: Recorder, job: Job) -> ParameterBytes | None:
     """Bytes of parameters, where they do not follow from the operations."""
     stored, learned = (
         {id(tensor): tensor.nbytes for tensor in forward.parameters(learned=learned)} for learned in (False, True)
     )
     # Some parameters belong to no operation: Llama 4's experts are operands of products, and a table of positions is
     # only added. Up to 5 % more bytes than the operations count, such as that table, are ignored.
+    # In training without an optimizer's step, nothing else says which parameters modules share.
     counted = sum(op.parameters * ELEMENT_BYTES[op.precision] for op, _ in set(recorder.calls))
-    if not recorder.cast_bytes and stored == learned and sum(stored.values()) <= 1.05 * counted:
+    follows = job.optimizer is not None or job.mode != "training"
+    if follows and not recorder.cast_bytes and stored == learned and sum(stored.values()) <= 1.05 * counted:
         return None
     return ParameterBytes(sum(stored.values()), sum(learned.values()), recorder.cast_bytes)

@@ -6,8 +6,9 @@ import difflib
 from collections.abc import Collection
 
 from ...errors import InputError, JoulecastError, MissingDependencyError, with_extra
+from ...operations.attributes import ELEMENT_BYTES
 from ...operations.inputs import Inputs, shape_text
-from ...operations.network import Network
+from ...operations.network import Network, ParameterBytes
 from ...operations.operation import Operation
 from ...system.caches import OPERATION_BYTES, remembered
 from ..job import Job
@@ -126,7 +127,15 @@ def _templated(
         input_shape=named.get("", named),
         mode=mode,
         dropped=template.dropped,
+        parameter_bytes=None if optimizer else _parameter_bytes(calls),
     )
+
+
+def _parameter_bytes(calls: Collection[tuple[Operation, str]]) -> ParameterBytes | None:
+    """Bytes of the parameters, of which the step that is left out has each once, also those that modules share."""
+    steps = [operation for operation, path in calls if path == OPTIMIZER_PATH]
+    stored = round(sum(step.input_size * ELEMENT_BYTES[step.precision] for step in steps))
+    return ParameterBytes(stored, stored) if steps else None
 
 
 def _with_step(call: tuple[Operation, str], optimizer: str | None) -> tuple[Operation, str]:

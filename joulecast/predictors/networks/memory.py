@@ -74,7 +74,7 @@ def memory_need(network: Network) -> MemoryNeed:
 def parameters_held(network: Network) -> ParameterBytes:
     """Bytes of the parameters of a network.
 
-    The optimizer's step has each parameter once; where there is none, a weight that two modules share counts twice.
+    The optimizer's step has each parameter once; in inference, a weight that two modules share counts twice.
     """
     if network.parameter_bytes is not None:
         return network.parameter_bytes
