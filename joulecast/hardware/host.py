@@ -82,7 +82,7 @@ def find_host(wanted: str | float | Path | Host | None) -> Host:
     if isinstance(wanted, Host):
         return wanted
     if isinstance(wanted, Path) or str(wanted).endswith(".json"):
-        return _profile(Path(wanted))
+        return _profile(Path(str(wanted)))
     try:
         factor = float("true" if isinstance(wanted, bool) else wanted)
     except (TypeError, ValueError):

@@ -216,14 +216,14 @@ def _layouts(count: int, gpu: GPU, input_shape: Any, need: Callable[[Layout], Me
     batch = Layout(count).micro_shape(input_shape)[0]
     pieces = [number for number in range(1, batch + 1) if batch % number == 0]
     for sharding in SHARDINGS if count > 1 else SHARDINGS[:1]:
-        finer = pieces
+        fewer = pieces
         for recompute in RECOMPUTES:
-            for accumulation in finer:
+            for accumulation in fewer:
                 layout = Layout(count, accumulation=accumulation, sharding=sharding, recompute=recompute)
                 lacking = shortage(need(layout), gpu)
                 if lacking is None:
                     found.append(layout)
-                    finer = [number for number in pieces if number < accumulation]
+                    fewer = [number for number in pieces if number < accumulation]
                     break
     if not found:
         raise InputError(
