@@ -17,7 +17,7 @@ from ..queries.evaluation import held_clocks_mhz, prefetch
 from ..queries.ways import Search, asked_tariff
 from ..rendering.described import quantity_name, quantity_text
 from .choices import OBJECTIVES, GenerationChoice, GenerationChoices, priced
-from .deployment import Deployment, checked_batching, checked_load, checked_precisions
+from .deployment import Deployment, checked_batching, checked_load
 from .engines import ENGINES
 from .generate import server_of
 from .models import find_decoder
@@ -51,8 +51,6 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
     prompt = prompt if images is None else prompt.plus(images.tokens)
     load = checked_load(decoder, 1, prompt, output, checked_batching(None, engine))
     precisions = dict.fromkeys(asked["precisions"])
-    for precision in precisions:
-        checked_precisions(precision, asked["cache_precision"], engine)
     listed = compared(asked["gpus"], asked["counts"])
     batches = asked["batches"] and tuple(replace(load, batch=batch) for batch in sorted(set(asked["batches"])))
     profile = profile_among(asked["calibration"], (gpu.name for _, gpu in listed))

@@ -102,7 +102,7 @@ def compared(names: str | GPU | Iterable[str | GPU] | None, counts: Iterable[int
 
     `names`: Names, aliases or files, with or without a number; None for the whole catalogue.
     """
-    found, numbers = [], tuple(counts)
+    found, numbers = [], [int(in_range("the number of GPUs", each, 1, whole=True)) for each in counts]
     for name in [names] if isinstance(names, str | GPU) else (gpus().values() if names is None else names):
         number, gpu = find_gpus(name)
         found += [(count, gpu) for count in (numbers if number == 1 else (number,))]

@@ -27,12 +27,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
 from ..arrays import FloatArray
+from ..checked import is_number
 from ..errors import InputError
 from ..operations.inputs import require_positive_integer
 from .engines import Engine
@@ -57,12 +57,12 @@ class Lengths:
         `value`: A positive integer; a list or tuple of two numbers, which are mean and standard deviation; or an
         array, or a longer list, of the lengths of requests.
         """
-        if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+        if isinstance(value, str | bytes) or not isinstance(value, Sequence | np.ndarray):
             require_positive_integer(name, int(value) if isinstance(value, np.integer) else value)
             return cls(int(value), 0.0, int(value))
         items = list(value.ravel()) if isinstance(value, np.ndarray) else list(value)
         is_pair = len(items) == 2 and not isinstance(value, np.ndarray)
-        are_numbers = bool(items) and all(isinstance(each, Real) and math.isfinite(each) for each in items)
+        are_numbers = bool(items) and all(is_number(each) and math.isfinite(each) for each in items)
         if not are_numbers or (items[0] if is_pair else min(items)) < 1 or min(items) < 0:
             raise InputError(
                 f"{name} has no such lengths",

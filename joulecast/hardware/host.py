@@ -81,18 +81,14 @@ def find_host(wanted: str | float | Path | Host | None) -> Host:
         return USUAL
     if isinstance(wanted, Host):
         return wanted
-    if isinstance(wanted, bool):
-        raise InputError("a host is a name, a factor or a profile", given=repr(wanted), allowed="such as 0.5")
-    if isinstance(wanted, int | float):
-        return Host(f"{wanted:g} times the reference", float(wanted), "given by the user")
     if isinstance(wanted, Path) or str(wanted).endswith(".json"):
-        return _profile(Path(wanted))
+        return _profile(Path(str(wanted)))
     try:
-        return find_host(float(wanted))
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-    return named("host", wanted, hosts(), hint="a factor such as 0.5, or a profile by `joulecast host --out host.json`")
+        factor = float("true" if isinstance(wanted, bool) else wanted)
+    except (TypeError, ValueError):
+        hint = "a factor such as 0.5, or a profile by `joulecast host --out host.json`"
+        return named("host", wanted, hosts(), hint=hint)
+    return Host(f"{factor:g} times the reference", factor, "given by the user")
 
 
 def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:

@@ -162,12 +162,12 @@ def held_clocks_mhz(
     """The clocks at which a GPU is compared, ascending: those that are asked for, or a grid of at most so many.
 
     `refuse`: Whether a clock that the GPU cannot hold is an error; otherwise it is skipped. Raises InputError: `refuse`
-    is set, and the GPU cannot hold one of the clocks.
+    is set, and there are no clocks, or the GPU cannot hold one of them.
     """
     if clocks is None:
         return clock_grid_mhz(gpu, most)
     if refuse:
-        return np.unique([gpu.checked_clock_mhz(clock) for clock in clocks])
+        return np.unique([gpu.checked_clock_mhz(clock) for clock in _listed("clocks", clocks, int | float)])
     return np.unique([float(clock) for clock in clocks if gpu.min_clock_mhz <= clock <= gpu.max_clock_mhz])
 
 

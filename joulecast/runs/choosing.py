@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
-from itertools import product
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -71,8 +70,8 @@ def best_run(
 ) -> RunChoices:
     """Choose where and how to train: for each GPU and number of GPUs the best way that fits, best first.
 
-    On each, what replicas divide among each other and what is computed again are tried in turn, each with the largest
-    micro-batch that fits. A way that divides or computes more is compared only if its micro-batch is larger.
+    On each, all that replicas can divide among each other is compared, with the largest micro-batch that fits. What is
+    computed again is compared only where its micro-batch is larger, since it takes longer otherwise.
 
     Args:
         model: As in `predict_run`.
@@ -231,7 +230,7 @@ def _ways(
 
 
 def _layouts(count: int, gpu: GPU, input_shape: Any, need: Callable[[Layout], MemoryNeed]) -> list[Layout]:
-    """The layouts that fit, each with the largest micro-batch; one that divides more only if that is larger.
+    """The layouts that fit, each with the largest micro-batch; one that computes more only if that is larger.
 
     `need`: The memory of each GPU in a layout. Raises InputError: none fits, or the batch cannot be divided so.
     """
@@ -239,15 +238,16 @@ def _layouts(count: int, gpu: GPU, input_shape: Any, need: Callable[[Layout], Me
     lacking = None
     batch = Layout(count).micro_shape(input_shape)[0]
     pieces = [number for number in range(1, batch + 1) if batch % number == 0]
-    for sharding, recompute in product(SHARDINGS if count > 1 else SHARDINGS[:1], RECOMPUTES):
-        for accumulation in pieces:
-            if found and accumulation >= found[-1].accumulation:
-                break
-            layout = Layout(count, accumulation=accumulation, sharding=sharding, recompute=recompute)
-            lacking = shortage(need(layout), gpu)
-            if lacking is None:
-                found.append(layout)
-                break
+    for sharding in SHARDINGS if count > 1 else SHARDINGS[:1]:
+        fewer = pieces
+        for recompute in RECOMPUTES:
+            for accumulation in fewer:
+                layout = Layout(count, accumulation=accumulation, sharding=sharding, recompute=recompute)
+                lacking = shortage(need(layout), gpu)
+                if lacking is None:
+                    found.append(layout)
+                    fewer = [number for number in pieces if number < accumulation]
+                    break
     if not found:
         raise InputError(
             f"a micro-batch of one sample does not fit: each GPU {lacking}",

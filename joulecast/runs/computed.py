@@ -42,7 +42,7 @@ def divided(network: Network, count: int) -> Network:
             f"{network.name} has no layers that GPUs can share",
             given="no attention" if closing else "no layers with known names",
             allowed="transformers",
-            hint="use data_parallel or pipeline_parallel",
+            hint="leave tensor_parallel out, or use pipeline_parallel",
         )
     hidden = {operation.attributes["out_features"] for operation in closing}
     inner = {operation.input_shapes[0][-1] for operation in closing} - hidden
@@ -170,7 +170,7 @@ def computed_part(whole: Network, layout: Layout) -> Network:
     """
     layers, pieces = layers_of(whole), layout.pipeline_parallel * layout.virtual_stages
     # Megatron may count the embedding and the head as layers: 126 of Llama 3.1 405B are divided by 64.
-    if layers and layout.pipeline_parallel > 1 and all((layers + more) % pieces for more in range(3)):
+    if layers and all((layers + more) % pieces for more in range(3)):
         raise InputError(
             "the layers cannot be divided into stages and their parts",
             given=f"{layers} layers, pipeline_parallel={layout.pipeline_parallel}, "

@@ -179,6 +179,13 @@ class Training:
                 in_range(name, asked[name], _AT_LEAST.get(name, 0.0), _MOST, above=name in _ABOVE_0)
         if asked["base_precision"] not in (None, NF4):
             raise unknown_name("precision of a frozen base", asked["base_precision"], (NF4,), hint="or leave it out")
+        if asked["lora_targets"] is not None and asked["lora"] is None:
+            raise InputError(
+                "layers get adapters of a rank",
+                given="lora_targets without lora",
+                allowed="both, or neither to train all parameters",
+                hint="give lora=16, say",
+            )
         job = Job.of(asked, mode="training")
         if job.precision in AUTOCAST:
             job = replace(job, precision="default", autocast=AUTOCAST[job.precision])

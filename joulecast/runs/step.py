@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from ..errors import InputError
 from ..extraction import Job
 from ..hardware import GPU
 from ..hardware.host import find_host
@@ -109,7 +110,11 @@ def step_of(
     parts = {"forward": of_micro.times(turns * forward), "backward": of_micro.times(turns * (1 - forward))}
     again_s = 0.0
     if repeated := _recomputed(computed, layout.recompute):
-        again = find_predictor(gpu, "inference").under(executed).predict(repeated, clock, job.power_limit_w)
+        try:
+            of_forwards = find_predictor(gpu, "inference", job.predictor)
+        except InputError:  # It predicts training alone.
+            of_forwards = find_predictor(gpu, "inference")
+        again = of_forwards.under(executed).predict(repeated, clock, job.power_limit_w)
         again_s = again.time_s
         parts["recomputing"] = Cost(again.time_s, again.known_energy_j).times(turns)
     waited_s = 0.0
@@ -131,8 +136,12 @@ def step_of(
     exposed_s, sent = sending.exposed((1 - forward) * micro.time_s / stages, turn_s)
     # A stage waits for the first micro-batch to arrive and the last one to leave (Huang et al., GPipe).
     bubble_s = (stages - 1) * (turn_s + sending.layers.time_s) / layout.virtual_stages
-    parts["communication"] = Cost(exposed_s, static_w * exposed_s + sent.energy_j)
-    parts["waiting for stages"] = Cost(bubble_s, static_w * bubble_s)
+    waiting = Cost(bubble_s, static_w * bubble_s)
+    # A board at its cap draws no more where it sends beside computing.
+    others, cap_w = total([*parts.values(), waiting]), float(gpu.checked_power_limit_w(job.power_limit_w))
+    room_j = cap_w * (others.time_s + exposed_s) - others.energy_j
+    parts["communication"] = Cost(exposed_s, min(static_w * exposed_s + sent.energy_j, room_j))
+    parts["waiting for stages"] = waiting
     stored = (state.held.stored + moments(network) * state.held.learned) * stages * layout.tensor_parallel
     return Step(
         {name: cost for name, cost in parts.items() if cost.time_s > 0},

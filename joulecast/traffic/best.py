@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from ..checked import in_range
-from ..errors import InputError
+from ..errors import InputError, named
 from ..generation.choices import GenerationChoices
 from ..generation.choosing import LIMITS, steady_ways
+from ..generation.deployment import checked_precisions
+from ..generation.engines import ENGINES
+from ..generation.models import find_decoder
 from ..generation.serving import Tokens
 from ..hardware import GPU
+from ..operations.inputs import require_positive_integer
 from .rates import ways_at_a_rate
 
 if TYPE_CHECKING:
@@ -125,7 +130,7 @@ def best_generation(
     asked = dict(locals())
     caps = power_limit_w if isinstance(power_limit_w, Iterable) else [power_limit_w]
     asked["power_limit_w"] = list(dict.fromkeys(caps))
-    asked |= {name: tuple(asked[name]) for name in ("batches", "clocks") if asked[name] is not None}
+    asked |= {name: tuple(asked[name]) for name in ("batches", "clocks", "precisions") if asked[name] is not None}
     has_rate = rate_per_s is not None or max_total_power_w is not None
     _check(asked, has_rate)
     return ways_at_a_rate(asked) if has_rate else steady_ways(asked)
@@ -145,8 +150,15 @@ def _check(asked: Mapping[str, Any], has_rate: bool) -> None:
             else f"{', '.join(LIMITS)}; or rate_per_s, or max_total_power_w",
             hint=f"leave out {other[0]}" if has_rate else "give rate_per_s=20, or max_total_power_w=10000",
         )
-    for name in ("rate_per_s", "p99_ttft_s", "p99_tpot_s", "max_total_power_w", "max_gpus", "burstiness"):
+    # What is not known at all is refused here, and not left out as what some GPUs lack.
+    for precision in asked["precisions"]:
+        checked_precisions(precision, asked["cache_precision"], named("engine", asked["engine"], ENGINES))
+    if asked["draft_model"] is not None:
+        find_decoder(asked["draft_model"])
+    for batch in asked["batches"] or ():
+        require_positive_integer("batch", batch)
+    for name in (*LIMITS, "rate_per_s", "p99_ttft_s", "p99_tpot_s", "max_total_power_w", "max_gpus", "burstiness"):
         if asked[name] is not None:
             in_range(name, asked[name], above=True)
-    for name, most in (("prefix_hit_rate", 1), ("acceptance", 1), ("draft_tokens", 32)):
+    for name, most in (("prefix_hit_rate", 1), ("acceptance", 1), ("draft_tokens", 32), ("seed", math.inf)):
         in_range(name, asked[name], high=most, whole=most > 1)

@@ -252,6 +252,14 @@ def test_checkpoints_recompute_what_autograd_recomputes(make, reentrant):
     assert network.replace(mode="inference").flops == plain.replace(mode="inference").flops
 
 
+def test_a_weight_that_modules_share_is_held_once():
+    first, last = (nn.Linear(32, 32, bias=False) for _ in range(2))
+    last.weight = first.weight
+    for optimizer in (None, "sgd"):
+        network = joulecast.extract(nn.Sequential(first, last), (8, 32), mode="training", optimizer=optimizer)
+        assert memory_need(network).weights_bytes == 2 * 32 * 32 * 4  # with its gradient
+
+
 def kept_bytes(model: nn.Module, shape: tuple[int, ...]) -> int:
     """Bytes of all storages that autograd keeps after a forward, without parameters, and the inputs of checkpoints."""
     parameters = {parameter.untyped_storage()._cdata for parameter in model.parameters()}

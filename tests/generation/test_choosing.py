@@ -97,3 +97,10 @@ def test_mistakes_are_refused():
         best(gpus="H1000")
     with pytest.raises(InputError, match="positive integer"):
         best(batches=(0,))
+    for counts in ((0,), (-1,), (True,), (1.5,), ("a",)):
+        with pytest.raises(InputError, match="the number of GPUs is out of range"):
+            best(counts=counts)
+    with pytest.raises(InputError, match="nothing to choose from"):
+        best(clocks=())
+    with pytest.raises(InputError, match="max_time_to_first_token_s is out of range"):
+        best(max_time_to_first_token_s=-1)

@@ -87,7 +87,7 @@ def test_running_sequences_of_varying_length_see_more():
 
 
 @pytest.mark.parametrize(
-    "wrong", [[], (0, 10), (100, -1), (float("nan"), 1), [1, 2, 0], ["a", "b"], "512", 2.5, np.array([])]
+    "wrong", [[], (0, 10), (100, -1), (float("nan"), 1), [1, 2, 0], ["a", "b"], "512", b"x", [True], 2.5, np.array([])]
 )
 def test_lengths_are_positive(wrong):
     with pytest.raises(InputError, match="output_tokens"):

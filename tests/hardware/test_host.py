@@ -55,7 +55,7 @@ def test_damaged_profiles_are_refused(tmp_path, content):
         find_host(path)
 
 
-@pytest.mark.parametrize("wanted", [0, -1, float("nan"), float("inf"), True, 1e6, "nosuch.json"], ids=str)
+@pytest.mark.parametrize("wanted", [0, -1, float("nan"), float("inf"), True, 1e6, "nosuch.json", [], {}], ids=str)
 def test_impossible_hosts_are_refused(wanted):
     with pytest.raises(InputError):
         find_host(wanted)

@@ -9,6 +9,7 @@ import pytest
 
 from joulecast import best_run, predict_run
 from joulecast.errors import InputError, UnknownNameError
+from joulecast.runs.layout import RECOMPUTES, SHARDINGS
 
 BERT = {"samples": 1e5, "precision": "bf16"}
 
@@ -47,6 +48,14 @@ def test_micro_batches_are_the_largest_that_fit():
             assert predict_run("bert_large", (64, 512), "T4", **asked, **half).memory_bytes > capacity
 
 
+def test_no_way_by_hand_is_quicker():
+    asked = {"samples": 160, "precision": "bf16"}
+    found = best_run("gpt2", (32, 512), objective="time", gpus=["8x H100 SXM"], clocks=[1980], **asked)
+    ways_by_hand = [{"sharding": each, "recompute": again} for each in SHARDINGS for again in RECOMPUTES]
+    by_hand = [predict_run("gpt2", (32, 512), "8x H100 SXM", clock=1980, **asked, **each) for each in ways_by_hand]
+    assert found[0].time_s == min(each.time_s for each in by_hand) < by_hand[0].time_s
+
+
 def test_what_ends_too_late_or_does_not_fit_is_left_out():
     slowest = max(ways(), key=lambda way: way.time_s)
     found = ways(max_time_s=0.9 * min(way.time_s for way in ways().rows if way.gpu == slowest.gpu))
@@ -72,6 +81,9 @@ def test_cost_needs_prices_of_each_gpu():
         ({"samples": None}, InputError, "size of its data"),
         ({"samples": 0}, InputError, "samples is out of range"),
         ({"counts": (3,)}, InputError, "cannot be divided"),
+        ({"counts": (0,)}, InputError, "the number of GPUs is out of range"),
+        ({"clocks": ()}, InputError, "there is nothing to choose from"),
+        ({"lora_targets": "query"}, InputError, "layers get adapters of a rank"),
         ({"gpus": "T4"}, InputError, "nothing trains this model so"),
         (
             {"max_time_s": 1},

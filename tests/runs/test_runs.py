@@ -40,6 +40,28 @@ def test_a_run_is_its_steps():
     assert run(samples=None, tokens=6400 * 128).steps == run().steps == 100
 
 
+def test_no_board_draws_more_than_its_cap_where_it_sends_beside_computing():
+    capped = run(recompute="full", power_limit_w=200)
+    assert 0.999 * 200 < capped.energy_j / capped.time_s / 8 <= 200 * (1 + 1e-9)
+
+
+def test_what_is_computed_again_has_the_predictor_of_the_forward():
+    found = {}
+    for predictor in ("any-gpu/transformer", "any-gpu/forest", "a30/forest-training", None):
+        again = run("A30", precision="fp32", recompute="full", predictor=predictor)
+        found[predictor] = part(again, "recomputing").time_s
+        assert found[predictor] < part(again, "forward").time_s
+    assert len(set(found.values())) == 3
+    assert found["a30/forest-training"] == found[None]  # It predicts training alone.
+
+
+def test_weights_that_modules_share_are_sent_and_held_once_without_a_step_too():
+    # GPT-2's embedding of words is its last layer as well.
+    plain, stepped = (predict_run("gpt2", (8, 128), "8x L4", samples=8, optimizer=each) for each in (None, "sgd"))
+    assert plain.memory_bytes == stepped.memory_bytes
+    assert part(plain, "communication") == part(stepped, "communication")
+
+
 def test_energy_at_the_plug_price_and_carbon_by_hand():
     found = run("16x H100 SXM", price_per_hour={"H100 SXM": 2.5}, price_per_kwh=0.2, carbon=300, pue=1.25)
     wall_j = 2 * (466 + 512) * found.time_s + 1.15 * found.energy_j

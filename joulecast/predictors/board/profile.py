@@ -230,15 +230,14 @@ def find_profile(wanted: Calibrated | None) -> BoardProfile | None:
         return wanted
     if isinstance(wanted, Mapping):
         return _read(wanted, "the calibration that was sent")
-    path = Path(wanted)
-    if not is_file(path):
+    if not isinstance(wanted, str | Path) or not is_file(Path(wanted)):
         raise InputError(
             "there is no such calibration",
             given=str(wanted)[:200],
             allowed="the path of a file that `joulecast calibrate --out FILE` wrote",
             hint="measure this board with `joulecast calibrate --out FILE`",
         )
-    return _read(read_json(path, MOST_BYTES, "this calibration"), str(path))
+    return _read(read_json(Path(wanted), MOST_BYTES, "this calibration"), str(wanted))
 
 
 def profile_among(wanted: Calibrated | None, gpus: Iterable[str]) -> BoardProfile | None:
