@@ -76,23 +76,19 @@ def test_runners_do_what_the_operation_says(kind, shapes, attributes, mode, monk
     instance()
 
 
-def test_training_runs_the_backward_and_clears_gradients():
+def test_instances_are_distinct_and_seeded_and_training_runs_the_backward_and_clears_gradients():
+    first, again = (
+        [Instance(example("relu", "inference"), CPU, generator)._inputs[0] for _ in range(2)]
+        for generator in (torch.Generator().manual_seed(0), torch.Generator().manual_seed(0))
+    )
+    assert torch.equal(first[0], again[0])
+    assert not torch.equal(first[0], first[1])
     instance = Instance(example("linear", "training"), CPU, torch.Generator().manual_seed(0))
     called = []
     instance._leaves[0].register_hook(lambda gradient: called.append(gradient.shape))
     instance()
     assert called == [(2, 3, 4)]
     assert all(leaf.grad is None for leaf in instance._leaves)
-
-
-def test_instances_are_distinct_and_seeded():
-    def draw(seed):
-        generator = torch.Generator().manual_seed(seed)
-        return [Instance(example("relu", "inference"), CPU, generator)._inputs[0] for _ in range(2)]
-
-    first, again = draw(0), draw(0)
-    assert torch.equal(first[0], again[0])
-    assert not torch.equal(first[0], first[1])
 
 
 def test_blocks_exceed_the_cache_within_memory():
