@@ -106,7 +106,6 @@ def test_selections_keep_the_stated_number_or_all(boxes):
         ({"experts": "zipf"}, InputError, "uniform"),
         ({"boxes": 0}, InputError, "boxes"),
         ({"box_side": 1.5}, InputError, "box_side"),
-        ({"attention": "cudn"}, InputError, r"(?s)given:   'cudn'.*'cudnn' or 'triton'"),
     ],
 )
 def test_impossible_assumptions_are_refused(assume, error, says):
@@ -130,6 +129,8 @@ def test_the_library_of_attention_is_the_users_choice():
     assert chosen.time_s == pytest.approx(with_triton.time_s)
     assert with_triton.time_s > joulecast.predict(named, gpu="H100 SXM").time_s
     assert "assumed: attention is computed by triton" in with_triton.notes
+    with pytest.raises(InputError, match=r"(?s)given:   'cudn'.*'cudnn' or 'triton'"):
+        joulecast.predict("gpt2", (2, 512), "A30", assume={"attention": "cudn"})
     with pytest.raises(InputError, match="a list of operations is complete"):
         joulecast.predict(before, gpu="A30", assume={**cudnn, **UNIFORM})
 
