@@ -22,22 +22,19 @@ def counters(**traffic_bytes):
 
 
 def test_levels_are_accesses_times_their_energy():
-    found = measured_levels(10.0, 4.0, counters(dram=32e9, l2=64e9, shared=32e9), find_gpu(A100), 1410.0)
-    assert found.energy_j["dram"] == pytest.approx(2.09)
-    assert found.energy_j["l2"] == pytest.approx(2 * 0.368)
-    assert found.energy_j["shared"] == pytest.approx(0.0821)
-    assert found.energy_j["rest"] == pytest.approx(6 - 2.09 - 0.736 - 0.0821)
-    assert math.fsum(found.energy_j.values()) == 10.0
-    assert "not counted, and in the rest: l1" in str(found)
-    half = measured_levels(10.0, 4.0, counters(dram=64e9), find_gpu(A100), 1410.0, iterations=2)
-    assert half.energy_j["dram"] == pytest.approx(2.09)
+    def found(energy_j, static_j, traffic, **options):
+        return measured_levels(energy_j, static_j, counters(**traffic), find_gpu(A100), 1410.0, **options)
 
-
-def test_counters_of_other_work_are_refused():
+    levels = found(10.0, 4.0, {"dram": 32e9, "l2": 64e9, "shared": 32e9})
+    expected = {"static": 4.0, "dram": 2.09, "l2": 2 * 0.368, "shared": 0.0821, "rest": 6 - 2.09 - 0.736 - 0.0821}
+    assert {name: joules for name, joules in levels.energy_j.items() if joules} == pytest.approx(expected)
+    assert math.fsum(levels.energy_j.values()) == 10.0
+    assert "not counted, and in the rest: l1" in str(levels)
+    assert found(10.0, 4.0, {"dram": 64e9}, iterations=2).energy_j["dram"] == pytest.approx(2.09)
     with pytest.raises(InputError, match="more energy than was measured"):
-        measured_levels(1.0, 0.5, counters(dram=320e9), find_gpu(A100), 1410.0)
+        found(1.0, 0.5, {"dram": 320e9})
     with pytest.raises(InputError, match="no energy to divide"):
-        measured_levels(0.0, 0.0, counters(dram=1.0), find_gpu(A100), 1410.0)
+        found(0.0, 0.0, {"dram": 1.0})
 
 
 def test_what_the_command_printed_is_divided_by_a_file(tmp_path, monkeypatch, capsys):

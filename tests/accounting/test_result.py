@@ -20,7 +20,7 @@ def place(path, phase="forward", operation="aten::mm"):
     return Place(path, phase, operation)
 
 
-def accounting(power_w=50.0, idle_w=None):
+def accounting(idle_w=None):
     """Two equal layers take 1 s each, a head 2 s, a backward 4 s and a loss 1 s. Nothing runs for another second."""
     rows = [
         (0, 1, place("layer.0.linear"), "cpu"),
@@ -32,7 +32,7 @@ def accounting(power_w=50.0, idle_w=None):
     events = Events.of(rows, windows=[(0, WINDOW_S)])
     time_s = np.arange(-1, 12, 0.01)
     device = DeviceInfo("cpu0", "package", idle_w=idle_w)
-    samples = {"cpu0": Samples.of(time_s, energy_j=power_w * (time_s + 1))}
+    samples = {"cpu0": Samples.of(time_s, energy_j=50.0 * (time_s + 1))}
     return one_pass("model", events, Recording("here", "", -1, 12, (device,), samples))
 
 
@@ -68,9 +68,10 @@ def predicted(*rows):
 )
 def test_views_add_up_what_they_name(view, phase, name, joules):
     made = getattr(accounting(), view)()
-    found = {(node.phase, node.name): node.total.energy_j for node in made.root.walk()}
-    assert found[phase, name] == pytest.approx(joules, rel=1e-6)
+    nodes = {(node.phase, node.name): node.total for node in made.root.walk()}
+    assert nodes[phase, name].energy_j == pytest.approx(joules, rel=1e-6)
     assert made.total.energy_j == pytest.approx(50 * WINDOW_S, rel=1e-6)
+    assert [total.power_w for total in nodes.values()] == pytest.approx([50.0] * len(nodes))
 
 
 def test_the_programs_share_leaves_out_other_programs():
@@ -84,25 +85,6 @@ def test_the_programs_share_leaves_out_other_programs():
     unknown = made.of_program()
     assert unknown.energy_j == made.energy_j
     assert any("is not known" in note for note in unknown.notes)
-
-
-def test_power_is_joules_over_seconds():
-    made = accounting(power_w=70.0)
-    watts = {node.name: node.total.power_w for node in (*made.tree().root.walk(), *made.by_operator().root.walk())}
-    assert watts.keys() >= {"linear", "head", "aten::mm", "aten::loss", "MmBackward0"}
-    assert list(watts.values()) == pytest.approx([70.0] * len(watts))
-    assert Share({"cpu": Figure(1.0, "measured")}).power_w is None
-
-
-def test_stages_are_the_phases_that_ran_and_top_lists_the_largest_first():
-    stages = accounting().stages()
-    assert list(stages) == ["forward", "backward"]
-    assert stages["backward"].energy_j == pytest.approx(200, rel=1e-6)
-    assert [(node.path, node.phase) for node in accounting().top(2)] == [("head", "backward"), ("head", "forward")]
-    layers = [node for node in accounting().top(9, summarized=True) if node.path == "layer.*.linear"]
-    assert [node.own.energy_j for node in layers] == [pytest.approx(100, rel=1e-6)]
-    with pytest.raises(InputError, match="number of parts is out of range"):
-        accounting().top(0)
 
 
 def test_predicted_and_accounted_modules_side_by_side():
@@ -143,8 +125,7 @@ def test_the_model_share_gives_dynamic_joules_by_prediction_and_static_ones_by_t
 
 def test_the_model_share_takes_the_idle_power_of_the_catalogue():
     tree = predicted(("forward", "head", 0, 1))
-    known = accounting(idle_w=20.0).by_model(tree)
-    given = accounting().by_model(tree, {"cpu0": 20.0})
+    known, given = accounting(idle_w=20.0).by_model(tree), accounting().by_model(tree, {"cpu0": 20.0})
     assert known.tree().to_dict()["rows"] == given.tree().to_dict()["rows"]
     with pytest.raises(InputError, match="static power of a device is not known"):
         accounting().by_model(tree)
@@ -153,12 +134,24 @@ def test_the_model_share_takes_the_idle_power_of_the_catalogue():
 
 
 def test_text_and_table_have_shares_of_joules_and_of_seconds():
-    def share(seconds, joules):
-        return Share({"cpu": Figure(seconds, "measured")}, {("cpu0", "package"): Figure(joules, "measured")})
-
-    made = Accounting("model", (Row("a", share(1.0, 1.0)), Row("b", share(1.0, 3.0))), Share(), 2.0, 1, 1)
-    first = next(line for line in made.to_text().splitlines() if line.endswith(" a"))
+    """`stages` are the phases that ran, and `top` lists the largest first."""
+    made = accounting()
+    assert [(phase, stage.energy_j) for phase, stage in made.stages().items()] == [
+        ("forward", pytest.approx(250, rel=1e-6)),
+        ("backward", pytest.approx(200, rel=1e-6)),
+    ]
+    assert [(node.path, node.phase) for node in made.top(2)] == [("head", "backward"), ("head", "forward")]
+    layers = [node for node in made.top(9, summarized=True) if node.path == "layer.*.linear"]
+    assert [node.own.energy_j for node in layers] == [pytest.approx(100, rel=1e-6)]
+    with pytest.raises(InputError, match="number of parts is out of range"):
+        made.top(0)
+    rows = [
+        Row(path, Share({"cpu": Figure(1.0, "measured")}, {("cpu0", "package"): Figure(joules, "measured")}))
+        for path, joules in (("a", 1.0), ("b", 3.0))
+    ]
+    text = Accounting("model", tuple(rows), Share(), 2.0, 1, 1).to_text()
+    first = next(line for line in text.splitlines() if line.endswith(" a"))
     assert first.split() == ["1", "J", "25.0", "%", "1", "s", "50.0", "%", "1", "W", "a"]
-    assert accounting().to_text(depth=2).splitlines()[-1].endswith("unattributed")
-    assert "head" in accounting()._repr_html_()
-    assert "head" not in accounting().to_text(least_share=0.9)
+    assert made.to_text(depth=2).splitlines()[-1].endswith("unattributed")
+    assert "head" in made._repr_html_()
+    assert "head" not in made.to_text(least_share=0.9)

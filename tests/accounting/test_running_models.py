@@ -84,48 +84,26 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module")
-def trained():
-    """The accounting of a training iteration of each model, made once."""
-    made = {}
-
-    def of(name):
-        if name not in made:
-            torch.manual_seed(0)
-            model, shape = MODELS[name]()
-            made[name] = model, account(model, shape, mode="training", **QUICK)
-        return made[name]
-
-    return of
-
-
 @pytest.mark.parametrize(("mode", "phases"), [("training", {"forward", "backward"}), ("inference", {"forward"})])
 @pytest.mark.parametrize("name", MODELS)
-def test_nearly_all_time_of_operators_belongs_to_a_module(name, mode, phases):
+def test_nearly_all_time_of_operators_belongs_to_the_modules_of_the_model(name, mode, phases):
+    torch.manual_seed(0)
     model, shape = MODELS[name]()
     # The machine may interrupt the process in one of the few operators outside of modules, so one run of five suffices.
     runs = (account(model, shape, mode=mode, **QUICK) for _ in range(5))
     found = next((run for run in runs if all(run.module_share[phase] >= MOST for phase in phases)), None)
     assert found is not None
-    assert phases <= set(found.stages())
-    if mode == "inference":
-        assert set(found.stages()) == {"forward"}
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_paths_are_those_of_the_model_and_layers_have_both_phases(name, trained):
-    model, training = trained(name)
-    known = {path for path, _ in model.named_modules()}
+    assert set(found.stages()) == phases
     # Autograd itself adds up the gradients of two outputs, outside of all nodes.
-    assert {row.path for row in training.rows} <= known | {"(no module)"}
-    of_forward, of_backward = ({r.path for r in training.rows if r.phase == p} for p in ("forward", "backward"))
-    with_parameters = {
-        path for path, part in model.named_modules() if isinstance(part, nn.Linear | nn.Conv2d | nn.LSTM | nn.Embedding)
+    parts = dict(model.named_modules())
+    assert {row.path for row in found.rows} <= {*parts, "(no module)"}
+    of_forward, of_backward = ({r.path for r in found.rows if r.phase == p} for p in ("forward", "backward"))
+    layers = {
+        path for path in of_forward if isinstance(parts.get(path), nn.Linear | nn.Conv2d | nn.LSTM | nn.Embedding)
     }
-    called = of_forward & with_parameters
-    assert called
-    unused = {"pooler.dense"}  # BERT's pooler has a gradient only if its output is used, as it is here.
-    assert called - of_backward <= unused
+    assert layers
+    # BERT's pooler has a gradient only if its output is used.
+    assert mode == "inference" or layers - of_backward <= {"pooler.dense"}
 
 
 def test_accumulated_gradients_go_to_the_module_of_their_parameter():
@@ -144,20 +122,8 @@ def test_accumulated_gradients_go_to_the_module_of_their_parameter():
     assert [place.path for place in places if place.operation == "AccumulateGrad"] == last
 
 
-def test_the_model_is_left_as_it_was():
-    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout())
-    model[1].eval()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    account(model, (2, 8), mode="training", **QUICK)
-    assert not any("_compiled_call_impl" in part.__dict__ for part in model.modules())
-    assert (model.training, model[1].training) == (True, False)
-    assert all(parameter.grad is None for parameter in model.parameters())
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
-
-
-@pytest.mark.parametrize("mode", ["inference", "training"])
-def test_a_model_runs_in_the_mode_that_is_asked_for_and_an_optimizer_is_a_phase(mode):
+@pytest.mark.parametrize(("mode", "optimizer"), [("inference", None), ("training", None), ("training", "adamw")])
+def test_a_model_runs_in_the_mode_that_is_asked_for_and_is_left_as_it_was(mode, optimizer):
     seen = set()
 
     class Telling(nn.Linear):
@@ -165,19 +131,24 @@ def test_a_model_runs_in_the_mode_that_is_asked_for_and_an_optimizer_is_a_phase(
             seen.add(self.training)
             return super().forward(x)
 
-    found = account(Telling(4, 4), (2, 4), mode=mode, optimizer="adamw" if mode == "training" else None, **QUICK)
-    assert seen == {mode == "training"}
-    assert set(found.stages()) == ({"forward", "backward", "optimizer"} if mode == "training" else {"forward"})
-
-
-def test_hooks_of_the_user_belong_to_the_module_that_has_them():
-    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    model = nn.Sequential(Telling(8, 8), nn.Dropout())
+    model[1].eval()
+    # Hooks of the user belong to the module that has them.
     model[1].register_forward_pre_hook(lambda module, given: (torch.cumsum(given[0], 0),))
     model[0].register_forward_hook(lambda module, given, result: torch.flip(result, (0,)))
-    found = account(model, (4, 8), **QUICK)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found = account(model, (2, 8), mode=mode, optimizer=optimizer, **QUICK)
+    assert seen == {mode == "training"}
+    phases = {"forward", *(["backward"] if mode == "training" else []), *(["optimizer"] if optimizer else [])}
+    assert set(found.stages()) == phases
     by_operation = {row.operation: row.path for row in found.rows}
-    assert by_operation["aten::cumsum"] == "1"
-    assert by_operation["aten::flip"] == "0"
+    assert (by_operation["aten::cumsum"], by_operation["aten::flip"]) == ("1", "0")
+    assert not any("_compiled_call_impl" in part.__dict__ for part in model.modules())
+    assert (model.training, model[1].training) == (True, False)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    if optimizer is None:  # whose steps change parameters
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert [len(part._forward_hooks) + len(part._forward_pre_hooks) for part in model.modules()] == [0, 1, 1]
 
 
 def test_a_compiled_model_is_noted_to_be_one_module():

@@ -63,28 +63,24 @@ def test_a_gpu_pays_for_its_kernels_and_all_other_counters_for_the_host():
     events = Events.of([(0, 4, A, "cpu"), (1, 8, A, "gpu0"), (8, 9, A, "gpu0")], windows=[(0, 10)])
     power_w = [(PACKAGE, 50.0), (MEMORY, 5.0), (GPU, 300.0)]
     shares = swept(events, counters_of(recording(power_w=power_w), 0))
-    share = by_place(shares)["a", "aten::mm"]
-    assert share.energy["cpu0", "package"].value == pytest.approx(200, rel=1e-6)
-    assert share.energy["ram", "dram"].value == pytest.approx(20, rel=1e-6)
-    assert share.energy["gpu0", "board"].value == pytest.approx(2400, rel=1e-6)
-    assert share.energy["ram", "dram"].source == "modelled"
+    energy = by_place(shares)["a", "aten::mm"].energy
+    expected = {("cpu0", "package"): 200, ("ram", "dram"): 20, ("gpu0", "board"): 2400}
+    assert {part: figure.value for part, figure in energy.items()} == pytest.approx(expected, rel=1e-6)
+    assert energy["ram", "dram"].source == "modelled"
     assert [row.calls for row in shares.rows] == [1]  # of the operator, and not of its kernels
     without_kernels = swept(EVENTS, counters_of(recording(power_w=[(GPU, 30.0)]), 0))
     assert without_kernels.unattributed.energy["gpu0", "board"].value == pytest.approx(300, rel=1e-6)
     assert by_place(without_kernels)["a", "aten::mm"].source == "missing"
 
 
-def test_a_recording_that_ends_early_leaves_unknown_joules():
-    found = one_pass("model", EVENTS, recording(end_s=5))
-    assert any("the power is unknown" in note for note in found.notes)
-    assert found.tree().at("b", "backward").total.unknown == 1
-    assert found.resolution.iteration_s == 5  # of two, in 10 s
-    assert found.energy_j == pytest.approx(250, rel=0.01)
-
-
-def test_steps_that_are_shorter_than_a_sample_have_unknown_joules():
+def test_what_a_recording_did_not_see_are_unknown_joules():
+    early = one_pass("model", EVENTS, recording(end_s=5))
+    assert any("the power is unknown" in note for note in early.notes)
+    assert early.tree().at("b", "backward").total.unknown == 1
+    assert early.resolution.iteration_s == 5  # of two, in 10 s
+    assert early.energy_j == pytest.approx(250, rel=0.01)
     single = Recording("here", "", 0, 1, (PACKAGE,), {"cpu0": Samples.of(np.array([3.0]), energy_j=np.array([7.0]))})
-    found = one_pass("model", EVENTS, single)
+    found = one_pass("model", EVENTS, single)  # steps that are shorter than a sample
     assert not found.measured
     assert any("the power is unknown in 10 s" in note for note in found.notes)
 
@@ -105,8 +101,7 @@ def test_two_passes_spread_the_joules_of_an_undisturbed_iteration():
     # profiled: 3 busy seconds of 5 in each of two iterations; undisturbed: 4 s and 80 J, so that 1 s is idle
     shares = spread(EVENTS, 4.0, [counted(PACKAGE, 80.0)])
     found = by_place(shares)
-    assert found["a", "aten::mm"].energy_j == pytest.approx(40)
-    assert found["a", "aten::mm"].time_s == pytest.approx(2)
+    assert (found["a", "aten::mm"].energy_j, found["a", "aten::mm"].time_s) == pytest.approx((40, 2))
     assert found["b", "MmBackward0"].energy_j == pytest.approx(20)
     assert {row.calls for row in shares.rows} == {0.5}  # It ran once in two iterations.
     assert shares.unattributed.energy_j == pytest.approx(20)
@@ -115,9 +110,7 @@ def test_two_passes_spread_the_joules_of_an_undisturbed_iteration():
     assert sum(row.share.energy_j for row in slowed.rows) == pytest.approx(60)
     assert slowed.unattributed.energy_j == pytest.approx(0, abs=1e-12)
     assert all(row.share.unknown == 1 for row in slowed.rows)
-
-
-def test_two_passes_account_every_joule():
+    # Every joule is accounted; those of a GPU without a kernel belong to nothing.
     events = Events.of([(0, 4, A, "cpu"), (1, 3, B, "gpu0"), (4.5, 5, B, "cpu")], windows=[(0, 5)])
     joules = ((PACKAGE, 80.0), (MEMORY, 8.0), (GPU, 500.0), (DeviceInfo("gpu1", "board"), 30.0))
     shares = spread(events, 4.8, [counted(*each) for each in joules])

@@ -195,19 +195,14 @@ FILES = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def aiconfigurator(tmp_path):
+def test_kernels_of_aiconfigurator(tmp_path):
     folder = tmp_path / "clone/src/systems/data/h200_sxm/sglang/0.5.14"
     folder.mkdir(parents=True)
     for name, columns in FILES.items():
         rows = [{**COMMON, **columns}, {**COMMON, **columns, "device": "Intel B60"}]
         lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
         (folder / f"{name}_perf.txt").write_text("\n".join(lines) + "\n")
-    return tmp_path / "clone"
-
-
-def test_kernels_of_aiconfigurator(aiconfigurator, tmp_path):
-    found = convert("aiconfigurator2026", aiconfigurator, tmp_path / "out", any_commit=True)
+    found = convert("aiconfigurator2026", tmp_path / "clone", tmp_path / "out", any_commit=True)
     tables = {path.stem: parquet.read_table(path).to_pylist() for path in found}
     ((linear,), (attention,), (experts,), (reduced,)) = tables.values()
     assert linear == {
@@ -219,10 +214,6 @@ def test_kernels_of_aiconfigurator(aiconfigurator, tmp_path):
     assert attention["power_w"] is None
     assert (experts["experts"], experts["expert_parallel"], experts["distribution"]) == (128, 4, "balanced")
     assert (reduced["collective"], reduced["gpus"], reduced["message_size"]) == ("all_reduce", 8, 4096)
-
-
-def test_pointers_of_git_lfs_are_refused(aiconfigurator, tmp_path):
-    (path,) = aiconfigurator.rglob("gemm_perf.txt")
-    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    (folder / "gemm_perf.txt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
     with pytest.raises(DatasetError, match="pointer of Git LFS"):
-        convert("aiconfigurator2026", aiconfigurator, tmp_path / "out", any_commit=True)
+        convert("aiconfigurator2026", tmp_path / "clone", tmp_path / "out", any_commit=True)

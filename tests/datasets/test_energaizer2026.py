@@ -26,36 +26,32 @@ def written(folder, rows):
 
 
 def test_failed_runs_are_left_out_and_slow_hosts_marked(tmp_path):
-    rows = [
-        row(10.0, 1000),
-        row(12.6, 800),  # 10 ms x 1000 / 800 = 12.5 ms
-        row(13.2, 790),  # 10 ms x 1000 / 790 = 12.7 ms, or 13.3 ms with the 5 % that are allowed.
-        row(13.4, 780, total_s=34.5),
-        row(13.9, 770),  # 10 ms x 1000 / 770 = 13.0 ms, or 13.6 ms with the 5 % that are allowed.
-        row(10.6, 1100),
-        row(1.0, 900, total_s=9.0),
+    own, others = "slower than its own probe", "slower than other clocks allow"
+    runs = [
+        (10.0, 1000, ""),
+        (12.6, 800, ""),  # 10 ms x 1000 / 800 = 12.5 ms
+        (13.2, 790, ""),  # 10 ms x 1000 / 790 = 12.7 ms, or 13.3 ms with the 5 % that are allowed.
+        (13.4, 780, own),
+        (13.9, 770, others),  # 10 ms x 1000 / 770 = 13.0 ms, or 13.6 ms with the 5 % that are allowed.
+        (10.6, 1100, others),
     ]
-    datasets = import_energaizer2026(written(tmp_path, rows))
-    assert [dataset.card.clock_mhz for dataset in datasets] == [770, 780, 790, 800, 1000, 1100]
-    remarks = {m.clock_mhz: m.remark.split(":")[0] for dataset in datasets for m in dataset.networks}
-    assert remarks == {
-        770: "slower than other clocks allow",
-        780: "slower than its own probe",
-        790: "",
-        800: "",
-        1000: "",
-        1100: "slower than other clocks allow",
-    }
-    assert [m.usable for d in datasets for m in d.networks] == [False, False, True, True, True, False]
+    rows = [row(time_ms, clock, total_s=34.5 if remark == own else 31.6) for time_ms, clock, remark in runs]
+    datasets = import_energaizer2026(written(tmp_path, [*rows, row(1.0, 900, total_s=9.0)]))
+    found = {d.card.clock_mhz: (m.remark.split(":")[0], m.usable) for d in datasets for m in d.networks}
+    assert found == {clock: (remark, not remark) for _, clock, remark in runs}
 
 
-def test_unknown_networks_and_bad_lines_are_refused_with_their_lines(tmp_path):
-    with pytest.raises(DatasetError, match="line 3: 'opt'"):
-        import_energaizer2026(written(tmp_path, [row(1.0, 900), row(1.0, 900, network="opt")]))
-    with pytest.raises(DatasetError, match="line 2: could not convert"):
-        import_energaizer2026(written(tmp_path, [row(1.0, 900, power_w="much")]))
-    with pytest.raises(DatasetError, match=r"line 2: power .* outside 0 to 300 W"):
-        import_energaizer2026(written(tmp_path, [row(1.0, 900, power_w=301.0, energy_j=0.301)]))
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"network": "opt"}, "line 3: 'opt'"),
+        ({"power_w": "much"}, "line 3: could not convert"),
+        ({"power_w": 301.0, "energy_j": 0.301}, r"line 3: power .* outside 0 to 300 W"),
+    ],
+)
+def test_unknown_networks_and_bad_lines_are_refused_with_their_lines(tmp_path, changes, says):
+    with pytest.raises(DatasetError, match=says):
+        import_energaizer2026(written(tmp_path, [row(1.0, 900), row(1.0, 900, **changes)]))
     (tmp_path / "networks.csv").write_text("gpu\n")
     with pytest.raises(DatasetError, match="columns are missing"):
         import_energaizer2026(tmp_path)
@@ -63,24 +59,17 @@ def test_unknown_networks_and_bad_lines_are_refused_with_their_lines(tmp_path):
         import_energaizer2026(tmp_path / "none")
 
 
-@pytest.fixture(scope="module")
-def real(energaizer2026):
-    return import_energaizer2026(energaizer2026)
-
-
-def test_the_real_export_is_complete(real):
+def test_the_real_export_is_complete(energaizer2026):
+    real = import_energaizer2026(energaizer2026)
     counts = {(dataset.card.gpu, dataset.card.clock_mhz): len(dataset.networks) for dataset in real}
     sweep = (510, 600, 690, 780, 870, 960, 1050, 1140, 1230, 1320, 1410)
     assert counts == {(A10, 900): 46, (A100, 900): 52, **{(A100, clock): 12 for clock in sweep}}
     networks = [m for dataset in real for m in dataset.networks]
     assert sum(not m.usable for m in networks) == 9
     assert {m.network for m in networks} == {"resnet101", "vit_large_eager", "bert_large_eager", "gpt2_eager"}
-
-
-def test_clocks_are_those_that_were_held(real):
+    # Clocks are those that were held.
     (top,) = [dataset for dataset in real if dataset.card.clock_mhz == 1410]
     held = {m.clock_mhz for m in top.networks}
-    assert min(held) == pytest.approx(1133.92, abs=0.01)
-    assert max(held) == 1410
+    assert (min(held), max(held)) == (pytest.approx(1133.92, abs=0.01), 1410)
     assert "held the clock of 10 networks" in " ".join(top.card.limits)
     assert top.card.idle_power_w == 67.34

@@ -26,25 +26,21 @@ def test_a_dataset_comes_back_and_its_fingerprint_follows_the_content(dataset, t
     assert fingerprint(save(shorter, tmp_path / "c")) != first
 
 
-def test_a_changed_byte_is_refused(dataset, tmp_path):
-    folder = save(dataset, tmp_path / "d")
-    path = folder / "operations.parquet"
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(DatasetError, match="differs from its card"):
-        load(folder)
-    assert path.read_bytes() == data
-
-
 def rewrite_card(folder, **changes):
     card = json.loads((folder / "card.json").read_text())
     (folder / "card.json").write_text(json.dumps({**card, **changes}))
 
 
+def change_byte(folder):
+    data = bytearray((folder / "operations.parquet").read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / "operations.parquet").write_bytes(data)
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
+        (change_byte, "differs from its card"),
         (lambda folder: (folder / "card.json").unlink(), "holds no complete dataset"),
         (lambda folder: (folder / "operations.parquet").unlink(), "a file of the dataset is missing"),
         (lambda folder: (folder / "networks.parquet").unlink(), "a file of the dataset is missing"),
@@ -52,10 +48,12 @@ def rewrite_card(folder, **changes):
         (lambda folder: rewrite_card(folder, colour="green"), "is damaged(?s:.*)unexpected keyword argument 'colour'"),
     ],
 )
-def test_missing_files_and_cards_of_other_versions_are_refused(dataset, tmp_path, damage, says):
+def test_damaged_and_missing_files_and_cards_of_other_versions_are_refused(dataset, tmp_path, damage, says):
     damage(folder := save(dataset, tmp_path / "d"))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(DatasetError, match=says):
         load(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def rewrite_table(folder, name, change):
@@ -108,7 +106,6 @@ def test_a_value_that_no_column_takes_and_a_full_disk_leave_no_file(dataset, tmp
     ("time_s", "power_w", "energy_j", "says"),
     [
         (0.0, 100.0, 0.0, "not positive"),
-        (-1.0, 100.0, -100.0, "not positive"),
         (float("nan"), 100.0, 1.0, "not positive"),
         (1.0, 199.0, 199.0, "1.2 x"),
         (1.0, 0.0, 0.0, "outside"),
@@ -118,16 +115,12 @@ def test_a_value_that_no_column_takes_and_a_full_disk_leave_no_file(dataset, tmp
     ],
 )
 def test_impossible_measurements_are_refused_with_their_line(dataset, time_s, power_w, energy_j, says):
-    good = Measurement(RELU, 1.0, 100.0, 100.5, line=6)
-    bad = Measurement(RELU, time_s, power_w, energy_j, line=7)
+    good = [Measurement(RELU, 1.0, 100.0, 100.5, line=6), Measurement(RELU, 1.0, None, None)]
     with pytest.raises(DatasetError, match=says) as caught:
-        Dataset(dataset.card, (good, bad))
+        Dataset(dataset.card, (*good, Measurement(RELU, time_s, power_w, energy_j, line=7)))
     assert "line 7" in str(caught.value)
     assert "line 6" not in str(caught.value)
-
-
-def test_time_without_power_and_power_of_a_cpu_whose_cap_is_not_known_are_measurements(dataset):
-    assert Dataset(dataset.card, (Measurement(RELU, 1.0, None, None),)).usable("inference")
+    # A CPU draws what it draws where its cap is not known.
     measured = Measurement(RELU, 0.5, 280.0, 140.0)
     on_cpu = replace(dataset.card, gpu="CPU AMD EPYC 7742 64-Core Processor", power_limit_w=None)
     assert Dataset(on_cpu, (measured,)).usable("inference") == [measured]

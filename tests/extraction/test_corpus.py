@@ -17,7 +17,9 @@ for library in ("timm", "transformers"):
         pytest.skip(f"the corpus needs {library}", allow_module_level=True)
 
 SAMPLE = [
-    *[("torchvision", name) for name in ("swin_t", "ssd300_vgg16")],
+    # Detection, optical flow, segmentation, video and a quantized model.
+    *[("torchvision", name) for name in ("ssd300_vgg16", "raft_small", "lraspp_mobilenet_v3_large", "swin3d_t", "s3d")],
+    ("torchvision", "quantized_googlenet"),
     ("timm", "convnext_atto"),
     *[("transformers", name) for name in ("mixtral", "switch_transformers")],
 ]

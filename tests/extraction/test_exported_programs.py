@@ -34,10 +34,8 @@ class Model(nn.Module):
 def path(tmp_path_factory):
     target = tmp_path_factory.mktemp("exported") / "model.pt2"
     x, scale = torch.randn(2, 3, 8, 8), torch.ones(5)
-    batch = {0: torch.export.Dim("batch", min=2)}
-    program = torch.export.export(
-        Model().eval(), (x,), {"scale": scale}, dynamic_shapes={"x": batch, "scale": None}, strict=False
-    )
+    shapes = {"x": {0: torch.export.Dim("batch", min=2)}, "scale": None}
+    program = torch.export.export(Model().eval(), (x,), {"scale": scale}, dynamic_shapes=shapes, strict=False)
     torch.export.save(program, target)
     return target
 
@@ -48,12 +46,12 @@ def path(tmp_path_factory):
     ids=["its own", "other"],
 )
 def test_a_program_has_the_operations_of_its_module(path, batch, shapes, mode):
-    module = network_of(Model(), {"x": (batch, 3, 8, 8), "scale": (5,)}, mode=mode)
+    of_module = network_of(Model(), {"x": (batch, 3, 8, 8), "scale": (5,)}, mode=mode)
     program = joulecast.extract(path, shapes, mode=mode)
     assert program.name == "model"
     assert program.input_shape == {"x": (batch, 3, 8, 8), "scale": (5,)}
-    assert not module.diff(program)
-    assert [e.module_paths for e in program] == [e.module_paths for e in module]
+    assert not of_module.diff(program)
+    assert [e.module_paths for e in program] == [e.module_paths for e in of_module]
     assert {e.operation.precision for e in program if e.operation.kind == "linear"} == {"bf16"}
 
 

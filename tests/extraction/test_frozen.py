@@ -14,6 +14,7 @@ import joulecast
 from joulecast import Operation
 from joulecast.errors import InputError
 from joulecast.extraction.models.torchvision_models import build
+from joulecast.operations.kinds import KINDS
 from joulecast.operations.network import Network
 from joulecast.predictors.networks.memory import memory_need, saved_bytes
 
@@ -111,14 +112,11 @@ def test_each_operation_says_which_gradients_it_computes():
     by_path = {(path, e.operation.kind): e.operation for e in network for path in e.module_paths}
     found = {path: op.gradients for (path, kind), op in by_path.items() if kind in ("linear", "layer_norm", "relu")}
     # Nothing is learned before the first thin matrices, so they compute no gradient of their input.
-    assert {path: found[path] for path in ("0", "1", "2.norm", "2.key", "2.query.base")} == dict.fromkeys(
-        ("0", "1", "2.norm", "2.key", "2.query.base"), "none"
-    )
-    assert found["2.query.down"] == "parameters"
-    assert found["2.query.up"] == found["3.value.down"] == "all"
-    assert found["2.wide"] == found["3.norm"] == found["3.key"] == "inputs"
-    step = by_path["(optimizer)", "adamw_step"]
-    assert step.input_shapes == ((2 * 2 * (32 * 2 + 2 * 32),),)
+    expected = dict.fromkeys(("0", "1", "2.norm", "2.key", "2.query.base"), "none")
+    expected |= {"2.query.down": "parameters", "2.query.up": "all", "3.value.down": "all"}
+    expected |= dict.fromkeys(("2.wide", "3.norm", "3.key"), "inputs")
+    assert {path: found[path] for path in expected} == expected
+    assert by_path["(optimizer)", "adamw_step"].input_shapes == ((2 * 2 * (32 * 2 + 2 * 32),),)
     assert Network.from_dict(network.to_dict()) == network
     assert "gradients" not in str(joulecast.extract(nn.Linear(4, 4), (2, 4), mode="training").to_dict())
     forward = joulecast.extract(adapted(), (8, 16))
@@ -126,15 +124,14 @@ def test_each_operation_says_which_gradients_it_computes():
 
 
 def test_frozen_layers_are_not_equal_to_learned_ones():
-    whole, part, alone = (
+    layers = [
         Operation("linear", [(64, 32)], {"out_features": 16, "gradients": gradients}, mode="training")
         for gradients in ("all", "inputs", "none")
-    )
-    assert len({whole, part, alone}) == len({each.digest for each in (whole, part, alone)}) == 3
-    assert whole == Operation("linear", [(64, 32)], {"out_features": 16}, mode="training")
-    assert [each.flops // whole.forward_flops for each in (whole, part, alone)] == [3, 2, 1]
-    for each in (whole, part, alone):
-        assert Operation.from_dict(each.to_dict()) == each
+    ]
+    assert len(set(layers)) == len({each.digest for each in layers}) == 3
+    assert layers[0] == Operation("linear", [(64, 32)], {"out_features": 16}, mode="training")
+    assert [each.flops // layers[0].forward_flops for each in layers] == [3, 2, 1]
+    assert [Operation.from_dict(each.to_dict()) for each in layers] == layers
     with pytest.raises(InputError, match="only training computes gradients"):
         Operation("linear", [(64, 32)], {"out_features": 16, "gradients": "none"})
     with pytest.raises(InputError, match="out of its range"):
@@ -153,26 +150,21 @@ def test_frozen_layers_are_not_equal_to_learned_ones():
 )
 def test_fewer_gradients_never_cost_more(gpu, kind, attributes, shape):
     """Between a forward and training with all gradients; products at thirds of the latter, by arithmetic."""
-    names = [
-        each
-        for each in ("all", "inputs", "parameters", "none")
-        if each in joulecast.operations.kinds.KINDS[kind].gradients
-    ]
+    names = [each for each in ("all", "inputs", "parameters", "none") if each in KINDS[kind].gradients]
     operations = [Operation(kind, [shape], {**attributes, "gradients": each}, mode="training") for each in names]
     found = joulecast.predict_operations(operations, gpu)
-    assert (found.device_time_s <= 1.0001 * found.device_time_s[0]).all()
-    assert (found.dynamic_energy_j <= 1.0001 * found.dynamic_energy_j[0]).all()
-    assert found.device_time_s[-1] == min(found.device_time_s)
-    if "inputs" in names and kind != "layer_norm":
+    share, energy_share = (
+        found.device_time_s / found.device_time_s[0],
+        found.dynamic_energy_j / found.dynamic_energy_j[0],
+    )
+    assert max(*share, *energy_share) <= 1.0001
+    assert share[-1] == min(share)
+    if kind in ("linear", "conv2d"):
         # More than two thirds where the backward's one product would be quicker than the forward.
-        share = found.device_time_s[1:3] / found.device_time_s[0]
-        assert (share > 0.6666).all()
-        assert (share < 0.75).all()
-    if gpu != "A30":
+        assert ((share[1:3] > 0.6666) & (share[1:3] < 0.75)).all()
+    if gpu != "A30" and kind != "layer_norm":  # which computes statistics in training, and reads its input once more
         forward = joulecast.predict_operations([operations[-1].replace(mode="inference")], gpu)
-        if kind != "layer_norm":  # which computes statistics in training, and reads its input once more
-            assert found.device_time_s[-1] == pytest.approx(forward.device_time_s[0])
-    assert joulecast.explain(operations[-1], gpu).operation == operations[-1]
+        assert found.device_time_s[-1] == pytest.approx(forward.device_time_s[0])
 
 
 def test_eight_layers_of_which_seven_are_frozen():
@@ -180,18 +172,18 @@ def test_eight_layers_of_which_seven_are_frozen():
         whole, part = (nn.Sequential(*(nn.Linear(8192, 8192, bias=False) for _ in range(8))) for _ in range(2))
     part[:7].requires_grad_(False)
     options = {"mode": "training", "precision": "bf16", "optimizer": "adamw"}
+    layer_bytes = 8192 * 8192 * 2
+    # Weights, and the gradient and two moments of those that are learned.
+    for model, held in ((part, 8 + 3), (whole, 4 * 8)):
+        network = joulecast.extract(model, (4096, 8192), **options)
+        assert memory_need(network).weights_bytes == held * layer_bytes
     before, after = (joulecast.predict(each, (4096, 8192), "H100 SXM", **options) for each in (whole, part))
-    layer = 8192 * 8192 * 2
-    # Eight weights, and the gradient and two moments of one.
-    assert memory_need(joulecast.extract(part, (4096, 8192), **options)).weights_bytes == (8 + 3) * layer
-    assert memory_need(joulecast.extract(whole, (4096, 8192), **options)).weights_bytes == 4 * 8 * layer
     # Nine products of 23, and an eighth of the optimizer's step.
-    assert after.time_s < 0.5 * before.time_s
-    assert after.energy_j < 0.5 * before.energy_j
-    assert after.memory_bytes < 0.5 * before.memory_bytes
-    tree = after.tree()
-    assert {node.name for node in tree.root.children} == {"forward", "backward", "optimizer", "other"}
-    assert {node.path for node in tree.root.walk() if node.phase == "backward" and node.level == "module"} == {"7"}
+    for name in ("time_s", "energy_j", "memory_bytes"):
+        assert getattr(after, name) < 0.5 * getattr(before, name)
+    nodes = [*after.tree().root.walk()]
+    assert {node.name for node in after.tree().root.children} == {"forward", "backward", "optimizer", "other"}
+    assert {node.path for node in nodes if node.phase == "backward" and node.level == "module"} == {"7"}
 
 
 class Checkpointed(nn.Module):

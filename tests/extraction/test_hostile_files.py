@@ -55,37 +55,36 @@ RELU = (aten("relu.default"), [tensor("x")], "y")
 
 def test_a_program_by_hand_is_read(tmp_path):
     """A valid file made in the same way is read, so the files below are refused because of their content."""
-    assert [entry.operation.kind for entry in joulecast.extract(program(tmp_path / "m.pt2", [RELU]))] == ["relu"]
+    path = program(tmp_path / "m.pt2", [RELU])
+    network = joulecast.extract(path)
+    assert [entry.operation.kind for entry in network] == ["relu"]
+    # Custom operators exist only in this process, so a file that needs them is read here: the user trusts it.
+    assert joulecast.extract(path, operators={"mylib.gelu": "gelu"}).entries == network.entries
 
 
-def test_what_would_write_outside_is_not_computed():
+def test_what_would_write_outside_or_end_the_process_is_not_computed():
     known = KnownValues(Assumptions())
-    shapes = ([1, 1, 1, 1], [1, 1, 2, 2])
-    tensors = [known.run(torch.ops.aten.ones.default, (shape,), {"device": "meta"}) for shape in shapes]
-    indices = known.run(torch.ops.aten.full.default, ([1, 1, 1, 1], 1), {"device": "meta", "dtype": torch.int64})
-    function = torch.ops.aten.max_pool2d_with_indices_backward.default
-    result = known.run(function, (*tensors, [2, 2], [2, 2], [0, 0], [1, 1], False, indices), {})
+
+    def full(shape, value):
+        return known.run(torch.ops.aten.full.default, (shape, value), {"device": "meta", "dtype": torch.int64})
+
+    ones = [known.run(torch.ops.aten.ones.default, (s,), {"device": "meta"}) for s in ([1, 1, 1, 1], [1, 1, 2, 2])]
+    indices = full([1, 1, 1, 1], 1)
     assert hasattr(indices, "known_value")
-    assert not hasattr(result, "known_value")
+    function = torch.ops.aten.max_pool2d_with_indices_backward.default
+    outside = known.run(function, (*ones, [2, 2], [2, 2], [0, 0], [1, 1], False, indices), {})
+    # -2**63 / -1 ends a process on x86, where PyTorch truncates.
+    least = full([1], -(2**63)), full([1], -1)
+    divided = known.run(torch.ops.aten.div.Tensor_mode, least, {"rounding_mode": "trunc"})
+    assert not hasattr(outside, "known_value")
+    assert not hasattr(divided, "known_value")
 
 
-def test_integers_that_the_processor_cannot_divide():
-    """-2**63 / -1 ends a process on x86, where PyTorch truncates."""
-    known = KnownValues(Assumptions())
-    full = torch.ops.aten.full.default
-    least, minus = (known.run(full, ([1], n), {"device": "meta", "dtype": torch.int64}) for n in (-(2**63), -1))
-    result = known.run(torch.ops.aten.div.Tensor_mode, (least, minus), {"rounding_mode": "trunc"})
-    assert not hasattr(result, "known_value")
-
-
-def test_a_power_without_end(tmp_path):
+def test_a_power_without_end_and_a_graph_that_inflates(tmp_path):
     power = ("_operator.pow", [{"as_int": 9}, {"as_int": 10**9}], [{"as_sym_int": {"as_name": "n"}}])
     with pytest.raises(ExtractionError, match="impossible"):
         joulecast.extract(program(tmp_path / "m.pt2", [power, RELU]))
-
-
-def test_a_graph_that_inflates(tmp_path):
-    path = tmp_path / "m.pt2"
+    path = tmp_path / "n.pt2"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("m/models/m.json", "w") as member:
         for _ in range(80):
             member.write(b" " * (1 << 20))
@@ -137,41 +136,32 @@ def test_only_regular_files_with_possible_names_are_opened(tmp_path, suffix):
             joulecast.extract(f"{name}{suffix}", (1, 8))
 
 
-DAMAGED_JSON = {
-    "deep": b"[" * 100_000,
-    "not text": b"\xff\xfe[",
-    "attributes": b'[{"kind": "relu", "input_shapes": [[1]], "attributes": 5}]',
-    "kind": b'[{"kind": ["relu"], "input_shapes": [[1]]}]',
-    "dropped": b'{"operations": [{"kind": "relu", "input_shapes": [[1]]}], "dropped": [1]}',
-    "type": b'{"model_type": []}',
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGED_JSON)
-def test_damaged_json(tmp_path, damage):
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 100_000,
+        b"\xff\xfe[",
+        b'[{"kind": "relu", "input_shapes": [[1]], "attributes": 5}]',
+        b'[{"kind": ["relu"], "input_shapes": [[1]]}]',
+        b'{"operations": [{"kind": "relu", "input_shapes": [[1]]}], "dropped": [1]}',
+        b'{"model_type": []}',
+    ],
+    ids=["deep", "not text", "attributes", "kind", "dropped", "type"],
+)
+def test_damaged_json(tmp_path, content):
     path = tmp_path / "m.json"
-    path.write_bytes(DAMAGED_JSON[damage])
+    path.write_bytes(content)
     with pytest.raises(InputError):
         joulecast.extract(path, (1, 8))
 
 
-DAMAGED_ZIPS = {"encrypted": (6, 1), "method": (8, 99), "lzma": (8, 14)}
-
-
-@pytest.mark.parametrize("damage", DAMAGED_ZIPS)
-def test_archives_of_other_kinds(tmp_path, damage):
+@pytest.mark.parametrize(("place", "value"), [(6, 1), (8, 99), (8, 14)], ids=["encrypted", "method", "lzma"])
+def test_archives_of_other_kinds(tmp_path, place, value):
     """In both headers of a member, one byte says that it is encrypted, or names its compression."""
     path = program(tmp_path / "m.pt2", [RELU])
     data = bytearray(path.read_bytes())
-    place, value = DAMAGED_ZIPS[damage]
     data[place] = value
     data[data.rindex(b"PK\x01\x02") + 2 + place] = value
     path.write_bytes(data)
     with pytest.raises(InputError, match="cannot be read"):
         joulecast.extract(path)
-
-
-def test_operators_of_the_users_own_are_read_here(tmp_path):
-    """Custom operators exist only in this process, so a file that needs them is read here: the user trusts it."""
-    path = program(tmp_path / "m.pt2", [RELU])
-    assert joulecast.extract(path, operators={"mylib.gelu": "gelu"}).entries == joulecast.extract(path).entries

@@ -53,7 +53,7 @@ def test_wrong_inputs_say_what_to_do(inputs, says, hint):
     assert caught.value.hint != ""
 
 
-def deciding_by_constants(self, x):
+def sequence(self, x):
     """As transformers do when they look for packed sequences."""
     positions = torch.arange(x.shape[1], device=x.device)
     mask = torch.zeros_like(x)
@@ -63,12 +63,38 @@ def deciding_by_constants(self, x):
     return x[:, torch.nonzero(torch.eye(2, device=x.device))[:, 0]] * 2
 
 
+def indexing(self, x):
+    order = torch.arange(5)
+    first = self.table[order.flip(0)][(x > 0).long()]
+    x = torch.relu(x) if order[1].item() == 1 else x
+    return first[:, order[order > 2]] * 2
+
+
+def masking(self, x):
+    """By a mask that was computed here, with & and by assignment; it selects rows that a learned one replaces."""
+    mask = torch.ones(len(x)) - 1
+    mask[torch.arange(len(x)) == 2] = 5
+    chosen = (mask > 4) & (mask < 6)
+    x = torch.relu(x) if chosen.any() else x
+    x[chosen] = self.table[0]
+    return x * 2
+
+
 @pytest.mark.parametrize("mode", ["inference", "training"])
-def test_decisions_on_constants_are_made(mode):
-    network = network_of(module(deciding_by_constants), (3, 5), mode=mode)
-    assert "relu" in kinds(network)
-    (mul,) = (e.operation for e in network if e.operation.kind == "mul")
-    assert mul.input_shapes == ((3, 2),)
+@pytest.mark.parametrize(
+    ("forward", "length", "kind", "shapes"),
+    [
+        (sequence, 3, "mul", ((3, 2),)),
+        (indexing, 3, "mul", ((3, 2, 3),)),
+        (masking, 3, "masked_fill", ((3, 3), (3, 1))),
+        (masking, 2, None, None),
+    ],
+)
+def test_decisions_on_constants_are_made(forward, length, kind, shapes, mode):
+    decides = module(forward, table=nn.Parameter(torch.zeros(5, 3)))
+    network = network_of(decides, (length, 3), mode=mode)
+    assert ("relu" in kinds(network)) == (kind is not None)
+    assert kind is None or shapes in [e.operation.input_shapes for e in network if e.operation.kind == kind]
 
 
 def test_constants_that_the_input_overwrites_are_not_known():
@@ -179,15 +205,3 @@ def test_tensors_that_a_forward_stores_in_the_module_are_removed():
     assert keeps.seen is seen
     assert seen.tolist() == [0, 0, 0]
     assert not hasattr(keeps, "last")
-
-
-@pytest.mark.parametrize("mode", ["inference", "training"])
-def test_decisions_among_indexing_by_the_input(mode):
-    def forward(self, ids):
-        order = torch.arange(5)
-        first = self.table[order.flip(0)][ids]
-        return (first[:, order[order > 2]] if order[1].item() == 1 else first) * 2
-
-    indexes = module(forward, table=nn.Parameter(torch.zeros(5, 3)))
-    (mul,) = (e.operation for e in network_of(indexes, IDS, mode=mode) if e.operation.kind == "mul")
-    assert mul.input_shapes == ((2, 2, 3),)

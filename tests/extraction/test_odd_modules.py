@@ -15,38 +15,6 @@ from joulecast.errors import ExtractionError, InputError
 SHAPE = (4, 8)
 
 
-def masked(self, x):
-    """Replace the rows that a mask over the first dimensions selects by a learned row."""
-    x, mask = torch.relu(x), torch.zeros(x.shape[:2], dtype=torch.bool)
-    mask[:, :2] = True
-    x[mask] = self.row
-    return x
-
-
-def masked_later(self, x):
-    """Make a decision by a mask that was computed here, with & and by assignment."""
-    x, mask = torch.sigmoid(x), torch.ones(len(x)) - 1
-    mask[torch.arange(len(x)) == 2] = 5
-    return torch.relu(x) if ((mask > 4) & (mask < 6)).any() else x
-
-
-@pytest.mark.parametrize("mode", ["inference", "training"])
-def test_a_mask_covers_the_first_dimensions(mode):
-    network = joulecast.extract(module(masked, row=nn.Parameter(torch.zeros(8))), (4, 6, 8), mode=mode)
-    filled = next(
-        e.operation
-        for e in network
-        if e.module_paths == ("",) and e.operation.kind == "masked_fill" and len(e.operation.input_shapes[0]) == 3
-    )
-    assert filled.input_shapes == ((4, 6, 8), (4, 6, 1))
-
-
-@pytest.mark.parametrize(("length", "kinds"), [(4, ["relu"]), (2, [])])
-def test_decisions_by_masks_of_constants(length, kinds):
-    network = joulecast.extract(module(masked_later), (length, 8))
-    assert [e.operation.kind for e in network if e.operation.kind in ("relu", "sigmoid")] == ["sigmoid", *kinds]
-
-
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_a_tensor_without_dimensions_holds_one_number(mode):
     # Scaled by the exponential of one learned number, as in CLIP.

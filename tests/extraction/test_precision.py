@@ -19,32 +19,40 @@ def precisions(network) -> list[tuple[str, str]]:
     return [(entry.operation.kind, entry.operation.precision) for entry in network]
 
 
-def test_mixed_modules():
-    """Half layers around a normalization in fp32, as large language models have them."""
-    mixed = module(
-        lambda self, x: self.inner(self.norm(self.inner(x).float()).bfloat16()),
-        inner=nn.Linear(8, 8).bfloat16(),
-        norm=nn.LayerNorm(8),
-    )
-    found = precisions(network_of(mixed, torch.empty((2, 8), dtype=torch.bfloat16)))
-    assert found == [("linear", "bf16"), ("copy", "fp32"), ("layer_norm", "fp32"), ("copy", "bf16")]
+UPCAST = module(lambda self, x: x.float().exp())
+# Half layers around a normalization in fp32, as large language models have them.
+MIXED = module(
+    lambda self, x: self.inner(self.norm(self.inner(x).float()).bfloat16()),
+    inner=nn.Linear(8, 8).bfloat16(),
+    norm=nn.LayerNorm(8),
+)
+DOUBLE = nn.Sequential(nn.Linear(8, 8).double(), nn.ReLU(), module(lambda self, x: torch.relu(x.float())))
 
 
-def test_asking_for_half_precision_gives_the_operations_of_a_half_module():
-    asked = network_of(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), (2, 8), precision="fp16")
-    assert asked.entries == network_of(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).half(), (2, 8)).entries
-    upcasts = module(lambda self, x: x.float().exp())
-    assert ("exp", "fp32") in precisions(network_of(upcasts, (2, 8), precision="bf16"))
-
-
-def test_double_is_fp64():
-    down = module(lambda self, x: torch.relu(x.float()))
-    network = network_of(nn.Sequential(nn.Linear(8, 8).double(), nn.ReLU(), down), (2, 8))
-    assert precisions(network) == [("linear", "fp64"), ("relu", "fp64"), ("copy", "fp32"), ("relu", "fp32")]
+@pytest.mark.parametrize(
+    ("model", "x", "precision", "expected"),
+    [
+        (
+            *(MIXED, torch.empty((2, 8), dtype=torch.bfloat16), "default"),
+            [("linear", "bf16"), ("copy", "fp32"), ("layer_norm", "fp32"), ("copy", "bf16")],
+        ),
+        (DOUBLE, (2, 8), "default", [("linear", "fp64"), ("relu", "fp64"), ("copy", "fp32"), ("relu", "fp32")]),
+        (UPCAST, (2, 8), "bf16", [("copy", "fp32"), ("exp", "fp32")]),
+    ],
+    ids=["mixed", "double", "upcast"],
+)
+def test_operations_run_in_the_types_of_their_tensors(model, x, precision, expected):
+    network = network_of(model, x, precision=precision)
+    assert precisions(network) == expected
     assert network.dropped == ()
-    # Inputs of 2 x 8, weights of 8 x 8, a bias of 8 and outputs of 2 x 8, of eight bytes each.
-    linear = network.operations[0]
-    assert linear.bytes_read + linear.bytes_written == 8 * (16 + 64 + 8 + 16)
+
+
+def test_asking_for_half_precision_and_a_region_around_are_as_a_half_module():
+    layers = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    asked = network_of(layers, (2, 8), precision="fp16")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert ("linear", "bf16") in precisions(network_of(layers, (2, 8)))
+    assert asked.entries == network_of(layers.half(), (2, 8)).entries
 
 
 class Autocasts(nn.Module):
@@ -80,11 +88,6 @@ def test_regions_of_autocast(device, mode):
         ("softmax", "fp32", (2, 8)): 1,
         ("linear", "fp32", (2, 8)): 2,
     }
-
-
-def test_a_region_around_the_extraction():
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert ("linear", "bf16") in precisions(network_of(nn.Linear(8, 8), (2, 8)))
 
 
 class _Forks(nn.Module):

@@ -22,21 +22,18 @@ IDLE_W = 40.0
 READING_S = 2e-4  # Seconds that a reading takes; sometimes one is delayed.
 
 
-def constant_j(t):
-    return 200.0 * t
-
-
-def ramp_j(t, length_s):
-    return 60.0 * t + 240.0 * t * t / (2 * length_s)
-
-
 def bursts_j(t):
     """300 W for 0.3 s of every 0.8 s, 60 W for the rest, from the middle of a burst on."""
     since = t + 0.2
     return 60.0 * since + 240.0 * (since // 0.8 * 0.3 + min(since % 0.8, 0.3)) - (0.2 * 300.0)
 
 
-LOADS = {"constant": lambda t, _: constant_j(t), "ramp": ramp_j, "bursts": lambda t, _: bursts_j(t)}
+# Joules after so many seconds of a load of a length.
+LOADS = {
+    "constant": lambda t, length_s: 200.0 * t,
+    "ramp": lambda t, length_s: 60.0 * t + 240.0 * t * t / (2 * length_s),
+    "bursts": lambda t, length_s: bursts_j(t),
+}
 
 
 @pytest.fixture(autouse=True)

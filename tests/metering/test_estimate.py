@@ -27,18 +27,11 @@ def test_power_within_one_percent_of_the_truth(sensor, duration_s, load_w):
     for seed in range(10):
         found, true_w = measured(sensor, load_w, duration_s, seed=seed)
         assert found.power_w == pytest.approx(true_w, rel=0.01)
-
-
-@pytest.mark.parametrize("sensor", SENSOR_CLASSES)
-def test_without_a_counter_the_readings_are_integrated(sensor):
-    found, true_w = measured(sensor, 250.0, 5.0, counter=False)
+    # Without a counter, the readings are integrated.
+    found, true_w = measured(sensor, load_w, duration_s, counter=False)
+    assert found.power_w == pytest.approx(true_w, rel=0.02 if duration_s < 5 else 0.01)
     assert found.counter_w is None
-    assert found.power_w == pytest.approx(true_w, rel=0.01)
     assert "no energy counter" in found.warnings
-
-
-def steady(n=100, **readings):
-    return Samples.of(np.linspace(0, 4, n), **{name: np.full(n, value) for name, value in readings.items()})
 
 
 def test_disagreement_is_flagged():
@@ -48,14 +41,18 @@ def test_disagreement_is_flagged():
     assert not estimate(samples, 2.0, 7.0).warnings
 
 
-def test_nicolais_rule_stands_beside_the_counter():
+def test_outliers_by_hand():
     """A reading held for 3 s counts as much as one of ten that were held for 0.1 s, and the outlier not at all."""
     time_s = np.array([0.0, *(3 + 0.1 * np.arange(10)), 4.0, 4.0, 4.001])
     power_w = np.array([100.0, *[200.0] * 10, 200.0, 5000.0, 200.0])
-    found = estimate(Samples.of(time_s, power_w=power_w), 0.0, 4.01, discard_s=0.0)
+    samples = Samples.of(time_s, power_w=power_w)
+    found, trimmed = (
+        estimate(samples, 0.0, 4.01, discard_s=0.0, three_sigma=three_sigma) for three_sigma in (False, True)
+    )
     assert found.nicolai_w == pytest.approx((100 + 12 * 200) / 13)
     assert found.three_sigma_w == pytest.approx((3 * 100 + 1.009 * 200) / 4.009, rel=1e-3)
     assert found.naive_w == pytest.approx((100 + 12 * 200 + 5000) / 14)
+    assert trimmed.power_w == found.three_sigma_w != found.power_w
 
 
 def test_missing_is_missing():
@@ -66,16 +63,6 @@ def test_missing_is_missing():
     assert estimate(partly, 0.0, 4.0).power_w == pytest.approx(100.0)
 
 
-def test_three_sigma_drops_a_spike_and_instant_readings_are_estimated_separately():
-    power_w = np.full(1000, 100.0)
-    power_w[500] = 5000.0
-    samples = Samples.of(np.linspace(0, 10, 1000), power_w=power_w)
-    assert estimate(samples, 0, 10, three_sigma=True).power_w == pytest.approx(100.0)
-    assert estimate(samples, 0, 10).power_w > 104
-    found = estimate(steady(power_w=300.0, instant_w=310.0), 0.0, 4.0)
-    assert (found.power_w, found.instant_w) == (pytest.approx(300.0), pytest.approx(310.0))
-
-
 @pytest.mark.parametrize(
     ("readings", "warnings"),
     [
@@ -84,24 +71,19 @@ def test_three_sigma_drops_a_spike_and_instant_readings_are_estimated_separately
         ({"processes": 3.0}, ["2 other processes on the device"]),
         # Reason 1 is "idle", and one process is our own.
         ({"throttle_reasons": 1.0, "processes": 1.0}, []),
+        # Of 20 degrees and 200 MHz, those of the first 1.5 s of 4 do not count.
+        ({"temperature_c": np.linspace(40, 60, 100)}, ["temperature changed by +13 degrees"]),
+        ({"clock_mhz": np.linspace(1400, 1200, 100)}, ["clock varied from 1200 to 1325 MHz"]),
     ],
 )
 def test_disturbances_give_warnings(readings, warnings):
-    samples = steady(power_w=300.0, energy_j=0.0, clock_mhz=1400.0, temperature_c=61.0, **readings)
-    found = estimate(samples, 0.0, 4.0)
-    assert (found.clock_mhz, found.temperature_c) == (1400.0, 61.0)
+    steady = {"power_w": 300.0, "instant_w": 310.0, "energy_j": 0.0, "clock_mhz": 1400.0, "temperature_c": 61.0}
+    columns = {name: np.broadcast_to(values, 100).copy() for name, values in (steady | readings).items()}
+    found = estimate(Samples.of(np.linspace(0, 4, 100), **columns), 0.0, 4.0)
+    assert (found.power_w, found.instant_w) == (pytest.approx(300.0), pytest.approx(310.0))
+    assert "clock_mhz" in readings or found.clock_mhz == 1400.0
+    assert "temperature_c" in readings or found.temperature_c == 61.0
     assert {*found.warnings} == {"no energy counter", *warnings}
-
-
-def test_drifts_give_warnings():
-    n = 100
-    samples = Samples.of(
-        np.linspace(0, 4, n), power_w=np.full(n, 300.0), temperature_c=np.linspace(40, 60, n),
-        clock_mhz=np.linspace(1400, 1200, n),
-    )  # fmt: skip
-    warnings = estimate(samples, 0.0, 4.0).warnings
-    assert "temperature changed by +13 degrees" in warnings  # of 20: the first 1.5 s of 4 do not count
-    assert any(warning.startswith("clock varied from 1200 to 13") for warning in warnings)
 
 
 def test_a_trace_holds_what_the_estimator_sees():

@@ -55,21 +55,20 @@ def test_a_cpu_draws_between_idle_and_busy_in_proportion_to_its_time(tmp_path, m
     assert second["energy_j"] - first["energy_j"] == pytest.approx(idle_j + 40 * 2)
 
 
-def test_a_cpu_without_statistics_is_an_error(tmp_path):
-    with pytest.raises(SensorError, match="busy cannot be read"):
-        open_cpu_reader(1, 2, str(tmp_path / "none"))
-
-
 def test_watts_of_a_thread_are_those_of_servers_with_this_processor(tmp_path):
     listed = tmp_path / "cpuinfo"
     listed.write_text(CPUINFO.format(0, 85) + CPUINFO.format(1, 85))
-    assert [thread_power(listed)[name] for name in ("idle_w", "busy_w")] == [
-        0.64,
-        4.08,
-    ]  # kepler: (0.645 + 0.639) / 2 and (4.193 + 3.967) / 2
+    power = thread_power(listed)
+    # kepler: (0.645 + 0.639) / 2 and (4.193 + 3.967) / 2
+    assert (power["idle_w"], power["busy_w"]) == (0.64, 4.08)
     listed.write_text(CPUINFO.format(0, 999))
     assert thread_power(listed)["generation"] == "servers of 2017 to 2019"
     assert thread_power(tmp_path / "none") == thread_power(listed)
+    with pytest.raises(SensorError, match="busy cannot be read"):
+        open_cpu_reader(1, 2, str(tmp_path / "none"))
+    assert [device.name for device in find_machine(("estimate",)).devices][:1] == ["cpu-estimate"]
+    with pytest.raises(InputError, match="stands alone"):
+        find_machine(("cpu", "estimate"))
 
 
 def test_a_machine_without_sensors_gets_an_estimate_that_says_so(tmp_path):
@@ -99,12 +98,6 @@ def test_a_gpu_that_states_no_power_is_estimated_from_its_data_sheet(driver, tmp
     assert gpu["method"] == "modelled"
     assert gpu["mean_w"] == pytest.approx(find_gpu("A30").power_limit_w, rel=0.02)
     assert any("states no power" in note for note in found["notes"])
-
-
-def test_an_estimate_is_only_asked_for_alone():
-    assert [device.name for device in find_machine(("estimate",)).devices][:1] == ["cpu-estimate"]
-    with pytest.raises(InputError, match="stands alone"):
-        find_machine(("cpu", "estimate"))
 
 
 def test_estimated_joules_are_not_compared_with_a_prediction(tmp_path, monkeypatch):

@@ -33,22 +33,11 @@ ZONES = {
 
 
 @pytest.fixture
-def simulated(preloaded, tmp_path, monkeypatch):
-    """Simulates zones; gives their folder."""
-
-    def simulate(zones):
-        simulate_zones(tmp_path / "powercap", zones)
-        monkeypatch.setenv("JOULECAST_POWERCAP", str(tmp_path / "powercap"))
-        monkeypatch.setenv("LD_PRELOAD", str(preloaded))
-        return tmp_path / "powercap"
-
-    return simulate
-
-
-@pytest.fixture
-def counters(simulated):
+def counters(preloaded, tmp_path, monkeypatch):
     """A package of 50 W with its cores, which draw 20 W of that, and memory of 8 W beside it."""
-    return simulated(ZONES)
+    simulate_zones(tmp_path / "powercap", ZONES)
+    monkeypatch.setenv("JOULECAST_POWERCAP", str(tmp_path / "powercap"))
+    monkeypatch.setenv("LD_PRELOAD", str(preloaded))
 
 
 def waited(seconds):
@@ -62,7 +51,7 @@ def samples_in(recording):
     return len(read_recording(recording).samples["cpu0"]) if started else 0
 
 
-def test_windows_get_their_joules_and_nothing_counts_twice(counters, tmp_path):
+def test_windows_and_functions_get_their_joules_and_nothing_counts_twice(counters, tmp_path):
     with joulecast.measure(("cpu", "ram"), interval_s=0.02, out=tmp_path / "r.jsonl") as meter:
         waited(0.2)
         for _ in range(2):
@@ -86,8 +75,6 @@ def test_windows_get_their_joules_and_nothing_counts_twice(counters, tmp_path):
     assert running.energy_j < found.energy_j
     assert read_recording(tmp_path / "r.jsonl").complete
 
-
-def test_a_function_is_measured_by_its_decorator(counters):
     @joulecast.measure
     def work(seconds):
         waited(seconds)
@@ -156,24 +143,27 @@ def test_a_recording_that_a_full_disk_cuts_off_is_no_success(counters, tmp_path)
     assert len(read_recording(tmp_path / "r.jsonl").devices) > 0
 
 
-def test_signals_reach_the_command_and_the_exit_code_says_which(counters, tmp_path):
-    out, ready, signalled = (tmp_path / name for name in ("r.jsonl", "ready", "signalled"))
+def test_signals_reach_the_command_and_a_killed_meter_leaves_what_was_recorded(counters, tmp_path):
+    out, killed, ready, signalled = (tmp_path / name for name in ("r.jsonl", "k.jsonl", "ready", "signalled"))
     script = (
         "import os, signal\n"
         f"signal.signal(signal.SIGUSR1, lambda *_: os.mkdir({str(signalled)!r}))\n"
         f"os.mkdir({str(ready)!r})\n"
         "while True: signal.pause()"
     )
-    command = [sys.executable, "-m", "joulecast", "measure", "--devices", "cpu", "--out", str(out), "--"]
-    with started([*command, sys.executable, "-c", script], stderr=subprocess.DEVNULL) as process:
+    command = [sys.executable, "-m", "joulecast", "measure", "--devices", "cpu", "--interval", "0.02", "--out"]
+    with started([*command, str(out), "--", sys.executable, "-c", script], stderr=subprocess.DEVNULL) as process:
         until(lambda: ready.exists() and samples_in(out) > 2)
         process.send_signal(signal.SIGUSR1)
         until(signalled.exists)
         process.send_signal(signal.SIGTERM)
         assert process.wait(300) == 128 + signal.SIGTERM
     found = read_recording(out)
-    assert found.complete
-    assert found.exit_code == 128 + signal.SIGTERM
+    assert (found.complete, found.exit_code) == (True, 128 + signal.SIGTERM)
+    with started([*command, str(killed), "--", "sleep", "60"], stderr=subprocess.DEVNULL):
+        until(lambda: samples_in(killed) > 20)
+    found = Metering("killed", (read_recording(killed),))
+    assert found.energy_j == pytest.approx(50 * found.duration_s, rel=ERROR)
 
 
 def test_joules_so_far_are_shown_in_a_line(counters):
@@ -183,16 +173,6 @@ def test_joules_so_far_are_shown_in_a_line(counters):
         assert meter.totals()["cpu0"]["energy_j"] < 50 * (time.monotonic() - before_s)
         assert re.match(r"cpu0 [\d.]+ J", live_line(meter.totals()))
     assert live_line({"gpu0": {"energy_j": 1200.0, "power_w": 300.0}}) == "gpu0 1.2 kJ at 300 W"
-
-
-def test_a_killed_program_and_a_killed_meter_leave_what_was_recorded(counters, tmp_path):
-    out = tmp_path / "r.jsonl"
-    command = [sys.executable, "-m", "joulecast", "measure", "--devices", "cpu", "--interval", "0.02"]
-    command += ["--out", str(out), "--", "sleep", "60"]
-    with started(command, stderr=subprocess.DEVNULL):
-        until(lambda: samples_in(out) > 20)
-    found = Metering("killed", (read_recording(out),))
-    assert found.energy_j == pytest.approx(50 * found.duration_s, rel=ERROR)
 
 
 def test_errors_of_the_command_line_are_clear(counters, tmp_path, call):

@@ -102,12 +102,9 @@ def test_a_full_disk_leaves_whole_lines_and_the_recording_goes_on(tmp_path):
             writer.write(block_of("gpu0", SAMPLES))
         assert path.stat().st_size == whole
         writer.write(block_of("gpu0", SAMPLES))
-    assert len(read_recording(path).samples["gpu0"]) == 3
-
-
-def test_a_recording_is_never_written_over(recording):
     with pytest.raises(InputError, match="cannot be created"):
-        Writer(recording, MACHINE)
+        Writer(path, MACHINE)  # A recording is never written over.
+    assert len(read_recording(path).samples["gpu0"]) == 3
 
 
 def sealed_file(path, *records, **machine):

@@ -16,7 +16,7 @@ def metering(name, counter=True):
     return Metering("program", (recording,))
 
 
-def test_a_measurement_keeps_what_was_read_and_says_what_a_meter_would_read():
+def test_a_measurement_keeps_what_was_read_and_says_what_is_known_of_its_sensor():
     found = metering("NVIDIA A100-PCIE-40GB")
     (device,) = found.devices
     assert device.energy_j == pytest.approx(400)
@@ -24,17 +24,11 @@ def test_a_measurement_keeps_what_was_read_and_says_what_a_meter_would_read():
     assert device.corrected_j == pytest.approx(421.8, abs=0.1)
     assert any("422 J +- 1.5 % by a meter" in note for note in found.notes)
     assert metering("NVIDIA H200").devices[0].corrected_j is None
-
-
-@pytest.mark.parametrize(
-    ("name", "counter", "says"),
-    [
+    for name, counter, says in (
         ("NVIDIA A30", False, "25 of every 100 ms"),
         ("NVIDIA L4", False, "average 1000 ms"),
         ("NVIDIA L4", True, "not compared with a meter"),
-    ],
-)
-def test_what_is_known_of_a_sensor_is_noted(name, counter, says):
-    assert any(says in note for note in metering(name, counter).notes)
+    ):
+        assert any(says in note for note in metering(name, counter).notes)
     assert not any("of every" in note for note in metering("NVIDIA A30").notes)  # A counter misses no time.
     assert metering("AMD Instinct MI210").notes == ()  # Nothing is known of sensors of another maker.

@@ -24,16 +24,12 @@ def clock(tmp_path):
     return (tmp_path / "clock").read_text()
 
 
-def test_a_clock_is_locked_and_reset(on_driver, tmp_path):
-    assert on_driver(LOCK).stdout.splitlines() == ["restored False", "held 900", "then 0"]
-    on_driver(LOCK, "raise")
+@pytest.mark.parametrize("without", ["", "import sys\nsys.modules['pynvml'] = None\n"], ids=["NVML", "nvidia-smi"])
+def test_a_clock_is_locked_and_reset(on_driver, tmp_path, without):
+    assert on_driver(without + LOCK).stdout.splitlines() == ["restored False", "held 900", "then 0"]
+    on_driver(without + LOCK, "raise")
     assert clock(tmp_path) == "0"
     assert not list((tmp_path / "state" / "joulecast").iterdir())
-
-
-def test_nvidia_smi_where_nvml_is_missing(on_driver, tmp_path):
-    without_nvml = "import sys\nsys.modules['pynvml'] = None\n" + LOCK
-    assert on_driver(without_nvml).stdout.splitlines() == ["restored False", "held 900", "then 0"]
 
 
 def test_two_campaigns_on_one_gpu_refuse_each_other(on_driver, tmp_path):

@@ -5,6 +5,9 @@ import time
 
 import pytest
 import torch
+from costs_of_elements import ELEMENTS
+from costs_of_indices import INDICES
+from costs_of_layers import LAYERS
 
 from joulecast import Operation
 from joulecast.errors import InputError
@@ -14,54 +17,15 @@ from joulecast.profiling.runners import RUNNERS, Instance
 from joulecast.profiling.timing import block_length, by_cpu_time, clock_of, running, time_block, time_operation
 
 CPU = torch.device("cpu")
-IMAGE = (2, 6, 9, 8)
-SPECIAL = {
-    "conv1d": ([(2, 6, 9)], {"out_channels": 4, "kernel_size": 3}),
-    "conv2d": ([IMAGE], {"out_channels": 4, "kernel_size": 3, "groups": 2}),
-    "conv3d": ([(2, 6, 5, 5, 5)], {"out_channels": 4, "kernel_size": 3}),
-    "conv_transpose1d": ([(2, 6, 9)], {"out_channels": 4, "kernel_size": 3}),
-    "conv_transpose2d": ([IMAGE], {"out_channels": 4, "kernel_size": 3, "stride": 2, "output_padding": 1}),
-    "conv_transpose3d": ([(2, 6, 5, 5, 5)], {"out_channels": 4, "kernel_size": 3}),
-    "linear": ([(3, 8)], {"out_features": 5}),
-    "matmul": ([(2, 3, 4), (2, 4, 5)], {}),
-    "attention": ([(2, 3, 4, 8)] * 3, {"causal": True}),
-    "group_norm": ([IMAGE], {"num_groups": 3}),
-    "max_pool2d": ([IMAGE], {"kernel_size": 2}),
-    "avg_pool2d": ([IMAGE], {"kernel_size": 2}),
-    "cat": ([IMAGE, IMAGE], {"dim": 1}),
-    "embedding": ([(3, 4)], {"num_embeddings": 10, "embedding_dim": 5}),
-    "mean": ([IMAGE], {"dim": (2, 3)}),
-    "lstm": ([(5, 2, 6)], {"hidden_size": 8, "num_layers": 2, "bidirectional": True}),
-    "gru": ([(5, 2, 6)], {"hidden_size": 8, "num_layers": 2, "bias": False}),
-    "rnn": ([(5, 2, 6)], {"hidden_size": 8}),
-    "cdist": ([(2, 5, 3), (2, 7, 3)], {}),
-    "where": ([(3, 1), (3, 4), (3, 4)], {}),
-    "masked_fill": ([(3, 4), (3, 1)], {}),
-    "complex_mul": ([(3, 4, 2), (4, 2)], {}),
-    "max_pool3d": ([(2, 6, 5, 5, 5)], {"kernel_size": 2}),
-    "avg_pool3d": ([(2, 6, 5, 5, 5)], {"kernel_size": 2}),
-    "adaptive_avg_pool3d": ([(2, 6, 5, 5, 5)], {"output_size": (1, 2, 3)}),
-    "max": ([IMAGE], {"dim": (1, 2)}),
-    "argmax": ([IMAGE], {"dim": (1, 3), "keepdim": True}),
-    "prod": ([IMAGE], {"dim": -1}),
-    "gather": ([(3, 4, 5), (3, 2, 5)], {"dim": 1}),
-    "index_select": ([(3, 4, 5), (2, 3)], {"dim": 1}),
-    "scatter": ([(3, 4, 5), (6, 5), (6,)], {"accumulate": True}),
-    "embedding_bag": ([(12,), (4,)], {"num_embeddings": 10, "embedding_dim": 5}),
-    "one_hot": ([(3, 4)], {"num_classes": 7}),
-    "topk": ([(3, 9)], {"k": 4}),
-    "interpolate": ([IMAGE], {"output_size": (5, 20), "mode": "linear"}),
-    "roi_align": ([IMAGE], {"boxes": 5, "output_size": (3, 2)}),
-    "grid_sample": ([IMAGE, (2, 4, 5, 2)], {}),
-    "fft": ([(3, 4, 6)], {"dim": (1, 2), "form": "r2c"}),
-    "grouped_linear": ([(16, 8)], {"num_experts": 4, "out_features": 16}),
-}
-SHARED_HEADS = [(2, 6, 1, 8), (2, 3, 4, 8), (2, 3, 4, 8)]
+# The sizes of `costs_of_*.py`, and several heads of queries for each head of keys.
+CASES = {**LAYERS, **ELEMENTS, **INDICES}
+# PyTorch has neither windows nor, on the CPU, LSTMs with projections.
+RUN = [(kind, *case[:2]) for kind in RUNNERS for case in CASES[kind] if not {"window", "proj_size"} & case[1].keys()]
+RUN += [("attention", [(2, 6, 1, 8), (2, 3, 4, 8), (2, 3, 4, 8)], {"causal": True})]
 
 
 def example(kind: str, mode: str) -> Operation:
-    shapes, attributes = SPECIAL.get(kind, ([IMAGE], {}))
-    return Operation(kind, shapes, attributes, mode=mode)
+    return Operation(kind, CASES[kind][0].shapes, CASES[kind][0].attributes, mode=mode)
 
 
 def roi_align_in_python(
@@ -83,7 +47,7 @@ def test_every_kind_has_a_runner():
     [
         Operation("linear", [(3, 8)], {"out_features": 5}, precision="fp8"),
         Operation("linear", [(3, 8)], {"out_features": 5, "implementation": "vllm"}),
-        Operation("conv2d", [IMAGE], {"out_channels": 4, "kernel_size": 3, "direction": "weight_gradient"}),
+        Operation("conv2d", [(2, 6, 9, 8)], {"out_channels": 4, "kernel_size": 3, "direction": "weight_gradient"}),
         Operation("attention", [(2, 3, 4, 8)] * 3, {"window": 2}),
         Operation("all_reduce", [(8,)], {"gpus": 2}),
     ],
@@ -95,10 +59,11 @@ def test_what_pytorch_does_not_run_is_refused(operation):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.*:DeprecationWarning")  # by torchvision, while it is imported
-@pytest.mark.parametrize("kind", [*RUNNERS, "attention, several heads of queries for one of keys"])
+@pytest.mark.parametrize(("kind", "shapes", "attributes"), RUN)
 @pytest.mark.parametrize("mode", ["inference", "training"])
-def test_runners_do_what_the_operation_says(kind, mode, monkeypatch):
-    operation = example(kind, mode) if kind in RUNNERS else Operation("attention", SHARED_HEADS, mode=mode)
+def test_runners_do_what_the_operation_says(kind, shapes, attributes, mode, monkeypatch):
+    """PyTorch's own shapes and parameters are those that the rules of the kind give."""
+    operation = Operation(kind, shapes, attributes, mode=mode)
     if kind == "roi_align":  # torchvision's kernels may not load here, but what it runs without them does.
         monkeypatch.setattr(import_torchvision().ops, "roi_align", roi_align_in_python)
     instance = Instance(operation, CPU, torch.Generator().manual_seed(0))
@@ -111,23 +76,19 @@ def test_runners_do_what_the_operation_says(kind, mode, monkeypatch):
     instance()
 
 
-def test_training_runs_the_backward_and_clears_gradients():
+def test_instances_are_distinct_and_seeded_and_training_runs_the_backward_and_clears_gradients():
+    first, again = (
+        [Instance(example("relu", "inference"), CPU, generator)._inputs[0] for _ in range(2)]
+        for generator in (torch.Generator().manual_seed(0), torch.Generator().manual_seed(0))
+    )
+    assert torch.equal(first[0], again[0])
+    assert not torch.equal(first[0], first[1])
     instance = Instance(example("linear", "training"), CPU, torch.Generator().manual_seed(0))
     called = []
     instance._leaves[0].register_hook(lambda gradient: called.append(gradient.shape))
     instance()
-    assert called == [(3, 8)]
+    assert called == [(2, 3, 4)]
     assert all(leaf.grad is None for leaf in instance._leaves)
-
-
-def test_instances_are_distinct_and_seeded():
-    def draw(seed):
-        generator = torch.Generator().manual_seed(seed)
-        return [Instance(example("relu", "inference"), CPU, generator)._inputs[0] for _ in range(2)]
-
-    first, again = draw(0), draw(0)
-    assert torch.equal(first[0], again[0])
-    assert not torch.equal(first[0], first[1])
 
 
 def test_blocks_exceed_the_cache_within_memory():

@@ -42,10 +42,10 @@ LAYERS: dict[str, list[Case]] = {
             ({"causal": True, "window": 6}, 2 * 2 * 17 * 9),
         )
     ],
-    # 10 rows of 8 for 4 experts, whose matrices are 8 x 5 each: all four are read. With one row, one is.
+    # 10 rows of 8 for 4 experts, whose matrices are 8 x 12 each: all four are read. With one row, one is.
     "grouped_linear": [
-        product([(10, 8)], {"num_experts": 4, "out_features": 5}, 2 * 10 * 8 * 5, 80, 160, 50),
-        product([(1, 8)], {"num_experts": 4, "out_features": 5}, 2 * 8 * 5, 8, 40, 5),
+        product([(10, 8)], {"num_experts": 4, "out_features": 12}, 2 * 10 * 8 * 12, 80, 384, 120),
+        product([(1, 8)], {"num_experts": 4, "out_features": 12}, 2 * 8 * 12, 8, 96, 12),
     ],
     # Gate, up and down of 4 x 6 for each expert; each of 3 tokens goes to both of two. Where each of 2 goes to one
     # of two, an expert gets none with 1 / 4: of 2 x 72 weights 108 are read.
@@ -71,8 +71,8 @@ LAYERS: dict[str, list[Case]] = {
     ],
     # 3 gates of 6 from 3 + 6: 18 x 11 = 198 weights and biases; 10 rows of 2 x 162 + 6 x 22 FLOPs; gates 180.
     "gru": [layer({"hidden_size": 6}, 10 * (324 + 132), 30, 198, 60, 180)],
-    # One gate: 6 x 11 = 66 weights, 2 x 54 + 6 x 7 FLOPs a row, gates 60.
-    "rnn": [layer({"hidden_size": 6}, 10 * (108 + 42), 30, 66, 60, 60)],
+    # One gate without biases: 6 x 9 = 54 weights, 2 x 54 + 6 x 7 FLOPs a row, gates 60.
+    "rnn": [layer({"hidden_size": 6, "bias": False}, 10 * (108 + 42), 30, 54, 60, 60)],
     # 2 x 3 x 5 pairs of 4 coordinates. Backward for each side: both inputs, the distances and their gradients.
     "cdist": [
         Case(
