@@ -1,18 +1,15 @@
 """The power cap and the clock law over several jobs, against the same law on each of them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from round_gpu import ROUND
 
 from joulecast.hardware import find_gpu
-from joulecast.hardware.gpu import IdleCurve
 from joulecast.operations.operation import Operation
 from joulecast.predictors.physics import power_cap
 from joulecast.predictors.physics.bounds import Bounds
 from joulecast.predictors.physics.clock import Work
-from joulecast.predictors.physics.energy import PRIOR_ENERGY, static_power_on_gpus_w, static_power_w
+from joulecast.predictors.physics.energy import PRIOR_ENERGY
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.power_cap import Jobs
 
@@ -64,18 +61,6 @@ def test_the_mean_clock_is_weighted_by_device_time():
     device_s, _ = both.sums_at(clocks)
     assert device_s == pytest.approx(np.array([[7e-3, 10e-3]]))
     assert both.mean_mhz(clocks, device_s) == pytest.approx(np.array([[(2000 + 6 * 1000) / 7, 800.0]]))
-
-
-def test_static_power_is_that_of_each_gpu():
-    """A curve, one point of a curve, a share of the cap, and a board that draws more without any process."""
-    known = replace(ROUND, idle_curve=IdleCurve((2000.0,), (30.0,)))
-    gpus = [ROUND, known, replace(ROUND, idle_curve=None), replace(ROUND, idle_power_w=100.0), *GPUS]
-    clocks = np.array([[500.0, 1000.0, 1500.0]] * len(gpus))
-    together = static_power_on_gpus_w(gpus, clocks)
-    assert together[0] == pytest.approx([20.0, 30.0, 40.0])
-    assert together[3] == pytest.approx([100.0, 100.0, 100.0])
-    for gpu, row, expected in zip(gpus, clocks, together, strict=True):
-        assert static_power_w(gpu, row) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("caps_w", [(60.0,) * 4, (1e9, 60.0, 1e9, 500.0)], ids=["all at their caps", "two of them"])
