@@ -1,4 +1,4 @@
-"""Names of GPUs and machines of clouds: how they may be written, and what is said of those that mean none."""
+"""Names of GPUs, machines of clouds and hosts: how they may be written, and what is said of those that mean none."""
 
 import json
 import tomllib
@@ -72,6 +72,7 @@ def test_a_machine_is_so_many_boards(name: str, count: int, gpu: str) -> None:
     found, board = find_gpus(name)
     assert (found, board.name) == (count, gpu)
     assert find_gpu(name).name == gpu
+    assert find_machine("p5.49xlarge") is find_machine(8) is None
 
 
 def test_every_machine_has_a_gpu_of_the_catalogue_and_no_name_comes_twice() -> None:
@@ -88,16 +89,7 @@ def test_the_answer_says_that_it_is_for_one_board() -> None:
     assert prediction.time_s == joulecast.predict("resnet18", (8, 3, 224, 224), "H100 SXM").time_s
 
 
-def test_what_no_cloud_has_is_unknown() -> None:
-    assert find_machine("p5.49xlarge") is find_machine(8) is None
-
-
 # Hosts by name, factor or profile; anything else is refused.
-
-
-def test_the_reference_host_is_the_unit():
-    assert REFERENCE.factor == 1.0
-    assert all(host.source for host in hosts().values())
 
 
 @pytest.mark.parametrize(
@@ -105,13 +97,12 @@ def test_the_reference_host_is_the_unit():
 )
 def test_the_usual_host_of_gpus_from_2022_on_is_faster(gpu, factor):
     assert find_host(None) is find_host("usual") is USUAL
+    assert REFERENCE.factor == 1.0
+    assert all(host.source for host in hosts().values())
+    for wanted, own in ((0.5, 0.5), ("0.5", 0.5), (2, 2.0), ("h100-server", 0.6)):
+        assert find_host(wanted).factor == own
     assert USUAL.of(find_gpu(gpu)).factor == factor
     assert find_host(0.7).of(find_gpu(gpu)).factor == 0.7
-
-
-@pytest.mark.parametrize(("wanted", "factor"), [(0.5, 0.5), ("0.5", 0.5), (2, 2.0), ("h100-server", 0.6)], ids=str)
-def test_hosts_by_factor_and_name(wanted, factor):
-    assert find_host(wanted).factor == factor
 
 
 def test_a_profile_comes_back(tmp_path):
@@ -126,19 +117,18 @@ def test_a_profile_comes_back(tmp_path):
     assert processor() in find_host(path).note
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["", "{}", "[1]", "nonsense", '{"kind": "joulecast host", "format": 9}', '{"kind": "x", "format": 1, "factor": 1}']
-    + [
-        json.dumps({"kind": "joulecast host", "format": 1, "processor": "x", "factor": f})
-        for f in ("a", None, -1, 0, 1e9)
-    ],
-)
-def test_damaged_profiles_are_refused(tmp_path, content):
+PROFILE = {"kind": "joulecast host", "format": 1, "processor": "x", "factor": 1.0}
+DAMAGE = [{"format": 9}, {"kind": "x"}, *({"factor": factor} for factor in ("a", None, -1, 0, 1e9))]
+
+
+def test_damaged_profiles_are_refused(tmp_path):
     path = tmp_path / "host.json"
-    path.write_text(content)
-    with pytest.raises(InputError):
-        find_host(path)
+    path.write_text(json.dumps(PROFILE))
+    assert find_host(path).factor == 1.0
+    for content in ("", "{}", "[1]", "nonsense", *(json.dumps({**PROFILE, **damage}) for damage in DAMAGE)):
+        path.write_text(content)
+        with pytest.raises(InputError):
+            find_host(path)
 
 
 @pytest.mark.parametrize("wanted", [0, -1, float("nan"), float("inf"), True, 1e6, "nosuch.json"], ids=str)

@@ -94,10 +94,9 @@ def test_large_operations_are_transferred_from_inference():
 
 def test_too_few_operations_are_refused(dataset):
     few = replace(dataset, measurements=dataset.measurements[:10])
-    with pytest.raises(DatasetError, match="too few"):
-        chip_alone(fit_chip(few, "inference", RECIPE))
-    with pytest.raises(DatasetError, match="too few"):
-        chip_alone(fit_chip(dataset, "training", RECIPE))
+    for data, mode in ((few, "inference"), (dataset, "training")):
+        with pytest.raises(DatasetError, match="too few"):
+            fit_chip(data, mode, RECIPE)
 
 
 def test_folds_share_no_operation(dataset):
