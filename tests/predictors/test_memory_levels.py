@@ -127,17 +127,16 @@ def test_predicted_traffic_stands_beside_counters(tmp_path, call):
     found = levels.compare_traffic(counted, iterations=2)
     assert found["dram"] == (levels.traffic_bytes["dram"], 4e9)
     assert found["l1"] == (levels.traffic_bytes["l1"], None)
-    path = tmp_path / "counters.csv"
-    path.write_text(
+    path, line = tmp_path / "counters.csv", ("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu")
+    head = (
         '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"0","k","dram__sectors_read.sum","sector","1"\n'
     )
-    code, _, said = call("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu", path)
-    assert code == 2  # Reads without writes do not give the traffic of memory.
-    assert "no counters of memory levels" in said
-    path.write_text(path.read_text() + '"0","k","dram__sectors_write.sum","sector","1,000,000"\n')
-    code, out, _ = call("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu", path)
-    assert code == 0
-    assert "32 MB" in out
+    path.write_text(head)  # Reads without writes do not give the traffic of memory.
+    code, _, said = call(*line, path)
+    assert (code, "no counters of memory levels" in said) == (2, True)
+    path.write_text(head + '"0","k","dram__sectors_write.sum","sector","1,000,000"\n')
+    code, out, _ = call(*line, path)
+    assert (code, "32 MB" in out) == (0, True)
 
 
 # Predictions as trees: nothing is lost, layers have their calls, forward and backward are told apart.

@@ -98,4 +98,6 @@ def test_best_prints_which_gpus_miss_a_limit_and_the_held_clock(printed):
     assert "A30 in fp32" in out
     assert "exceeds the power budget at every clock" in out
     assert re.search(r"900 \(held \d{3}\)", printed(*job, "--gpu", "A30", "--power-limit", 80))
+    (tight,) = joulecast.sweep("resnet50", (32, 3, 224, 224), gpus="A30", clocks=900, power_limit_w=80)
+    assert (tight.power_w <= 80.001, tight.held_clock_mhz < 900) == (True, True)
     assert "held" not in printed(*job, "--gpu", "A30")
