@@ -26,6 +26,10 @@ def test_a_host_of_half_the_factor_takes_half_the_time_to_launch():
     # While the GPU waits, it draws static power.
     assert fast.energy_j < reference.energy_j < slow.energy_j
     assert any("the host decides the time" in note for note in slow.notes)
+    # Where the device decides, the host hardly matters.
+    large = predicted(LARGE)
+    assert predicted(LARGE, host=0.5).time_s == pytest.approx(large.time_s, rel=0.02)
+    assert not any("host decides" in note for note in large.notes)
 
 
 @pytest.mark.parametrize(("gpu", "usual"), [("A30", "reference"), ("H100 SXM", "h100-server")])
@@ -36,11 +40,6 @@ def test_the_host_that_is_usual_for_the_gpu_launches_where_none_is_named(gpu, us
     assert not any("taken to be" in note for note in named.notes)
     # Errors are known of networks on whatever host they ran on.
     assert by_default.interval() is not None
-
-
-def test_where_the_device_decides_the_host_hardly_matters():
-    assert predicted(LARGE, host=0.5).time_s == pytest.approx(predicted(LARGE).time_s, rel=0.02)
-    assert not any("host decides" in note for note in predicted(LARGE).notes)
 
 
 # 20 convolutions and normalizations, 17 ReLUs, 8 additions, 2 poolings and a linear layer; in training also 8 additions

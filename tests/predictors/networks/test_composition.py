@@ -128,12 +128,9 @@ def test_the_offset_of_the_host_is_learned_from_networks(mode, device_s, host_s,
     assert found.learned
     assert found.offset_s == pytest.approx(offset_s, abs=0.5e-6)
     assert HostModel.from_dict(found.to_dict()) == found
-
-
-def test_networks_that_the_device_bounds_say_nothing_of_the_host():
-    bound = HostModel.fit([(np.array([1.0]), predictions([1.0], [50e-6], [0.0]), 1.0)], "training")
-    assert bound == HostModel.prior("training")
-    assert HostModel.fit([], "inference") == HostModel.prior("inference")
+    # A network that the device bounds says nothing of the host, as none does.
+    bound = [(np.array([1.0]), predictions([1.0], [50e-6], [0.0]), 1.0)]
+    assert HostModel.fit(bound, mode) == HostModel.fit([], mode) == HostModel.prior(mode)
 
 
 def test_plain_sums_add_up_loops():
@@ -213,6 +210,8 @@ GAPS = Execution("graph", gap_s=1e-3)
 def test_static_energy_is_shared_by_device_time(dynamic_j, counts, execution, whole, device_s, energy_j):
     predictor = FixedPredictor([1e-3, 3e-3], dynamic_j)
     network = Network.of(list(zip(OPERATIONS, counts, strict=True)))
+    idle = NetworkPredictor("fixed", FixedPredictor([0.0, 0.0], [0.0, 0.0]), HostModel(0.0))
+    assert idle.predict(network).held_clock_mhz == 1440.0  # Without kernels the clock is the usual one.
     found = NetworkPredictor("fixed", predictor, HostModel(0.0, learned=True, execution=execution)).predict(network)
     assert (found.time_s, found.energy_j) == pytest.approx(whole)
     assert found.device_time_s == pytest.approx(sum(device_s) + (2e-3 if execution is GAPS else 0.0))
@@ -220,8 +219,3 @@ def test_static_energy_is_shared_by_device_time(dynamic_j, counts, execution, wh
     assert [cost.energy_j for cost in found.operations] == pytest.approx(energy_j)
     watts = [40 + joules / seconds for joules, seconds in zip(dynamic_j, (1e-3, 3e-3), strict=True)]
     assert [cost.power_w for cost in found.operations] == pytest.approx(np.minimum(watts, 165.0).tolist())
-
-
-def test_without_kernels_the_clock_is_the_usual_one():
-    predictor = NetworkPredictor("fixed", FixedPredictor([0.0, 0.0], [0.0, 0.0]), HostModel(0.0))
-    assert predictor.predict(Network.of([(operation, 1) for operation in OPERATIONS])).held_clock_mhz == 1440.0
