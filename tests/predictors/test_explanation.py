@@ -74,15 +74,15 @@ def test_the_nearest_operations_are_of_the_same_kind_and_sorted(boosted):
 
 def test_an_operation_is_its_own_neighbour_at_the_clock_that_is_asked_for(boosted):
     measured = simulated_operations()[-4]
-    explained = explain_operation(boosted, "test", measured, 600, trained_on=simulated_operations())
-    nearest = explained.nearest[0]
-    assert nearest.operation == measured
-    assert (nearest.time_s, nearest.power_w) == (explained.time_s, explained.power_w)
-    at_default = explain_operation(boosted, "test", measured, trained_on=simulated_operations())
-    assert nearest.time_s > 1.2 * at_default.time_s
+    slow, default = (
+        explain_operation(boosted, "test", measured, clock, trained_on=simulated_operations()) for clock in (600, None)
+    )
+    nearest = slow.nearest[0]
+    assert (nearest.operation, nearest.time_s, nearest.power_w) == (measured, slow.time_s, slow.power_w)
+    assert nearest.time_s > 1.2 * default.time_s
 
 
-def test_contributions_add_up(boosted, native):
+def test_contributions_add_up(boosted, native, monkeypatch):
     operation = simulated_operations()[-4]
     found = contributions(boosted.regressor_inputs(operation), native, boosted.gpu)
     predictions = boosted.predict([operation])
@@ -92,18 +92,14 @@ def test_contributions_add_up(boosted, native):
     assert found["time"][0].name == "(mean)"
     sizes = [abs(math.log(c.effect)) for c in found["time"][1:]]
     assert sizes == sorted(sizes, reverse=True)
-
-
-def test_without_xgboost_it_says_what_to_install(boosted, native, monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(MissingDependencyError, match="need xgboost"):
-        explain_operation(boosted, "test", simulated_operations()[0], native=native)
+        explain_operation(boosted, "test", operation, native=native)
 
 
 def test_a_stored_predictor_can_be_explained(boosted, tmp_path, dataset):
-    card = ModelCard(
-        name="a30/xgboost-inference", predictor="xgboost", promise="", recipe={}, splits="", data=(), errors=()
-    )
+    empty = {"promise": "", "recipe": {}, "splits": "", "data": (), "errors": ()}
+    card = ModelCard(name="a30/xgboost-inference", predictor="xgboost", **empty)
     operations = simulated_operations()
     predictor = NetworkPredictor(card.name, boosted, HostModel(0.0))
     files = {OPERATIONS: json_bytes([operation.to_dict() for operation in operations])}
@@ -111,9 +107,8 @@ def test_a_stored_predictor_can_be_explained(boosted, tmp_path, dataset):
     loaded, background = load_entry(folder), load_background(folder)
     assert set(background.operations) == set(simulated_operations())
     operation = simulated_operations()[0]
-    explained = explain_operation(
-        loaded.operations, loaded.name, operation, None, background.operations, background.native
-    )
+    known = (background.operations, background.native)
+    explained = explain_operation(loaded.operations, loaded.name, operation, None, *known)
     assert explained.nearest[0].operation == operation
     assert explained.nearest[0].distance == pytest.approx(0, abs=1e-3)
     assert {"time", "power"} == set(explained.contributions)

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 import joulecast
 from joulecast import Operation
+from joulecast.energy import EnergyTree
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware.gpu import MEMORY_LEVELS
-from joulecast.predictors.networks.memory_levels import COMPONENTS, closed
+from joulecast.operations.entry import Entry
+from joulecast.predictors.networks.memory_levels import COMPONENTS, WAITING, closed, energy_rows, forward_fraction
 
 A100 = "A100 SXM 80GB"
 
@@ -27,8 +29,9 @@ def test_the_components_add_up_to_the_last_bit(gpu, mode):
         assert math.fsum(each.energy_j.values()) == each.cost.energy_j
         assert all(joules >= 0 for joules in each.energy_j.values())
     assert math.fsum(levels.energy_j.values()) == prediction.energy_j
-    assert levels.tree().total.energy_j == pytest.approx(prediction.energy_j, rel=1e-9)
-    assert set(levels.tree().total.components) == set(COMPONENTS)
+    tree = levels.tree()
+    assert (tree.root.total.time_s, tree.total.energy_j) == pytest.approx((prediction.time_s, prediction.energy_j))
+    assert set(tree.total.components) == set(COMPONENTS)
     assert json.dumps(prediction.to_dict()) == before
     for level in MEMORY_LEVELS:
         low_j, high_j = levels.range_j(level)
@@ -124,14 +127,62 @@ def test_predicted_traffic_stands_beside_counters(tmp_path, call):
     found = levels.compare_traffic(counted, iterations=2)
     assert found["dram"] == (levels.traffic_bytes["dram"], 4e9)
     assert found["l1"] == (levels.traffic_bytes["l1"], None)
-    path = tmp_path / "counters.csv"
-    path.write_text(
+    path, line = tmp_path / "counters.csv", ("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu")
+    head = (
         '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"0","k","dram__sectors_read.sum","sector","1"\n'
     )
-    code, _, said = call("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu", path)
-    assert code == 2  # Reads without writes do not give the traffic of memory.
-    assert "no counters of memory levels" in said
-    path.write_text(path.read_text() + '"0","k","dram__sectors_write.sum","sector","1,000,000"\n')
-    code, out, _ = call("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu", path)
-    assert code == 0
-    assert "32 MB" in out
+    path.write_text(head)  # Reads without writes do not give the traffic of memory.
+    code, _, said = call(*line, path)
+    assert (code, "no counters of memory levels" in said) == (2, True)
+    path.write_text(head + '"0","k","dram__sectors_write.sum","sector","1,000,000"\n')
+    code, out, _ = call(*line, path)
+    assert (code, "32 MB" in out) == (0, True)
+
+
+# Predictions as trees: nothing is lost, layers have their calls, forward and backward are told apart.
+
+
+SHAPE = (8, 3, 224, 224)
+
+
+def test_waiting_for_the_host_is_a_part_with_the_static_energy_of_its_seconds():
+    prediction = joulecast.predict("resnet18", (1, 3, 32, 32), "A30")
+    (waiting,) = [node for node in prediction.tree().root.children if node.name == WAITING]
+    busy_s = sum(cost.device_time_s for cost in prediction.operations)
+    assert waiting.total.time_s == pytest.approx(prediction.time_s - busy_s)
+    assert waiting.total.time_s > 0.5 * prediction.time_s  # 70 launches, and little to compute
+    static_j = prediction.energy_j - sum(cost.dynamic_energy_j for cost in prediction.operations)
+    assert waiting.total.energy_j / waiting.total.time_s == pytest.approx(static_j / prediction.time_s)
+
+
+def test_calls_decide_the_share_of_a_module():
+    tree = joulecast.predict("resnet50", SHAPE, "A30").tree()
+    # A bottleneck calls its one ReLU three times; the stem calls its own once.
+    (in_block,) = [node for node in tree.at("layer1.0.relu").children if node.name == "relu"]
+    assert in_block.calls == 3
+    assert tree.at("relu").children[0].calls == 1
+
+
+def test_forward_and_backward_by_hand():
+    product = Operation("linear", [(64, 512)], {"out_features": 512}, mode="training")
+    assert forward_fraction(product, by_memory=False) == pytest.approx(1 / 3, rel=0.01)  # both gradients are products
+    relu = Operation("relu", [(64, 512)], mode="training")
+    moved = 2 * 4 * 64 * 512  # A forward reads once and writes once.
+    assert forward_fraction(relu, by_memory=True) == moved / (relu.bytes_read + relu.bytes_written)
+
+
+def test_training_has_phases():
+    network = joulecast.extract("resnet18", SHAPE, mode="training", optimizer="adamw")
+    tree = joulecast.predict(network, gpu="A30").tree()
+    assert [node.name for node in tree.root.children] == ["forward", "backward", "optimizer", "other"]
+    forward, backward, _, _ = (node.total.energy_j for node in tree.root.children)
+    assert 1.3 * forward < backward < 2.5 * forward
+
+
+def test_uncovered_costs_stay_unknown():
+    entry = Entry(Operation("relu", [(64, 512)]), 2, ("a", "b"))
+    (first, second) = energy_rows(entry, None, {"static": None, "dynamic": None}, "missing", by_memory=True)
+    assert (first.path, second.path) == ("a", "b")
+    tree = EnergyTree.of("net", [first, second])
+    assert tree.total.source == "missing"
+    assert tree.total.unknown == 4  # static and dynamic energy of both modules

@@ -64,13 +64,12 @@ def test_a_single_product_is_predicted_as_the_linear_layer_of_its_sizes(gpu, mod
     """On an RTX 2080 Ti, whose loops measured both kinds, a small product took a fifth of such a layer."""
     if precision not in find_gpu(gpu).peak_flops:
         pytest.skip("the GPU lacks this precision")
+    how, predictor = {"precision": precision, "mode": mode}, find_predictor(gpu, mode).operations
     of_two = [[(16, 4), (4, 3)], [(1, 3301, 1), (1, 1, 3)], [(1, 678, 2841), (1, 2841, 517)]]
-    products = [Operation("matmul", shapes, precision=precision, mode=mode) for shapes in of_two]
+    products = [Operation("matmul", shapes, **how) for shapes in of_two]
     layers = [
-        Operation("linear", [left[-2:]], {"out_features": right[-1], "bias": False}, precision=precision, mode=mode)
-        for left, right in of_two
+        Operation("linear", [left[-2:]], {"out_features": right[-1], "bias": False}, **how) for left, right in of_two
     ]
-    predictor = find_predictor(gpu, mode).operations
     assert (predictor.predict(products).device_time_s == predictor.predict(layers).device_time_s).all()
 
 
@@ -95,10 +94,9 @@ def test_large_operations_are_transferred_from_inference():
 
 def test_too_few_operations_are_refused(dataset):
     few = replace(dataset, measurements=dataset.measurements[:10])
-    with pytest.raises(DatasetError, match="too few"):
-        chip_alone(fit_chip(few, "inference", RECIPE))
-    with pytest.raises(DatasetError, match="too few"):
-        chip_alone(fit_chip(dataset, "training", RECIPE))
+    for data, mode in ((few, "inference"), (dataset, "training")):
+        with pytest.raises(DatasetError, match="too few"):
+            fit_chip(data, mode, RECIPE)
 
 
 def test_folds_share_no_operation(dataset):
@@ -139,26 +137,26 @@ OPERATIONS = [CONV, CONV.replace(precision="bf16"), Operation("relu", [(32, 64, 
 
 
 @pytest.fixture(scope="module")
-def chip(dataset):
-    return fit_chip(dataset, "inference", ForestRecipe(trees=8))
-
-
-@pytest.fixture(scope="module")
 def other():
     return find_predictor("A30", "inference", "any-gpu/forest").operations
 
 
 @pytest.fixture(scope="module")
-def both(chip, other):
-    return OperationPredictor(A30, "inference", other.find_shared, {"inference": chip})
+def both(predictor, other):
+    return OperationPredictor(A30, "inference", other.find_shared, {"inference": predictor.chip})
 
 
-def never():
-    raise AssertionError
+def test_what_was_measured_stays_and_the_rest_is_from_what_all_gpus_share(predictor, other, both):
+    """That is not loaded where everything was measured."""
 
+    def never():
+        raise AssertionError
 
-def test_what_was_measured_stays_and_the_rest_is_from_what_all_gpus_share(chip, other, both):
-    alone = OperationPredictor(A30, "inference", never, {"inference": chip}).predict([CONV])
+    by_chip = OperationPredictor(A30, "inference", never, {"inference": predictor.chip})
+    network = NetworkPredictor("test", by_chip, HostModel(5e-6, learned=True)).predict(Network.of([(CONV, 3)]))
+    assert network.time_s > 0
+    assert by_chip.predict([CONV], 900, 120).time_s > by_chip.predict([CONV]).time_s
+    alone = by_chip.predict([CONV])
     whole, rest = (p.predict(OPERATIONS) for p in (both, other))
     assert whole.source == (alone.source[0], "modelled", "modelled")
     for name in ("time_s", "power_w", "device_time_s", "dynamic_energy_j"):
@@ -166,13 +164,6 @@ def test_what_was_measured_stays_and_the_rest_is_from_what_all_gpus_share(chip, 
     assert whole.device_time_s[1:] == pytest.approx(rest.device_time_s[1:])
     assert whole.energy_j == pytest.approx(whole.power_w * whole.time_s)
     assert (whole.power_w <= A30.power_limit_w).all()
-
-
-def test_what_all_gpus_share_is_not_loaded_if_everything_was_measured(chip):
-    alone = OperationPredictor(A30, "inference", never, {"inference": chip})
-    network = NetworkPredictor("test", alone, HostModel(5e-6, learned=True)).predict(Network.of([(CONV, 3)]))
-    assert network.time_s > 0
-    assert alone.predict([CONV], 900, 120).time_s > alone.predict([CONV]).time_s
 
 
 def test_networks_say_what_was_not_measured(both):
@@ -213,12 +204,8 @@ def test_the_best_measured_gpu_says_no_less_than_one_that_was_never_measured(mod
 
 def test_intervals_of_a_mixed_list_are_those_of_its_operations_alone():
     bf16 = [Operation("linear", [(rows, 512)], {"out_features": 512}, precision="bf16") for rows in (16, 64, 4096)]
-    mixed = [
-        Operation("relu", [(64, 512)]),
-        bf16[0],
-        Operation("linear", [(64, 512)], {"out_features": 512}),
-        *bf16[1:],
-    ]
+    linear = Operation("linear", [(64, 512)], {"out_features": 512})
+    mixed = [Operation("relu", [(64, 512)]), bf16[0], linear, *bf16[1:]]
     together = predict_operations(mixed, "A30").interval(0.9)
     for place, operation in enumerate(mixed):
         alone = predict_operations([operation], "A30").interval(0.9)

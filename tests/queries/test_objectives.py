@@ -1,4 +1,4 @@
-"""Objectives by arithmetic, constraints, ties, and one clear error per mistake."""
+"""Objectives by arithmetic, constraints, ties, one clear error per mistake; and choices against brute force."""
 
 from pathlib import Path
 
@@ -6,7 +6,11 @@ import pytest
 
 import joulecast
 from joulecast.errors import InputError, UnknownNameError
+from joulecast.hardware import find_gpu
+from joulecast.predictors.networks.prepared import over_clocks
+from joulecast.queries.evaluation import clock_grid_mhz
 from joulecast.queries.objectives import carbon_intensity, grids
+from joulecast.zoo import find_predictor
 
 JOB = ("resnet18", (32, 3, 224, 224))
 TWO = {"gpus": ["A30", "T4"], "clocks": (600, 900, 1200)}
@@ -81,16 +85,6 @@ def test_ties_lie_within_the_interval_of_the_best_or_else_of_the_others(gpus):
     assert not any(row.tied for row in joulecast.sweep(*JOB, gpus=gpus[0], clocks=(900, 1200)))
 
 
-def test_a_lower_cap_is_held():
-    loose, tight = (
-        joulecast.sweep("resnet50", (32, 3, 224, 224), gpus="H100 SXM", clocks=1980, power_limit_w=cap).rows[0]
-        for cap in (700, 250)
-    )
-    assert tight.power_w <= 250.001 < loose.power_w
-    assert tight.held_clock_mhz < loose.held_clock_mhz <= 1980
-    assert tight.time_s > loose.time_s
-
-
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
@@ -143,3 +137,60 @@ def test_lists_of_operations_have_no_samples():
         joulecast.best([(operation, 3)], objective="energy_per_sample", gpus="A30")
     with pytest.raises(InputError, match="other batch sizes need a model"):
         joulecast.best([(operation, 3)], batch_sizes=[1, 2], gpus="A30")
+
+
+# The best choice and the sweep against brute force: `predict` at every clock.
+
+
+QUICK = ("resnet18", (8, 3, 64, 64))
+GPUS = ("A30", "T4", "H100 SXM")
+VALUES = {
+    "energy": lambda p: p.energy_j,
+    "time": lambda p: p.time_s,
+    "edp": lambda p: p.edp_js,
+    "ed2p": lambda p: p.energy_j * p.time_s**2,
+    "energy_per_sample": lambda p: p.energy_j / 8,
+}
+
+
+@pytest.mark.parametrize("objective", VALUES)
+def test_best_is_the_least_of_all_predictions(objective):
+    value, clocks = VALUES[objective], (510, 900, 1200, 1410)
+    predictions = [joulecast.predict(*QUICK, gpu, clock) for gpu in GPUS for clock in clocks]
+    least = min(predictions, key=value)
+    choices = joulecast.best(*QUICK, objective=objective, gpus=GPUS, clocks=clocks)
+    assert (choices[0].gpu, choices[0].clock_mhz) == (least.gpu, least.clock_mhz)
+    assert choices[0].value == pytest.approx(value(least), rel=1e-6)
+    assert [choice.value for choice in choices] == sorted(choice.value for choice in choices)
+    assert len(choices) == len(GPUS)
+
+
+def test_no_row_beats_one_of_the_pareto_front():
+    sweep = joulecast.sweep(*QUICK, gpus=GPUS, clocks=(510, 900, 1200, 1410))
+    front = sweep.pareto()
+    for row in sweep:
+        beaten = any(f.time_s <= row.time_s and f.energy_j <= row.energy_j and f is not row for f in front)
+        assert beaten != (row in front)
+
+
+@pytest.mark.parametrize("name", ["A30", "P4", "RTX 5090", "MI300X"])
+def test_the_grid_has_the_lowest_highest_and_default_clock(name):
+    gpu = find_gpu(name)
+    grid = clock_grid_mhz(gpu)
+    assert len(grid) <= 40
+    assert grid.tolist() == sorted(set(grid.tolist()))
+    assert {float(gpu.boost_clock_mhz), float(gpu.max_clock_mhz)} <= set(grid.tolist())
+    assert gpu.min_clock_mhz <= grid[0] < gpu.min_clock_mhz + 15
+
+
+def test_what_is_not_covered_is_in_no_total():
+    small = joulecast.Operation("all_reduce", [(32, 64)], {"gpus": 2})
+    network = joulecast.Network.of([(joulecast.Operation("relu", [(32, 64, 56, 56)]), 5), (small, 2)])
+    predictor = find_predictor("A30", "inference")
+    together = over_clocks(predictor.prepared(network), [600.0, 1440.0])
+    assert together.missing == 1
+    for place, clock in enumerate((600.0, 1440.0)):
+        assert together.energy_j[place] == pytest.approx(predictor.predict(network, clock).energy_j)
+    nothing = over_clocks(predictor.prepared(joulecast.Network.of([(small, 2)])), [600.0])
+    assert nothing.missing == 1
+    assert nothing.time_s.tolist() != nothing.time_s.tolist()  # NaN

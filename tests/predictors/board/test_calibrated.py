@@ -43,13 +43,11 @@ def profile(predictor, halves):
 
 
 def errors(found, dataset):
-    measured = {
-        "time": [each.device_time_s for each in dataset.measurements],
-        "power": [each.power_w for each in dataset.measurements],
-        "energy": [each.energy_j for each in dataset.measurements],
+    names = {"time": "device_time_s", "power": "power_w", "energy": "energy_j"}
+    return {
+        quantity: np.abs(np.log(getattr(found, name) / [getattr(each, name) for each in dataset.measurements]))
+        for quantity, name in names.items()
     }
-    predicted = {"time": found.device_time_s, "power": found.power_w, "energy": found.energy_j}
-    return {name: np.abs(np.log(predicted[name] / measured[name])) for name in measured}
 
 
 def test_errors_on_operations_left_out_fall_below_five_percent(predictor, halves, profile):
@@ -82,11 +80,10 @@ def test_slow_launches_are_found_though_device_times_do_not_show_them(predictor,
 
 def test_a_lower_clock_is_read_and_held(predictor, halves):
     low_mhz = 0.8 * GPU.boost_clock_mhz
-    profile = fitted(
-        predictor, board.measured(predictor.operations, halves[0], GPU, board=board.Board(clock_mhz=low_mhz))
-    )
+    slow = board.Board(clock_mhz=low_mhz)
+    profile = fitted(predictor, board.measured(predictor.operations, halves[0], GPU, board=slow))
     assert profile.most_clock_mhz == pytest.approx(low_mhz)
-    truth = board.measured(predictor.operations, halves[1], GPU, 1, board.Board(clock_mhz=low_mhz))
+    truth = board.measured(predictor.operations, halves[1], GPU, 1, slow)
     found = joulecast.predict_operations(halves[1], GPU, calibration=profile)
     assert found.held_clock_mhz.max() <= low_mhz
     assert all(each.mean() < 0.05 for each in errors(found, truth).values())
@@ -177,13 +174,17 @@ def test_every_question_takes_it(profile, tmp_path):
     found = joulecast.predict(network, gpu=GPU.name, calibration=str(path))
     assert found.time_s > 1.05 * plain.time_s
     assert any(note.startswith("calibrated by") and profile.sha256[:12] in note for note in found.notes)
-    many = joulecast.predict_many([network], GPU.name, calibration=profile)
-    assert many.time_s[0] == found.time_s
     content = json.loads(path.read_text())
-    swept = joulecast.sweep(network, gpus=[GPU.name, "L40S"], clocks=[1200.0], calibration=content)
-    for gpu, calibration in ((GPU.name, path), ("L40S", None)):
-        one = joulecast.predict(network, gpu=gpu, clock=1200.0, calibration=calibration)
-        assert one.time_s in [choice.time_s for choice in swept]
+    assert joulecast.predict_many([network], GPU.name, calibration=content).time_s[0] == found.time_s
+    run = {"samples": 1e4, "precision": "bf16"}
+    for ask, given in (
+        (joulecast.predict_generation, {"model": "gpt2", "batch": 4, **SERVED}),
+        (joulecast.predict_run, {"model": "resnet18", "input_shape": (8, 3, 64, 64), **run}),
+        (joulecast.simulate_serving, {"model": "gpt2", "requests": 4, "duration_s": 5, **SERVED}),
+    ):
+        joules = "energy_per_token_j" if ask is joulecast.predict_generation else "energy_j"
+        usual, own = (getattr(ask(gpu=GPU.name, **given, calibration=each), joules) for each in (None, path))
+        assert usual != own
     linear = next(each for each in board.operations() if each.kind == "linear" and each.precision == "bf16")
     parts = joulecast.explain(linear, GPU.name, calibration=profile).calibration
     assert parts["products on tensor cores"] == profile.factors["products on tensor cores"]
@@ -195,36 +196,22 @@ def test_every_question_takes_it(profile, tmp_path):
 
 
 SERVED = {"prompt_tokens": 100, "output_tokens": 20}
-WHOLE = {"samples": 1e4, "precision": "bf16"}
-AMONG = {"gpus": [GPU.name, "L40S"], "clocks": [1200.0]}
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda **c: joulecast.predict_generation("gpt2", GPU.name, batch=4, **SERVED, **c).energy_per_token_j,
-        lambda **c: joulecast.predict_run("resnet18", (8, 3, 64, 64), GPU.name, **WHOLE, **c).energy_j,
-        lambda **c: joulecast.simulate_serving("gpt2", GPU.name, requests=4, duration_s=5, **SERVED, **c).energy_j,
-    ],
-    ids=["predict_generation", "predict_run", "simulate_serving"],
-)
-def test_generation_runs_and_serving_use_it(ask, profile):
-    assert ask(calibration=profile) != ask()
 
 
 @pytest.mark.parametrize(
     ("choose", "given", "asked", "joules"),
     [
+        (joulecast.sweep, ("resnet18", (8, 3, 64, 64)), {}, "energy_j"),
         (joulecast.best_generation, ("gpt2",), {**SERVED, "batches": [4]}, "energy_per_token_j"),
         (joulecast.best_generation, ("gpt2",), {**SERVED, "rate_per_s": 20.0, "batches": [4]}, "energy_per_token_j"),
-        (joulecast.best_run, ("resnet18", (8, 3, 64, 64)), {**WHOLE, "counts": [1]}, "energy_j"),
+        (joulecast.best_run, ("resnet18", (8, 3, 64, 64)), {"samples": 1e4, "counts": [1]}, "energy_j"),
     ],
-    ids=["full batches", "a rate", "best_run"],
+    ids=["sweep", "full batches", "a rate", "best_run"],
 )
 def test_a_choice_among_gpus_uses_it_for_its_own(choose, given, asked, joules, profile):
+    among = {"gpus": [GPU.name, "L40S"], "clocks": [1200.0], **asked}
     found, usual = (
-        {way.gpu: getattr(way, joules) for way in choose(*given, **AMONG, **asked, calibration=each)}
-        for each in (profile, None)
+        {way.gpu: getattr(way, joules) for way in choose(*given, **among, calibration=each)} for each in (profile, None)
     )
     assert found.keys() == usual.keys() == {GPU.name, find_gpu("L40S").name}
     assert [name for name in found if found[name] != usual[name]] == [GPU.name]

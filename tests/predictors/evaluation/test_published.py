@@ -96,17 +96,6 @@ def test_a_network_is_summed_with_error_bars(dataset):
     assert found.energy_std_j == pytest.approx(8**0.5)
 
 
-@pytest.mark.parametrize("mode", ["inference", "training"])
-def test_tensor_cores_save_energy(mode):
-    """Figures 6.1 and 6.2 as far as the 2080 Ti's power can be believed, over networks with convolutions."""
-    from nicolai_clocks import HIS, energies_j
-
-    for name, size in HIS[:10]:
-        with_cores, turing, without = energies_j(name, size, mode).values()
-        assert with_cores < without, name
-        assert with_cores < turing, name
-
-
 def test_an_lstm_is_another_reader_of_the_same_tokens():
     torch = pytest.importorskip("torch")
     from deeppm import OperationLstm, starting_lstm

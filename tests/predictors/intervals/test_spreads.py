@@ -1,4 +1,4 @@
-"""Intervals of single predictions: looked up, widened, sent to a client; against arithmetic by hand."""
+"""Intervals of single predictions and of networks: looked up, widened, sent to a client; against arithmetic by hand."""
 
 import itertools
 import math
@@ -13,7 +13,9 @@ from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
 from joulecast.predictors.intervals.calibration import (
     COORDINATES,
+    SCALED_POWER,
     Calibration,
+    Cases,
     Closeness,
     ErrorGroup,
     PowerUnits,
@@ -22,9 +24,11 @@ from joulecast.predictors.intervals.calibration import (
 from joulecast.predictors.intervals.conformal import STEP_ERRORS
 from joulecast.predictors.intervals.network_calibration import (
     STEP_BASIS,
+    Difficulty,
     NetworkCalibration,
     NetworkSpread,
     shares_of,
+    variances,
 )
 from joulecast.predictors.intervals.operation_spread import OperationSpread, SentOperationSpread
 
@@ -63,20 +67,6 @@ def test_coordinates_by_hand():
     assert coordinates([RELU.replace(precision="bf16")])[0, -1] == 6.0
 
 
-def test_no_operations_have_no_distances():
-    known = Closeness.of([RELU])
-    assert known.distances([]).shape == (0,)
-    assert known.distances([SORT]).tolist() == [math.inf]
-    assert Closeness({}).distances([SORT]).tolist() == [0.0]  # Of nothing at all, nothing is far.
-
-
-def test_units_of_power_are_interpolated_in_logarithms_and_rounded_when_stored():
-    units = PowerUnits(np.array([50.0, 100.0]), np.array([0.1, 0.4]))
-    assert units.of(np.array([50.0, 75.0, 100.0])).tolist() == pytest.approx([0.1, 0.2, 0.4])
-    stored = PowerUnits(np.array([50.123456]), np.array([0.12345678])).to_dict()
-    assert stored == {"watts": [50.1235], "units": [0.123457]}
-
-
 @pytest.mark.parametrize(
     ("watts", "units"), [([], []), ([50.0], []), ([60.0, 50.0], [0.1, 0.1]), ([50.0, 60.0], [0.1, 0.0])]
 )
@@ -85,12 +75,9 @@ def test_units_of_power_that_are_damaged(watts, units):
         PowerUnits.from_dict({"watts": watts, "units": units})
 
 
-def group(*errors):
-    return ErrorGroup(1.0, {"time": np.array(errors)})
-
-
 def test_a_calibration_needs_a_group_for_all_and_none_that_is_empty():
-    whole = Calibration(Closeness({}), {"": (group(0.1, 0.2),), "normalization GPU": (group(0.1),)}).to_dict()
+    few, one = (ErrorGroup(1.0, {"time": np.array(errors)}) for errors in ([0.1, 0.2], [0.1]))
+    whole = Calibration(Closeness({}), {"": (few,), "normalization GPU": (one,)}).to_dict()
     assert set(Calibration.from_dict(whole).groups) == {"", "normalization GPU"}
     assert Calibration.from_dict(whole).power_units is None
     for groups in ({name: rows for name, rows in whole["groups"].items() if name}, {**whole["groups"], "x": []}):
@@ -191,18 +178,6 @@ def test_errors_of_another_clock_limit_the_levels_as_well():
     assert other_clock.supports(0.5)
 
 
-def test_families_without_errors_of_time_have_those_of_all():
-    of_power = {"power": {"normalization": [0.2]}, "energy": {"normalization": [0.3]}}
-    found = Calibration.of_device_errors({"": [0.1]}, of_power).groups["normalization GPU"][0].errors
-    assert {quantity: errors.tolist() for quantity, errors in found.items()} == {
-        "time": [0.1],
-        "power": [0.2],
-        "energy": [0.3],
-    }
-    own = Calibration.of_device_errors({"": [0.1], "normalization": [0.05]}, of_power)
-    assert own.groups["normalization GPU"][0].errors["time"].tolist() == [0.05]
-
-
 def test_shares_of_a_network_leave_out_what_is_missing():
     """Calls of 1 and 3 ms; the second operation of three is missing. Shares are a quarter and three quarters."""
     asked = replace(predictions(RELU, SORT, RELU), device_time_s=np.array([1e-3, np.nan, 1e-3]))
@@ -234,15 +209,12 @@ def test_what_is_better_known_has_narrower_intervals():
         found = joulecast.predict(model, shape, gpu, mode="training", precision="bf16")
         return math.log(found.interval(0.9).time_s[1] / found.time_s)
 
+    for precision in ("fp32", "fp16"):  # Half precision has the errors of published steps.
+        found = joulecast.predict("bert_base", (8, 128), "H100 SXM", mode="training", precision=precision)
+        assert (STEP_BASIS in found.spread.basis) == (precision == "fp16")
     measured, known = (half("bert_base", (32, 128), gpu) for gpu in ("A100 SXM4 80GB", "RTX 3090"))
     assert measured < 0.75 * known
     assert known < half("resnet50", (64, 3, 224, 224), "RTX 3090")
-
-
-@pytest.mark.parametrize(("precision", "published"), [("bf16", True), ("fp16", True), ("fp32", False)])
-def test_half_precision_in_training_has_the_errors_of_published_steps(precision, published):
-    found = joulecast.predict("bert_base", (8, 128), "H100 SXM", mode="training", precision=precision)
-    assert (STEP_BASIS in found.spread.basis) == published
 
 
 def test_gpus_can_be_ranked_for_fine_tuning():
@@ -251,3 +223,122 @@ def test_gpus_can_be_ranked_for_fine_tuning():
     runs = [joulecast.predict_run("bert_base", (32, 128), gpu, samples=1e5, precision="bf16") for gpu in gpus]
     times = [run.interval(0.9).time_s for run in runs]
     assert all(quick[1] < slow[0] for quick, slow in itertools.pairwise(times))
+
+
+# Which errors an operation's interval is looked up from, and how those of operations make a network's.
+
+
+CONV = Operation("conv2d", [(1, 8, 8, 8)], {"out_channels": 8, "kernel_size": 3})
+FAMILY = CONV.row.family
+
+
+def group(farthest, error, **more):
+    """Nine errors up to `error`: of nine, a level of 0.9 takes the ninth, and 0.5 the fifth."""
+    quantities = {"time": error, **more}
+    return ErrorGroup(farthest, {name: np.linspace(value / 9, value, 9) for name, value in quantities.items()})
+
+
+CALIBRATION = Calibration(
+    Closeness({}),
+    {
+        "": (group(9.0, 0.9, power=0.99, energy=1.2),),
+        "GPU": (group(5.0, 0.5),),
+        f"{FAMILY} GPU": (group(1.0, 0.1), group(2.0, 0.2), group(4.0, 0.4)),
+        f"{FAMILY} host": (group(6.0, 0.6),),
+        "measured GPU": (group(1.0, 0.01),),
+        "measured": (group(1.0, 0.02),),
+        f"kind never measured, {FAMILY}": (group(1.0, 0.7),),
+        "kind never measured": (group(1.0, 0.8),),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("operation", "host", "measured", "distance", "half"),
+    [
+        pytest.param(CONV, False, False, 0.5, 0.1, id="nearest bin"),
+        pytest.param(CONV, False, False, 1.0, 0.1, id="at the end of a bin"),
+        pytest.param(CONV, False, False, 1.5, 0.2, id="second bin"),
+        pytest.param(CONV, False, False, 3.0, 0.4, id="third bin"),
+        pytest.param(CONV, False, False, 30.0, 0.4, id="beyond the last bin"),
+        pytest.param(CONV, True, False, 0.5, 0.6, id="bound by the host"),
+        pytest.param(CONV, False, True, 0.0, 0.01, id="measured"),
+        pytest.param(CONV, True, True, 0.0, 0.02, id="measured, in a group of both bounds"),
+        pytest.param(CONV, False, False, math.inf, 0.7, id="another kind of its family stands in"),
+        pytest.param(RELU, False, False, math.inf, 0.8, id="another kind stands in"),
+        pytest.param(RELU, False, False, 1.0, 0.5, id="a family without errors: all bound by the GPU"),
+        pytest.param(RELU, True, False, 1.0, 0.9, id="all together"),
+    ],
+)
+def test_groups(operation, host, measured, distance, half):
+    """A quantity that a group lacks has the errors of all."""
+    asked = Cases([operation], np.array([host]), np.array([measured]), np.array([distance]))
+    for quantity, level, error in (("time", 0.9, half), ("time", 0.5, half * 5 / 9), ("energy", 0.9, 1.2)):
+        assert CALIBRATION.log_errors(quantity, level, asked).tolist() == pytest.approx([error])
+    assert CALIBRATION.log_errors("power", 0.9, asked, np.array([60.0])).tolist() == pytest.approx([0.99])
+    assert np.isnan(CALIBRATION.log_errors("edp", 0.9, asked)).all()
+
+
+def two(operation):
+    """An operation twice, which waits for the GPU and was not measured."""
+    return Cases([operation] * 2, np.zeros(2, bool), np.zeros(2, bool), np.array([0.5, 0.5]))
+
+
+def test_a_group_with_too_few_errors_takes_those_of_all():
+    few = Calibration(
+        Closeness({}), {"": (group(9.0, 0.9),), "GPU": (ErrorGroup(1.0, {"time": np.array([0.1, 0.2])}),)}
+    )
+    # Of two errors, the second covers two thirds.
+    for level, error in ((0.9, 0.9), (0.6, 0.2)):
+        assert few.log_errors("time", level, two(CONV)).tolist() == pytest.approx([error] * 2)
+
+
+def test_powers_count_in_units_of_what_is_typical_for_them():
+    """Units lie between known ones in logarithms, and are rounded when they are stored."""
+    units = PowerUnits(np.array([50.0, 150.0]), np.array([0.01, 0.04]))
+    scaled = Calibration(Closeness({}), {"": (group(9.0, 0.9, **{SCALED_POWER: 2.0}),)}, units)
+    found = scaled.log_errors("power", 0.9, two(CONV), np.array([50.0, 100.0]))
+    assert found.tolist() == pytest.approx([0.02, 0.04])
+    stored = PowerUnits(np.array([50.123456]), np.array([0.12345678])).to_dict()
+    assert stored == {"watts": [50.1235], "units": [0.123457]}
+
+
+def test_a_standard_deviation_is_the_error_that_68_percent_do_not_exceed():
+    """ceil(10 x 0.6827) is the seventh of nine; it is looked up among loops that are bound by the GPU."""
+    sigmas = OperationSpread(CALIBRATION, frozenset(), None).sigmas((CONV,))
+    assert sigmas["time"].tolist() == pytest.approx([0.1 * 7 / 9])
+
+
+def test_far_outside_is_beyond_the_farthest_group_of_the_family():
+    """6 for loops of the family that wait for the host, 9 for others. Kinds with a stand-in do not count as far."""
+    distances = np.array([6.5, 5.5, 9.5, 8.5, math.inf])
+    found = CALIBRATION.far_outside([CONV, CONV, RELU, RELU, CONV], distances)
+    assert found.tolist() == [True, False, True, False, False]
+
+
+def test_the_difficulty_of_a_network():
+    """Half of the time in an operation of the nearest bin, half in one of the third."""
+    near, far = 0.1 * 7 / 9, 0.4 * 7 / 9
+    found = variances(np.array([0.5, 0.5]), np.array([near, far]))
+    assert found.tolist() == pytest.approx([((near + far) / 2) ** 2, (near**2 + far**2) / 4])
+    alike, apart = found
+    of_network = Difficulty(0.03, 0.25).of(found)
+    assert float(of_network) == pytest.approx(math.sqrt(0.03**2 + 0.25 * alike + 0.75 * apart))
+
+
+def test_networks_come_back_from_storage():
+    errors = {name: np.linspace(0.1, 0.9, 9) for name in ("time", "power", "energy", "edp")}
+    known = NetworkCalibration(
+        {"time": Difficulty(0.03, 0.25), "energy": Difficulty(0.04, 0.5), "power": Difficulty(0.05, 0.75)},
+        {"overlap": errors},
+        "networks of a test",
+    )
+    again = NetworkCalibration.from_dict(known.to_dict())
+    assert again.basis == known.basis
+    assert again.difficulties == known.difficulties
+    assert {name: row.tolist() for name, row in again.scores["overlap"].items()} == {
+        name: pytest.approx(row.tolist(), abs=1e-4) for name, row in errors.items()
+    }
+    found = again.summed(dict.fromkeys(known.difficulties, np.array([0.01, 0.02])))
+    assert found["edp"] == pytest.approx(found["time"] + found["energy"])
+    assert NetworkCalibration({}, {"overlap": errors}, "x").summed({})["time"] == 1.0

@@ -33,11 +33,6 @@ RECIPE = SharedForestRecipe(trees=20, min_samples_leaf=2, folds=3)
 MEASURED = ("A30", "T4", "A10")
 
 
-def ratio(learned, operations, gpu):
-    """Device time over least time."""
-    return learned.factors(operations, gpu)
-
-
 @pytest.fixture(scope="module")
 def learned() -> LearnedOperations:
     return fit_on_all([simulated_gpu(name) for name in MEASURED], (), RECIPE)
@@ -47,7 +42,7 @@ def test_learns_what_gpus_have_in_common(learned):
     gpu = find_gpu("A40")
     operations = simulated_operations()
     truth = np.array([SLOWER_THAN_PHYSICS[operation.kind] for operation in operations])
-    error = np.abs(ratio(learned, operations, gpu) / truth - 1)
+    error = np.abs(learned.factors(operations, gpu) / truth - 1)
     assert np.median(error) < 0.05
     assert np.max(error) < 0.6
 
@@ -57,18 +52,16 @@ def test_trees_count_in_full_where_their_kind_was_measured_on_the_chip(learned, 
     # The A40 has the chip of the A10, which was measured.
     assert set(learned.chips) == {find_gpu(measured).chip for measured in MEASURED}
     learned = replace(learned, log_ratio=lambda inputs: np.full(len(inputs), np.log(3.0)))
-    gpu, asked = (
-        find_gpu(name),
-        [Operation("softmax", [(131072, 4096)]), Operation("linear", [(64, 64)], {"out_features": 64})],
-    )
+    gpu = find_gpu(name)
+    asked = [Operation("softmax", [(131072, 4096)]), Operation("linear", [(64, 64)], {"out_features": 64})]
     measured = replace(learned, chips={gpu.chip: frozenset({"softmax", "linear"})})
-    assert ratio(measured, asked, gpu) / counted_ratio(asked, gpu) == pytest.approx(3.0)
+    assert measured.factors(asked, gpu) / counted_ratio(asked, gpu) == pytest.approx(3.0)
     elsewhere = replace(learned, chips={gpu.chip: frozenset({"relu"}), "other": frozenset({"softmax"})})
-    assert ratio(elsewhere, asked, gpu) / counted_ratio(asked, gpu) == pytest.approx([3.0**0.5, 1.0])
+    assert elsewhere.factors(asked, gpu) / counted_ratio(asked, gpu) == pytest.approx([3.0**0.5, 1.0])
     # Nothing of a backward is counted but products, so what is learned of others counts in full.
     trained = [asked[0].replace(mode="training"), Operation("batch_norm", [(1024, 64, 128, 128)], mode="training")]
     # Of a family that was never measured, physics alone is known.
-    assert ratio(elsewhere, trained, gpu) == pytest.approx([3.0, 1.0])
+    assert elsewhere.factors(trained, gpu) == pytest.approx([3.0, 1.0])
 
 
 def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(learned):
@@ -86,7 +79,7 @@ def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(le
     unseen = find_gpu("L4")
     for mode, expected in zip(("inference", "training"), zip(*trust.values(), strict=True), strict=True):
         asked = [operation.replace(mode=mode) for operation in trust]
-        logs = np.log(ratio(learned, asked, unseen) / counted_ratio(asked, unseen))
+        logs = np.log(learned.factors(asked, unseen) / counted_ratio(asked, unseen))
         assert logs == pytest.approx(expected, abs=1e-6)
 
 
@@ -99,7 +92,7 @@ def test_operations_that_another_network_had_are_not_computed_again(learned):
     counted.prefetch(second, map(find_gpu, names))  # 5 of these are new on the RTX 4090, all 15 on the L4
     for name in names:
         for some in (first, second):
-            assert ratio(counted, some, find_gpu(name)).tolist() == ratio(learned, some, find_gpu(name)).tolist()
+            assert counted.factors(some, find_gpu(name)).tolist() == learned.factors(some, find_gpu(name)).tolist()
     assert asked == [20, 5 + 15, 10]  # Those of several GPUs are asked for together.
 
 
@@ -150,9 +143,13 @@ def test_time_and_energy_along_the_clock(learned, name):
     assert all(p.power_w <= 1.001 * max(p.power_limit_w, found[0].power_w) for p in found)
 
 
-def test_the_default_cap_changes_nothing(learned):
+def test_the_default_cap_changes_nothing_and_what_is_not_covered_is_missing(learned):
     gpu = find_gpu("T4")
     predictor, operations = SharedByAll(learned).on(gpu, "inference"), simulated_operations()[-8:]
+    mixed = predictor.predict([Operation("relu", [(8, 8)], precision="bf16"), Operation("relu", [(8, 8)])])
+    assert (mixed.source, np.isnan(mixed.time_s).tolist()) == (("missing", "modelled"), [True, False])
+    with pytest.raises(InputError, match="this predictor is for inference"):
+        predictor.predict([Operation("relu", [(8, 8)], mode="training")])
     for clock in (None, 900.0):
         free = predictor.predict(operations, clock)
         capped = predictor.predict(operations, clock, gpu.power_limit_w)
@@ -163,19 +160,6 @@ def test_the_default_cap_changes_nothing(learned):
     found = predictor.predict(operations)
     assert found.device_time_s == pytest.approx(learned_s)
     assert np.min(found.held_clock_mhz) < gpu.boost_clock_mhz
-
-
-def test_what_is_not_covered_is_missing(learned):
-    t4 = SharedByAll(learned).on(find_gpu("T4"), "inference")
-    found = t4.predict([Operation("relu", [(8, 8)], precision="bf16"), Operation("relu", [(8, 8)])])
-    assert found.source == ("missing", "modelled")
-    assert np.isnan(found.time_s[0])
-    with pytest.raises(InputError, match="this predictor is for inference"):
-        t4.predict([Operation("relu", [(8, 8)], mode="training")])
-
-
-def without_power(dataset):
-    return tuple(replace(m, power_w=None, energy_j=None) for m in dataset.measurements)
 
 
 def test_a_gpu_is_left_out_with_its_chip():
@@ -192,9 +176,8 @@ def test_a_gpu_is_left_out_with_its_chip():
         errors = interval_errors(found)[quantity]
         assert {"", "elementwise"} <= set(errors)
         assert 0 < np.median(errors[""]) < 0.5
-    one_chip = validate_any_gpu(
-        [datasets[0], replace(datasets[2], measurements=without_power(datasets[2]))], (), RECIPE
-    )
+    unread = tuple(replace(m, power_w=None, energy_j=None) for m in datasets[2].measurements)
+    one_chip = validate_any_gpu([datasets[0], replace(datasets[2], measurements=unread)], (), RECIPE)
     assert interval_errors(one_chip)["power"] == {}
 
 

@@ -24,6 +24,7 @@ pytest.importorskip("scipy", reason="fits constants")
 
 TREES = TreeSettings(trees=30, depth=4, learning_rate=0.2, min_child_weight=5.0)
 RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4)
+OTHERS = "other generations"
 H100, H200, A100, B200 = map(find_gpu, ("H100 SXM", "H200", "A100 SXM4 80GB", "B200"))
 
 
@@ -85,20 +86,18 @@ def test_trees_are_trusted_where_three_generations_show_that_they_help():
 
 
 def test_a_prediction_names_the_measurements_behind_it(kernels):
-    assert [kernels.basis("linear, half", gpu) for gpu in (H100, find_gpu("H100 PCIe"), B200)] == [
-        "measured",
-        "same generation",
-        "other generations",
-    ]
+    bases = {"H100 SXM": "measured", "H100 PCIe": "same generation"} | dict.fromkeys(("B200", "MI210"), OTHERS)
+    assert {name: kernels.basis("linear, half", find_gpu(name)) for name in bases} == bases
+    # A B300 runs the kernels of a B200.
+    for name, basis in (("B300", "same generation"), ("RTX PRO 6000 Blackwell Server Edition", OTHERS)):
+        assert basis_of(find_gpu(name), frozenset({B200.name})) == basis
+    product, mi210 = linear(4096, 4096, 4096), find_gpu("MI210")
+    (device_s,) = kernels.device_s(OperationList([product]), mi210)
+    assert product.flops / mi210.peak_flops["bf16"] < device_s < 3 * product.flops / mi210.peak_flops["bf16"]
     operations = OperationList([linear(32, 512, 512)])
     assert kernels.remarks(operations, H100) == (f"linear in half: measured on {H100.name}",)
     assert "predicted from NVIDIA H100 80GB HBM3, NVIDIA H200" in kernels.remarks(operations, find_gpu("H100 PCIe"))[0]
     assert kernels.remarks(OperationList([Operation("softmax", [(8, 8)], precision="bf16")]), H100) == ()
-
-
-def test_a_b300_runs_the_kernels_of_a_b200():
-    assert basis_of(find_gpu("B300"), frozenset({B200.name})) == "same generation"
-    assert basis_of(find_gpu("RTX PRO 6000 Blackwell Server Edition"), frozenset({B200.name})) == "other generations"
 
 
 def test_what_physics_leaves_belongs_to_a_chip_of_which_a_board_was_measured(kernels):
@@ -119,7 +118,8 @@ def test_only_fp16_and_bf16_stand_in_for_each_other(kernels):
 
 
 def test_a_predictor_for_any_gpu_uses_the_learned_kernels(kernels):
-    operations = OperationList([linear(256, 4096, 4096), Operation("relu", [(256, 4096)], precision="bf16")])
+    relu, quantized = Operation("relu", [(256, 4096)], precision="bf16"), linear(64, 512, 512, "fp8")
+    operations = OperationList([linear(256, 4096, 4096), relu])
     plain = SharedByAll(NoResidual()).on(H100, "inference")
     asking = SharedByAll(NoResidual(), kernels=kernels).on(H100, "inference")
     found, without = asking.predict(operations), plain.predict(operations)
@@ -128,12 +128,8 @@ def test_a_predictor_for_any_gpu_uses_the_learned_kernels(kernels):
     assert asking.remarks(operations) == (f"linear in half: measured on {H100.name}",)
     assert "linear in half" in asking.coverage
     assert plain.remarks(operations) == ()
-
-
-def test_a_quantized_layer_that_was_not_learned_is_missing(kernels):
-    found = SharedByAll(NoResidual(), kernels=kernels).on(H100, "inference").predict([linear(64, 512, 512, "fp8")])
-    assert found.source == ("missing",)
-    assert np.isnan(found.time_s).all()
+    missing = asking.predict([quantized])  # A quantized layer was not learned.
+    assert (missing.source, np.isnan(missing.time_s).all()) == (("missing",), True)
 
 
 def test_triton_multiplies_experts_on_blackwell_as_on_hopper():
@@ -159,14 +155,6 @@ def test_a_way_that_was_measured_on_one_of_two_generations_stays_near_its_start(
     place = PRODUCT, TENSORRT_LLM, WIDTHS.index("half")
     farther = [np.abs(np.log(found[place] / STARTS[place])).sum() for found in (alone, both)]
     assert farther[1] < farther[0]
-
-
-def test_products_on_amd_rest_on_other_generations(kernels):
-    mi210 = find_gpu("MI210")
-    assert kernels.basis("linear, half", mi210) == "other generations"
-    product = linear(4096, 4096, 4096)
-    (device_s,) = kernels.device_s(OperationList([product]), mi210)
-    assert product.flops / mi210.peak_flops["bf16"] < device_s < 3 * product.flops / mi210.peak_flops["bf16"]
 
 
 def test_power_is_learned_from_readings(measured, kernels):

@@ -45,17 +45,11 @@ def test_training_a_product_takes_three_of_them(operation, precision, shapes):
     assert sum(each.flops for each in products) == of_all * (3 if operation.mode == "training" else 2)
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [
-        Operation("matmul", [(2, 9, 8), (2, 8, 4)], precision="bf16"),
-        LAYER.replace(precision="fp32"),
-        Operation("relu", [[8, 8]], precision="bf16", mode="training"),
-    ],
-    ids=["a batch of products", "fp32", "another kind"],
-)
-def test_other_operations_are_their_own_kernel(operation):
-    assert kernels_of(operation) == (operation,)
+def test_a_batch_of_products_fp32_and_other_kinds_are_their_own_kernel():
+    batch = Operation("matmul", [(2, 9, 8), (2, 8, 4)], precision="bf16")
+    relu = Operation("relu", [[8, 8]], precision="bf16", mode="training")
+    for operation in (batch, relu, LAYER.replace(precision="fp32")):
+        assert kernels_of(operation) == (operation,)
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
@@ -99,13 +93,6 @@ def test_rows_of_a_linear_layer_fill_tiles(rows, computed, mode):
         assert [each.input_shapes for each in gradients] == [((computed, 512),), ((512, computed),)]
 
 
-def test_the_kernels_of_an_operation_share_its_place():
-    operations = OperationList([LAYER.replace(precision="fp32"), LAYER])
-    parts = parts_of(operations)
-    assert (parts.names.tolist(), parts.places.tolist()) == (["linear, half"] * 3, [1, 1, 1])
-    assert [*parts.kernels] == [*kernels_of(LAYER)]
-
-
 def attention(queries, precision="bf16", *, keys=64, **attributes):
     return Operation("attention", [(1, 1, queries, 64), *[(1, 1, keys, 64)] * 2], attributes, precision=precision)
 
@@ -133,6 +120,10 @@ def test_each_kernel_belongs_to_one_part(operation, name):
 
 
 def test_an_attention_in_training_is_its_forward_with_a_backward():
+    """The kernels of another operation share its place."""
+    products = parts_of(OperationList([LAYER.replace(precision="fp32"), LAYER]))
+    assert (products.names.tolist(), products.places.tolist()) == (["linear, half"] * 3, [1, 1, 1])
+    assert [*products.kernels] == [*kernels_of(LAYER)]
     training = attention(64).replace(mode="training")
     parts = parts_of(OperationList([training, attention(64), attention(64, implementation="vllm")]))
     assert [*parts.kernels] == [attention(64), attention(64), attention(64, implementation="vllm")]

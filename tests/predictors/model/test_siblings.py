@@ -51,8 +51,7 @@ def test_the_better_board_is_not_slower(less, more, precisions, mode):
     less, more = find_gpu(less), find_gpu(more)
     for precision in precisions:
         listed = operations(precision, mode) if precision in less.peak_flops else []
-        if precisions != ALL:
-            listed = [each for each in listed if each.kind in ("conv2d", "linear")]
+        listed = [each for each in listed if precisions == ALL or each.kind in ("conv2d", "linear")]
         own, better = (find_predictor(gpu, mode).operations.predict(listed).device_time_s for gpu in (less, more))
         # What was learned of kernels in half precision is a step function of the figures of a board.
         most = 1.005 if more in siblings(less) and precision != "fp16" else 1.02
@@ -70,14 +69,11 @@ def test_more_bandwidth_slows_down_no_small_operation():
 @pytest.mark.parametrize("gpu", ["T4", "V100 PCIe 16GB", "P4", "RTX4090"])
 def test_where_tf32_is_no_quicker_a_network_in_tf32_is_one_in_fp32(gpu):
     """On these the data sheet has no rate for TF32, or that of fp32; PyTorch's permission changes nothing."""
-    block = [
-        ("linear", [(2048, 768)], {"out_features": 3072}),
-        ("conv2d", [(8, 64, 28, 28)], {"out_channels": 64, "kernel_size": 3}),
-    ]
+    linear = Operation("linear", [(2048, 768)], {"out_features": 3072})
+    image = Operation("conv2d", [(8, 64, 28, 28)], {"out_channels": 64, "kernel_size": 3})
+    predictor = find_predictor(gpu, "inference")
     exact, allowed = (
-        find_predictor(gpu, "inference").predict(
-            Network.of([(Operation(kind, shapes, with_, precision=precision), 12) for kind, shapes, with_ in block])
-        )
+        predictor.predict(Network.of([(each.replace(precision=precision), 12) for each in (linear, image)]))
         for precision in ("fp32", "tf32")
     )
     assert (allowed.time_s, allowed.energy_j, allowed.notes) == (exact.time_s, exact.energy_j, exact.notes)
@@ -85,19 +81,12 @@ def test_where_tf32_is_no_quicker_a_network_in_tf32_is_one_in_fp32(gpu):
 
 @pytest.mark.parametrize("gpu", ["A100 SXM4 80GB", "H100 SXM", "L40S", "B200", "RTX4090", "A10"])
 def test_fp16_is_bf16_where_tensor_cores_compute_both_at_one_rate(gpu):
-    heads = (4, 12, 512, 64)
-    block = [
-        *(("linear", [(tokens, 768)], {"out_features": 3072}) for tokens in (1, 128, 4096)),
-        ("matmul", [(12, 128, 64), (12, 64, 128)], {}),
-        ("attention", [heads] * 3, {"causal": True}),
-        ("add", [(512, 768)] * 2, {}),
-    ]
-    one, other = (
-        find_predictor(gpu, "inference").operations.predict(
-            [Operation(kind, shapes, with_, precision=precision) for kind, shapes, with_ in block]
-        )
-        for precision in ("fp16", "bf16")
-    )
+    block = [Operation("linear", [(tokens, 768)], {"out_features": 3072}) for tokens in (1, 128, 4096)]
+    block.append(Operation("matmul", [(12, 128, 64), (12, 64, 128)]))
+    block.append(Operation("attention", [(4, 12, 512, 64)] * 3, {"causal": True}))
+    block.append(Operation("add", [(512, 768)] * 2))
+    predictor = find_predictor(gpu, "inference").operations
+    one, other = (predictor.predict([each.replace(precision=how) for each in block]) for how in ("fp16", "bf16"))
     assert one.device_time_s.tolist() == other.device_time_s.tolist()
     assert one.dynamic_energy_j.tolist() == other.dynamic_energy_j.tolist()
 

@@ -8,7 +8,7 @@ from made_predictions import RELU, predictions
 
 from joulecast import Network, Operation
 from joulecast.errors import UnknownNameError
-from joulecast.hardware import find_gpu
+from joulecast.hardware import IdleCurve, find_gpu
 from joulecast.hardware.host import Host
 from joulecast.predictors.intervals.conformal import power_range_w, within_range
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
@@ -35,8 +35,13 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(half_s, erro
 
 
 def test_host_and_device_overlap():
-    """3 x 1 ms + 2 x 2 ms of device, 3 x 1 ms + 2 x 0.5 ms + 5 x 0.2 ms of host; 3 x 0.1 J + 2 x 0.3 J; 50 W."""
-    found = compose(np.array([3.0, 2.0]), predictions([1e-3, 2e-3], [1e-3, 0.5e-3], [0.1, 0.3]), HostModel(0.2e-3), 1e9)
+    """3 x 1 ms + 2 x 2 ms of device, 3 x 1 ms + 2 x 0.5 ms + 5 x 0.2 ms of host; 3 x 0.1 J + 2 x 0.3 J; 50 W.
+
+    What is missing is left out.
+    """
+    nan = float("nan")
+    operations = predictions([1e-3, 2e-3, nan], [1e-3, 0.5e-3, nan], [0.1, 0.3, nan])
+    found = compose(np.array([3.0, 2.0, 7.0]), operations, HostModel(0.2e-3), 1e9)
     assert found.device_time_s == pytest.approx(7e-3)
     assert found.host_time_s == pytest.approx(5e-3)
     assert found.time_s == pytest.approx(1e-3 * (7**4 + 5**4) ** 0.25)
@@ -50,13 +55,6 @@ def test_mean_power_is_within_the_cap():
     time_s, energy_j = overlap(np.array([1.0, 3.0]), 0.0, np.array([5.0, 5.0]), np.array([1.0, 2.0]), 4.0)
     assert time_s == pytest.approx([1.0, 3.0])
     assert energy_j == pytest.approx([4.0, 11.0])
-
-
-def test_what_is_missing_is_left_out():
-    nan = float("nan")
-    found = compose(np.array([2.0, 7.0]), predictions([1e-3, nan], [1e-3, nan], [0.1, nan]), HostModel(0.0), 1e9)
-    assert (found.device_time_s, found.host_time_s) == pytest.approx((2e-3, 2e-3))
-    assert found.time_s == pytest.approx(2e-3 * 2**0.25)
 
 
 # 1 ms and 2 ms of device, 20 us and 40 us of host in a loop.
@@ -130,12 +128,9 @@ def test_the_offset_of_the_host_is_learned_from_networks(mode, device_s, host_s,
     assert found.learned
     assert found.offset_s == pytest.approx(offset_s, abs=0.5e-6)
     assert HostModel.from_dict(found.to_dict()) == found
-
-
-def test_networks_that_the_device_bounds_say_nothing_of_the_host():
-    bound = HostModel.fit([(np.array([1.0]), predictions([1.0], [50e-6], [0.0]), 1.0)], "training")
-    assert bound == HostModel.prior("training")
-    assert HostModel.fit([], "inference") == HostModel.prior("inference")
+    # A network that the device bounds says nothing of the host, as none does.
+    bound = [(np.array([1.0]), predictions([1.0], [50e-6], [0.0]), 1.0)]
+    assert HostModel.fit(bound, mode) == HostModel.fit([], mode) == HostModel.prior(mode)
 
 
 def test_plain_sums_add_up_loops():
@@ -148,12 +143,11 @@ def test_plain_sums_add_up_loops():
 
 
 def test_a_board_draws_from_idle_to_its_cap():
-    assert power_range_w(replace(A30, idle_power_w=21.0), 100.0) == (21.0, 100.0)
-    assert power_range_w(replace(A30, idle_power_w=21.0), 20.0) == (20.0, 20.0)
-    curve = replace(A30.idle_curve, clock_mhz=(210.0, 1440.0), power_w=(25.0, 40.0)) if A30.idle_curve else None
-    known = replace(A30, idle_power_w=None, idle_curve=curve)
-    assert power_range_w(known, 165.0) == ((25.0, 165.0) if curve else (0.0, 165.0))
-    assert power_range_w(replace(A30, idle_power_w=None, idle_curve=None), 165.0) == (0.0, 165.0)
+    known = replace(A30, idle_power_w=None, idle_curve=IdleCurve((210.0, 1440.0), (25.0, 40.0)))
+    for cap_w, low_w in ((100.0, 21.0), (20.0, 20.0)):
+        assert power_range_w(replace(A30, idle_power_w=21.0), cap_w) == (low_w, cap_w)
+    assert power_range_w(known, 165.0) == (25.0, 165.0)
+    assert power_range_w(replace(known, idle_curve=None), 165.0) == (0.0, 165.0)
 
 
 def test_intervals_of_power_stay_within_what_a_board_draws():
@@ -216,6 +210,8 @@ GAPS = Execution("graph", gap_s=1e-3)
 def test_static_energy_is_shared_by_device_time(dynamic_j, counts, execution, whole, device_s, energy_j):
     predictor = FixedPredictor([1e-3, 3e-3], dynamic_j)
     network = Network.of(list(zip(OPERATIONS, counts, strict=True)))
+    idle = NetworkPredictor("fixed", FixedPredictor([0.0, 0.0], [0.0, 0.0]), HostModel(0.0))
+    assert idle.predict(network).held_clock_mhz == 1440.0  # Without kernels the clock is the usual one.
     found = NetworkPredictor("fixed", predictor, HostModel(0.0, learned=True, execution=execution)).predict(network)
     assert (found.time_s, found.energy_j) == pytest.approx(whole)
     assert found.device_time_s == pytest.approx(sum(device_s) + (2e-3 if execution is GAPS else 0.0))
@@ -223,8 +219,3 @@ def test_static_energy_is_shared_by_device_time(dynamic_j, counts, execution, wh
     assert [cost.energy_j for cost in found.operations] == pytest.approx(energy_j)
     watts = [40 + joules / seconds for joules, seconds in zip(dynamic_j, (1e-3, 3e-3), strict=True)]
     assert [cost.power_w for cost in found.operations] == pytest.approx(np.minimum(watts, 165.0).tolist())
-
-
-def test_without_kernels_the_clock_is_the_usual_one():
-    predictor = NetworkPredictor("fixed", FixedPredictor([0.0, 0.0], [0.0, 0.0]), HostModel(0.0))
-    assert predictor.predict(Network.of([(operation, 1) for operation in OPERATIONS])).held_clock_mhz == 1440.0

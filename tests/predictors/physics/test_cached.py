@@ -92,7 +92,9 @@ def test_each_operation_is_computed_once_whatever_list_it_is_in():
     assert table.squares_of(relus(5, 7)) == [25, 49]
     assert table.squares_of(relus(7, 6, 5, 7)) == [49, 36, 25, 49]
     assert table.made == [[5, 7], [6]]
-    # Another table saw none of them.
+    # Another table saw none of them, and neither did a copy for another process, as pickle makes it.
+    copied = copy.copy(table.rows)
+    assert copied.of(relus(5), lambda some: np.full((len(some), 2), 8.0)).tolist() == [[8, 8]]
     assert other.squares_of(relus(6, 34)) == [36, 1156]
     assert table.squares_of(relus(34, 5)) == [1156, 25]
     assert (table.made, other.made) == ([[5, 7], [6], [34]], [[6, 34]])
@@ -116,10 +118,3 @@ def test_operations_of_any_number_of_inputs_are_not_stored():
     table, many = Table(), OperationList([Operation("cat", [(2, 3)] * 40, {"dim": 1})])
     assert [table.squares_of(many), table.squares_of(many)] == [[4], [4]]
     assert table.made == [[2], [2]]
-
-
-def test_a_copy_for_another_process_is_empty():
-    table = Table()
-    table.squares_of(relus(3))
-    copied = copy.copy(table.rows)  # as pickle makes it
-    assert copied.of(relus(3), lambda some: np.full((len(some), 2), 8.0)).tolist() == [[8, 8]]

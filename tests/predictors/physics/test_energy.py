@@ -11,7 +11,7 @@ from joulecast.hardware.gpu import IdleCurve
 from joulecast.operations.operation import Operation
 from joulecast.predictors.physics import energy, voltage
 from joulecast.predictors.physics.clock import Work
-from joulecast.predictors.physics.energy import EnergyConstants, process_factor, static_power_w
+from joulecast.predictors.physics.energy import EnergyConstants, process_factor, static_power_on_gpus_w, static_power_w
 from joulecast.predictors.physics.voltage import relative_voltage
 
 LINEAR = Operation("linear", [(100, 1000)], {"out_features": 200, "bias": False})
@@ -124,43 +124,46 @@ def test_bytes_that_the_cache_holds_cost_less(l2_bytes, served):
     assert Work.of([LINEAR], gpu, 2000.0, np.ones(1), constants).memory_j[0] == expected
 
 
-def test_constants_survive_json_and_those_stored_before_the_cache_was_known_pay_all_bytes():
+def test_constants_survive_json_and_those_stored_earlier_pay_all_bytes_and_the_square_of_the_voltage():
     stored = CONSTANTS.to_dict()
     assert EnergyConstants.from_dict(stored) == CONSTANTS
     assert stored["gddr_j_per_byte"] == 1e-10
-    earlier = EnergyConstants.from_dict({name: stored[name] for name in stored if name != "l2_saves"})
-    assert earlier.l2_saves == 0
+    earlier = EnergyConstants.from_dict({n: stored[n] for n in stored if n not in ("l2_saves", "voltage_power")})
+    assert (earlier.l2_saves, earlier.voltage_power) == (0, 2.0)
     assert energy_j(LINEAR, replace(ROUND, l2_bytes=10**9), constants=earlier) == pytest.approx(energy_j(LINEAR))
 
 
-@pytest.mark.parametrize(
-    ("gpu", "clock", "watts"),
-    [
-        *[(ROUND, clock, watts) for clock, watts in ((300, 20), (500, 20), (1500, 40), (2000, 50), (2500, 50))],
-        # A board with a context draws no less than without.
-        *[(replace(ROUND, idle_power_w=30.0), clock, watts) for clock, watts in ((500, 30), (2000, 50))],
-        # Where no curve is known: 0.18 of the cap, at most 80 W, at least what the board draws with no process on it.
-        (UNKNOWN, 2000, 36),
-        (replace(UNKNOWN, power_limit_w=1000.0), 2000, 80),
-        (replace(UNKNOWN, idle_power_w=60.0), 2000, 60),
-        (replace(UNKNOWN, idle_power_w=None), 2000, 36),
-        (replace(UNKNOWN, idle_power_w=35.5), 500, 35.5),
-        (replace(UNKNOWN, idle_power_w=None, power_limit_w=2.0), 2000, 0.36),
-    ],
-)
-def test_static_power(gpu, clock, watts):
-    assert static_power_w(gpu, clock) == pytest.approx(watts)
-    assert static_power_w(gpu, np.array([clock, clock])) == pytest.approx([watts, watts])
-
-
-def test_static_power_falls_with_the_clock_as_the_a100s_where_one_point_is_known():
-    """30 W at the boost clock, or a share of the cap; at a part of it, the share that an A100 draws there."""
+def of_a100(share):
+    """The static power of an A100 at a share of its boost clock, over that at the boost clock."""
     curve, boost = A100.idle_curve, float(A100.boost_clock_mhz)
-    one = replace(ROUND, idle_curve=IdleCurve((2000.0,), (30.0,)), idle_power_w=None)
-    for gpu, watts, share in ((one, 30, 0.5), (UNKNOWN, 36, 0.25)):
-        expected = watts * float(curve.at(share * boost)) / float(curve.at(boost))
-        assert static_power_w(gpu, share * 2000.0) == pytest.approx(expected)
-        assert expected < watts
+    return float(curve.at(share * boost)) / float(curve.at(boost))
+
+
+ONE_POINT = replace(ROUND, idle_curve=IdleCurve((2000.0,), (30.0,)), idle_power_w=None)
+STATIC_W = [
+    *[(ROUND, clock, watts) for clock, watts in ((300, 20), (500, 20), (1500, 40), (2000, 50), (2500, 50))],
+    # A board with a context draws no less than without.
+    *[(replace(ROUND, idle_power_w=30.0), clock, watts) for clock, watts in ((500, 30), (2000, 50))],
+    # Where no curve is known: 0.18 of the cap, at most 80 W, at least what the board draws with no process on it.
+    (UNKNOWN, 2000, 36),
+    (replace(UNKNOWN, power_limit_w=1000.0), 2000, 80),
+    (replace(UNKNOWN, idle_power_w=60.0), 2000, 60),
+    (replace(UNKNOWN, idle_power_w=None), 2000, 36),
+    (replace(UNKNOWN, idle_power_w=35.5), 500, 35.5),
+    (replace(UNKNOWN, idle_power_w=None, power_limit_w=2.0), 2000, 0.36),
+    # It falls with the clock as an A100's does.
+    (ONE_POINT, 1000, 30 * of_a100(0.5)),
+    (UNKNOWN, 500, 36 * of_a100(0.25)),
+]
+
+
+def test_static_power_of_one_gpu_and_of_many():
+    gpus, clocks, watts = zip(*STATIC_W, strict=True)
+    for gpu, clock, expected in STATIC_W:
+        assert static_power_w(gpu, clock) == pytest.approx(expected)
+        assert static_power_w(gpu, np.array([clock, clock])) == pytest.approx([expected, expected])
+    together = static_power_on_gpus_w(gpus, np.array([clocks, clocks], dtype=float).T)
+    assert together == pytest.approx(np.array([watts, watts]).T)
 
 
 def test_a_catalogue_without_any_curve_takes_voltage_and_idle_power_for_constant(monkeypatch):

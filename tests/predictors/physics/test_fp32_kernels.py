@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from joulecast import Operation, predict_operations
+from joulecast import Operation
 from joulecast.hardware import GPU, find_gpu, gpus
 from joulecast.predictors.physics.fp32_kernels import counted_ratio
 from joulecast.predictors.physics.fp32_products import kernel_generation, tile_ratio
@@ -146,12 +146,10 @@ def test_long_reductions_slow_linear_layers_on_pascal_only(gpu, low, high):
 @pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)
 def test_no_gpu_beats_its_peak_and_more_rows_never_take_less_time(gpu):
     rows = [2**n for n in range(5, 15)]
-    for make in (lambda n: batched(96, n, 512, 512), lambda n: linear(n, 1024, 4096)):
-        operations = [make(n) for n in rows]
-        flops = np.array([operation.flops for operation in operations])
+    for operations in ([batched(96, n, 512, 512) for n in rows], [linear(n, 1024, 4096) for n in rows]):
         for capped in (True, False):
             found = times_s(gpu, *operations, capped=capped)
-            assert (found >= flops / gpu.peak_flops["fp32"]).all()
+            assert (found >= [each.flops / gpu.peak_flops["fp32"] for each in operations]).all()
             assert (np.diff(found) >= 0).all()
 
 
@@ -211,13 +209,3 @@ def test_threads_of_softmax_are_those_that_were_recorded(length, threads):
 )
 def test_steps_of_softmax_depend_on_the_alignment_of_rows(length, steps):
     assert softmax_steps(length, softmax_threads(length)) == pytest.approx(steps)
-
-
-@pytest.mark.parametrize(
-    ("gpu", "rows", "length", "most_us"),
-    # Calls of NeuSight that waited for the host: their time less the launch, 34.5, 25.4 and 41.6 us, bounds the kernel.
-    [("A100 PCIe 40GB", 28, 2000, 12), ("P100 PCIe 16GB", 32, 740, 21), ("V100 PCIe 32GB", 64, 768, 17)],
-)
-def test_few_rows_of_layer_norm_end_before_the_host_does(gpu, rows, length, most_us):
-    assert times_s(find_gpu(gpu), norm(rows, length))[0] < most_us * 1e-6
-    assert predict_operations([norm(rows, length)], gpu).device_time_s[0] < 1.15 * most_us * 1e-6

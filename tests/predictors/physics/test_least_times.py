@@ -175,12 +175,10 @@ def test_the_gradients_of_a_layer_norm_wait_for_all_rows_in_turn(gpu, shape, mea
     found = LeastTimes.of([norm, norm.replace(mode="inference")], board, float(board.boost_clock_mhz))
     assert found.time_s[0] == pytest.approx(measured_us * 1e-6, rel=0.1)
     assert found.memory_s[0] < found.time_s[0] > 3 * found.time_s[1]
-
-
-def test_the_rows_of_a_wide_layer_norm_hide_behind_memory():
-    norm = Operation("layer_norm", [(8, 2048, 4096)], {"normalized_shape": (4096,)}, mode="training")
-    found = LeastTimes.of([norm], find_gpu("A30"), 1440.0)
-    assert found.time_s[0] == pytest.approx(found.memory_s[0], rel=0.05)
+    # Rows that are wide hide behind the memory.
+    wide = Operation("layer_norm", [(8, 2048, 4096)], {"normalized_shape": (4096,)}, mode="training")
+    least_s = LeastTimes.of([wide], board, float(board.boost_clock_mhz))
+    assert least_s.time_s == pytest.approx(least_s.memory_s, rel=0.05)
 
 
 # Bounds: launches of kernels, and the rates of data sheets.
@@ -251,35 +249,24 @@ def test_bounds_by_hand(operation, gpu, compute_s, fixed_s):
 
 
 def test_an_impossible_time_is_raised_to_its_bound_at_any_clock_and_a_possible_one_is_left():
-    free, slow = work(LINEAR), work(LINEAR, ratio=2.0)
-    bounded = free.bounded([LINEAR])
-    for clock in (1440.0, 720.0, 360.0):
-        assert bounded.at(clock)[0] == pytest.approx(np.maximum(free.at(clock)[0], LINEAR_S * 1440 / clock))
-        assert slow.bounded([LINEAR]).at(clock)[0].tolist() == slow.at(clock)[0].tolist()
+    """A launch takes as long at any clock, and draws nothing more."""
+    free, slow, tiny = work(LINEAR), work(LINEAR, ratio=2.0), work(TINY)
     assert free.device_s < LINEAR_S
-    assert bounded.device_s == pytest.approx([LINEAR_S])
+    for clock in (1440.0, 720.0, 360.0):
+        bounded, launched = free.bounded([LINEAR]).at(clock), tiny.bounded([TINY]).at(clock)
+        assert bounded[0] == pytest.approx(np.maximum(free.at(clock)[0], LINEAR_S * 1440 / clock))
+        assert slow.bounded([LINEAR]).at(clock)[0].tolist() == slow.at(clock)[0].tolist()
+        assert launched == (pytest.approx([2e-6]), pytest.approx(tiny.at(clock)[1]))
 
 
-def test_a_launch_takes_as_long_at_any_clock_and_draws_nothing_more():
-    bounded, free = work(TINY).bounded([TINY]), work(TINY)
-    for clock in (1440.0, 210.0):
-        assert bounded.at(clock)[0] == pytest.approx([2e-6])
-        assert bounded.at(clock)[1].tolist() == free.at(clock)[1].tolist()
-
-
-def test_parts_of_an_operation_are_bounded_by_their_share():
+def test_bounds_are_shared_and_moved_with_their_operations():
     """The first layer pays two thirds of its work. A factor above one does not raise the bound."""
-    bounded = work(LINEAR).bounded([LINEAR])
-    assert bounded.scaled_by(2 / 3, 1.0).device_s == pytest.approx(2 / 3 * bounded.device_s)
-    assert bounded.scaled_by(4.0, 1.0).bounds.compute_s == pytest.approx(bounded.bounds.compute_s)
-
-
-def test_bounds_are_moved_with_their_operations():
     bounded, second = work(LINEAR).bounded([LINEAR]), np.array([False, True])
+    assert bounded.scaled_by(2 / 3, 1.0).device_s == pytest.approx([2 / 3 * LINEAR_S])
+    assert bounded.scaled_by(4.0, 1.0).bounds.compute_s == pytest.approx(bounded.bounds.compute_s)
     spread = bounded.scatter(second)
     assert np.isnan(spread.device_s[0])
-    assert spread.device_s[1] == bounded.device_s[0]
     tiny = work(TINY).bounded([TINY]).scatter(~second)
-    assert tiny.merge(spread).device_s == pytest.approx([2e-6, bounded.device_s[0]])
+    assert tiny.merge(spread).device_s == pytest.approx([2e-6, LINEAR_S])
     without = replace(bounded, bounds=Bounds(0.0, 0.0))
     assert without.scatter(second).device_s[1] == work(LINEAR).device_s[0]
