@@ -58,12 +58,6 @@ def test_reading_prompts_computes_below_the_peak():
     assert 0.3 < flops / found.prefill.time_s / H100.peak_flops["bf16"] < 1
 
 
-def test_the_time_per_token_of_a_single_request_does_not_count_its_own_prompt():
-    found = predict_generation("qwen3_8b", "H100 SXM", batch=1, prompt_tokens=100_000, output_tokens=100)
-    assert found.time_per_output_token_s == pytest.approx(found.decode.time_s + found.overhead_s, rel=0.02)
-    assert found.latency_s == pytest.approx(100 / found.tokens_per_s)
-
-
 def test_lengths_that_vary_cost_more_than_their_mean():
     even, varied, listed = (llama(64, output=each) for each in (650, (650, 610), [40] * 50 + [1260] * 50))
     # Chat outputs vary as much as their mean: a running sequence has written 611 tokens, not 325.
@@ -148,13 +142,6 @@ def test_hints_name_only_what_is_narrower_than_what_was_given():
     assert "nvfp4 weights" in hint("B200", precision="fp8")
     assert "fp8 weights" not in hint("A100 SXM4 80GB")  # It has no units for fp8.
     assert "fp8" not in hint("H100 SXM", engine="transformers")
-
-
-def test_a_cap_that_cannot_bind_is_met():
-    options = {"batch": 1, "prompt_tokens": 10, "output_tokens": 10, "precision": "fp16"}
-    capped, free = (predict_generation("gpt2", "T4", **options, power_limit_w=cap) for cap in (150, None))
-    assert capped == free
-    assert capped.power_limit_w == 70
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,9 @@ def test_energy_at_the_plug_price_and_carbon_by_hand():
     kwh = 1.25 * wall_j / 3.6e6
     assert found.cost == pytest.approx(16 * found.time_s / 3600 * 2.5 + 0.2 * kwh)
     assert found.carbon_kg == pytest.approx(0.3 * kwh)
-    assert (run().cost, run().carbon_kg) == (None, None)
+    unpriced = run("L4", price_per_hour={"A30": 1.0})
+    assert (unpriced.cost, unpriced.carbon_kg) == (None, None)
+    assert "no cost: no price of an hour of NVIDIA L4 is known" in unpriced.notes
     interval = found.interval(0.9)
     for name in ("time_s", "energy_j", "wall_energy_j", "cost", "carbon_kg"):
         low, high = getattr(interval, name)
@@ -233,9 +235,3 @@ def test_as_table_and_json():
     assert list(found.to_frame()["time_s"]) == [each.time_s for each in found.parts]
     assert "100 steps" in str(found)
     assert replace(Layout(4), sharding="zero3").shares("parameters") == 4
-
-
-def test_gpu_without_a_price_is_noted():
-    found = predict_run("bert_base", (32, 128), "L4", samples=1e5, price_per_hour={"A30": 1.0})
-    assert found.cost is None
-    assert "no cost: no price of an hour of NVIDIA L4 is known" in found.notes
