@@ -5,7 +5,6 @@ import math
 import pytest
 
 from joulecast import predict_image
-from joulecast.errors import InputError, UnknownNameError
 from joulecast.generation.images.decoders import Autoencoder, CausalDecoder, ConditionedDecoder, DeepCompression
 from joulecast.generation.images.layers import Layers, parameters_of, strided_cycles
 from joulecast.generation.images.pipelines import PIPELINES, encoder
@@ -274,28 +273,3 @@ def test_parts_add_up_to_an_image():
 def test_fused_point_wise_operations_are_quicker():
     eager, compiled = (predict_image("flux_1_dev", "H100 SXM", execution=name) for name in ("eager", "compiled"))
     assert compiled.denoise.time_s < eager.denoise.time_s
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"model": "sd99"}, "image pipeline"),
-        ({"height": 1000}, "multiples of 16"),
-        ({"model": "sana_1_6b", "height": 1040}, "multiples of 32"),
-        ({"steps": 0}, "positive integer"),
-        ({"frames": 5}, "which have no frames"),
-        ({"model": "wan_2_1_1_3b", "frames": 80}, "one more than a multiple of 4"),
-        ({"model": "wan_2_1_1_3b", "frames": True}, "positive integer"),
-        ({"precision": "fp8"}, "precision of a pipeline"),
-        ({"gpu": "T4"}, "does not fit"),
-        ({"gpus": 3}, "1, 2, 4, 8"),
-        ({"gpus": 8, "ulysses": 4, "ring": 1}, "give ulysses=8, ring=1"),
-        ({"model": "sdxl", "gpus": 2}, "give one GPU"),
-        ({"model": "sd3_5_large", "gpus": 8, "ulysses": 8}, "give ulysses=2, ring=4"),
-        ({"execution": "quickly"}, "execution"),
-    ],
-)
-def test_impossible_questions_are_refused(options, message):
-    arguments = {"model": "flux_1_dev", "gpu": "H100 SXM", **options}
-    with pytest.raises((InputError, UnknownNameError), match=message):
-        predict_image(**arguments)

@@ -59,7 +59,8 @@ def test_first_and_next_tokens_are_all_steps_of_a_request(load, batching):
     for steps in cycle:
         assert steps.first + (load.output_tokens - 1) * steps.further == pytest.approx(steps.count)
         assert load.output_tokens > 1 or steps.tokens.decoding == 0
-    assert pieces(cycle) >= 0.999 * load.batch
+    read = sum(steps.count * steps.tokens.prompts * steps.tokens.prompt_tokens for steps in cycle)
+    assert read == pytest.approx(load.batch * load.prompt_tokens, rel=0.01)
 
 
 def test_where_prompts_do_not_fit_into_the_steps_fewer_sequences_decode():
@@ -108,6 +109,9 @@ def test_static_batching_reads_then_decodes():
 def test_counts_are_positive_integers(wrong):
     with pytest.raises(InputError, match="positive integer"):
         Load(wrong, 10, 10)
+
+
+def test_no_more_sequences_than_tokens_of_a_step():
     with pytest.raises(InputError, match="more sequences than"):
         cycle_of(Load(8192, 10, 10), VLLM, "continuous")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from joulecast import Operation, predict, predict_run
-from joulecast.errors import InputError, UnknownNameError
+from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.runs import Layout
@@ -182,49 +182,6 @@ def test_adapters_in_layers():
         assert module[adapted[0]](torch.empty(3, 8, device="meta")).shape == (3, 6)
     with pytest.raises(InputError, match="no layers for these adapters"):
         adapt(model(), 2, "query")
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "what"),
-    [
-        ({"samples": 0}, InputError, "samples is out of range"),
-        ({"samples": None}, InputError, "needs the size of its data"),
-        ({"tokens": 5}, InputError, "needs the size of its data"),
-        ({"epochs": -1}, InputError, "epochs is out of range"),
-        ({"pue": 0.9}, InputError, "pue is out of range"),
-        ({"accumulation": 3}, InputError, "cannot be divided into replicas and micro-batches"),
-        ({"gpu": "3x H100 SXM"}, InputError, "cannot be divided into replicas and micro-batches"),
-        ({"tensor_parallel": 3}, InputError, "groups whose collectives were measured"),
-        ({"gpu": "8x H100 SXM", "tensor_parallel": 8}, InputError, "the heads of bert_base cannot be divided"),
-        *(
-            ({f"{name}_parallel": 3}, InputError, "the GPUs cannot be divided so")
-            for name in ("pipeline", "context", "expert")
-        ),
-        ({"context_parallel": 0}, InputError, "positive integer"),
-        ({"expert_parallel": 4}, InputError, "the experts of bert_base cannot be divided"),
-        ({"gpu": "8x H100 SXM", "pipeline_parallel": 8}, InputError, "the layers cannot be divided into stages"),
-        ({"sharding": "zero4"}, UnknownNameError, "zero4"),
-        ({"recompute": "some"}, UnknownNameError, "some"),
-        ({"lora": 0}, InputError, "lora"),
-        ({"network_bandwidth": 0}, InputError, "network_bandwidth is out of range"),
-        ({"loader_samples_per_s": float("nan")}, InputError, "loader_samples_per_s is out of range"),
-        ({"carbon": "Atlantis"}, UnknownNameError, "Atlantis"),
-    ],
-)
-def test_what_cannot_be_is_refused(options, error, what):
-    with pytest.raises(error, match=what) as refused:
-        run(**options)
-    assert refused.value.given is not None
-    assert refused.value.allowed
-    assert refused.value.hint
-
-
-@pytest.mark.parametrize(
-    ("options", "what"), [({"tokens": 1e6}, "tokens are counted"), ({"samples": 100, "precision": "fp8"}, "no layers")]
-)
-def test_what_images_have_not_is_refused(options, what):
-    with pytest.raises(InputError, match=what):
-        predict_run("resnet50", (32, 3, 224, 224), "H100 SXM", **options)
 
 
 def test_as_table_and_json():
