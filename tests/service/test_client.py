@@ -174,15 +174,6 @@ def test_errors_are_equal(client, function, arguments, options):
     assert str(there.value) == str(here.value)
 
 
-def test_an_unknown_gpu_has_another_next_step_only(client):
-    with pytest.raises(UnknownNameError) as here:
-        joulecast.predict("resnet50", (1, 3, 224, 224), "A31")
-    with pytest.raises(UnknownNameError) as there:
-        client.predict("resnet50", (1, 3, 224, 224), "A31")
-    assert (there.value.what, there.value.allowed) == (here.value.what, here.value.allowed)
-    assert there.value.hint.split("?")[0] == here.value.hint.split("?")[0]
-
-
 def test_calibrations_of_the_service_are_known_by_name_alone(client, service, tmp_path, call):
     (listed,) = service.ask("/v1/calibrations").json["calibrations"]
     assert (listed["name"], listed["sha256"]) == ("desk", PROFILE.sha256)

@@ -150,12 +150,6 @@ def test_faults_are_named_by_the_field(service):
     assert service.ask("/v1/predict", {"gpu": "A30"}).json["allowed"] == "either a model or operations"
 
 
-def test_ids_of_repositories_are_names(service):
-    written = service.ask("/v1/predict", {"model": "bert-base-uncased", "input_shape": [8, 128], "gpu": "A30"}).json
-    known = service.ask("/v1/predict", {"model": "bert_base", "input_shape": [8, 128], "gpu": "A30"}).json
-    assert written == known
-
-
 def test_a_pipeline_and_a_missing_shape_lead_to_the_right_question(service):
     assert "predict_image" in service.ask("/v1/predict", {**RESNET, "model": "sdxl"}).json["hint"]
     for name, shape in (("resnet18", "32,3,224,224"), ("Qwen/Qwen3-32B", "8,128")):
