@@ -328,20 +328,12 @@ def narrow(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def browsed(service, tmp_path_factory):
+def page(service, tmp_path_factory):
     """The page of the service in a browser."""
     from browser import browsing
 
     with browsing(service.url, tmp_path_factory.mktemp("chromium")) as opened:
         yield opened
-
-
-@pytest.fixture
-def page(browsed):
-    """That page for a test, during which the browser complains of nothing that the test does not read."""
-    browsed.complaints()
-    yield browsed
-    assert browsed.complaints() == []
 
 
 def rewrite(entry, name, value):

@@ -30,6 +30,7 @@ def test_shows_what_the_library_says(page):
     for said in ("never measured", "measure one network on it"):
         assert said in page.text(".card:nth-child(2)")
         assert said not in page.text(".card:nth-child(1)")
+    assert page.complaints() == []
 
 
 def test_a_model_and_two_gpus_are_chosen(page, service):
@@ -50,6 +51,7 @@ def test_a_model_and_two_gpus_are_chosen(page, service):
     assert f"A30: least energy at {sweep.best().clock_mhz:g} MHz" in page.texts("#curves-key li")
     page.find("#energy-curve").send_keys("\ue014")  # arrow right
     assert "A30 at 210 MHz" in page.text("#energy-readout")
+    assert page.complaints() == []
 
 
 def test_another_objective_has_another_optimum(page):
@@ -65,6 +67,7 @@ def test_another_objective_has_another_optimum(page):
     prediction = joulecast.predict("resnet18", (8, 3, 224, 224), "A30", sweep.best().clock_mhz)
     assert page.texts(".card:nth-child(1) .value")[2] == si(prediction.energy_j, "J")
     assert f'"A30", {sweep.best().clock_mhz:g})' in page.text("#calls")
+    assert page.complaints() == []
 
 
 def share_text(tree, node):
@@ -115,6 +118,7 @@ def test_training_is_drawn_by_phase_and_an_optimizer_steps_in_training_only(page
     page.wait()
     assert not page.find("#optimizer-field").is_displayed()
     page.until(lambda: page.texts(".value")[2] == si(joulecast.predict(*about).energy_j, "J"))
+    assert page.complaints() == []
 
 
 def test_invalid_questions_are_reported_without_a_request(page):
@@ -145,6 +149,7 @@ def test_invalid_questions_are_reported_without_a_request(page):
     assert page.js("return document.getElementById('answers').className") == ""
     assert not page.find("#problem").is_displayed()
     assert page.js("return document.querySelectorAll('[aria-invalid]').length") == 0
+    assert page.complaints() == []
 
 
 def test_a_phone_shows_the_answer_before_the_form(page):
@@ -259,3 +264,4 @@ def test_every_control_is_reached_by_the_keyboard_and_shows_that_it_is(page, vie
         reached.append(control)
         assert ring, control
     assert reached == controls
+    assert page.complaints() == []

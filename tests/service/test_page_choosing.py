@@ -54,6 +54,7 @@ def test_a_row_and_a_point_add_their_gpus(page):
     # Four can be compared: the next takes the place of the last.
     assert chips(page)[:3] == ["A30", "L4", "T4"]
     assert chips(page)[3] == named
+    assert page.complaints() == []
 
 
 def test_limits_and_prices_are_those_of_the_library(page):
@@ -110,6 +111,7 @@ def test_a_network_is_read_from_a_file(page, tmp_path):
     (tmp_path / "broken.json").write_text("{")
     page.find("#file").send_keys(str(tmp_path / "broken.json"))
     page.until(lambda: page.text("#problem").startswith("this file is no JSON"))
+    assert page.complaints() == []
 
 
 LOAD = {"prompt_tokens": 300, "output_tokens": 200}
@@ -252,3 +254,4 @@ def test_a_calibration_is_sent_with_questions_about_its_gpu(page, tmp_path):
     page.until(lambda: "--calibration" not in page.text("#calls"))
     page.find("#calibration").send_keys(str(tmp_path / "other.json"))
     page.until(lambda: page.text("#problem").startswith("this file is no calibration"))
+    assert not page.complaints()
