@@ -37,7 +37,8 @@ def test_texts_of_quantities(value, text):
     assert si(value, "s") == text
 
 
-def test_what_has_no_prefix_has_the_plain_unit():
+def test_a_scale_begins_at_its_prefix_and_what_is_below_all_has_the_plain_unit():
+    assert scaled(0.001, "s") == (1e-3, "ms")
     assert scaled(0.0, "s") == scaled(1e-15, "s") == (1.0, "s")
 
 
