@@ -108,17 +108,6 @@ def test_views_say_the_numbers_of_the_answers():
     assert f"{ways[0].tokens_per_s:,.0f}" in read(ways._repr_html_())
 
 
-def test_a_pareto_front_of_networks_is_what_no_other_beats():
-    sizes = [16, 32, 64, 128, 256, 512, 1024]
-    networks = [Network.of([(Operation("linear", [(256, size)], {"out_features": size}), 4)]) for size in sizes]
-    found = joulecast.predict_many([*networks, networks[3]], "A30")
-    front = found.pareto()
-    pairs = [*zip(found.time_s.tolist(), found.energy_j.tolist(), strict=True)]
-    beaten = {one for one in pairs for other in pairs if other != one and other[0] <= one[0] and other[1] <= one[1]}
-    assert {pairs[i] for i in front} == set(pairs) - beaten
-    assert sorted(front, key=lambda i: pairs[i]) == [*front]
-
-
 def test_a_plot_into_another_ending_is_refused_and_writes_nothing(tmp_path):
     prediction = joulecast.predict(NETWORK, gpu="A30")
     for path, says in (("plot.gif", r"ends in \.svg, \.png, \.html"), ("none/plot.svg", "folder")):

@@ -162,18 +162,17 @@ def test_operations_are_operations(given):
 
 
 def test_what_is_printed_is_short():
-    prediction = joulecast.predict("resnet18", (8, 3, 224, 224), "A30")
+    job = ("resnet18", (8, 3, 224, 224))
+    prediction = joulecast.predict(*job, "A30")
     low, high = prediction.interval(0.9).energy_j
     assert str(prediction).startswith("resnet18 8 x 3 x 224 x 224, inference, on NVIDIA A30 at 1440 MHz: ")
     assert f"{si(prediction.energy_j, 'J')} ({si(low, 'J')} to {si(high, 'J')})" in str(prediction)
-    network = joulecast.extract("resnet18", (8, 3, 224, 224))
+    network = joulecast.extract(*job)
     assert str(network) == f"resnet18 8 x 3 x 224 x 224, inference: {len(network)} operations, 68 calls, 29.1 GFLOP"
-    choices = joulecast.best("resnet18", (8, 3, 224, 224), gpus=["A30", "T4"])
-    assert str(choices).splitlines()[0] == str(choices[0])
-    assert str(choices[0]).startswith(
-        f"{choices[0].alias} at {choices[0].clock_mhz:g} MHz, default, batch 8, inference"
-    )
-    sweep = joulecast.sweep("resnet18", (8, 3, 224, 224), gpus="A30", clocks=[900, 1440])
+    first, *_ = choices = joulecast.best(*job, gpus=["A30", "T4"])
+    assert str(choices).splitlines()[0] == str(first)
+    assert str(first).startswith(f"{first.alias} at {first.clock_mhz:g} MHz, default, batch 8, inference")
+    sweep = joulecast.sweep(*job, gpus="A30", clocks=[900, 1440])
     assert str(sweep) == f"resnet18 8 x 3 x 224 x 224, inference: 2 choices; least energy: {sweep.best()}"
     # Nor does a Python prompt show the hundreds of operations.
     assert all(len(repr(value)) < 700 for value in (prediction, network, sweep))

@@ -35,16 +35,12 @@ def test_texts_of_a_network_are_printable(network):
     assert Network(network.entries, name="a\nb\x00").name == "a\\nb\\x00"
 
 
-def test_no_cell_of_a_table_is_a_formula(network):
+def test_no_cell_of_a_table_is_a_formula_and_pages_and_pictures_hold_names_as_text(network):
     prediction = joulecast.predict(network, gpu="A30")
     tables = [prediction.to_csv(), network.to_csv()]
     cells = [cell for table in tables for row in csv.reader(io.StringIO(table)) for cell in row]
     assert any("1+1" in cell for cell in cells)
     assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
-
-
-def test_pages_and_pictures_hold_names_as_text(network):
-    prediction = joulecast.predict(network, gpu="A30")
     pages = [prediction._repr_html_(), prediction.tree()._repr_html_(), network._repr_html_()]
     assert not [page for page in pages if "<img" in page or "\x1b" in page]
 
@@ -55,11 +51,8 @@ def test_a_review_in_markdown_holds_names_as_text(network):
     assert "\\<img" in text
     assert not [tag for tag in ("<img", "<b>", "**x", "[a]") if text.replace(f"\\{tag[0]}", "").count(tag)]
     assert len({line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}) == 1
-
-
-def test_a_review_on_a_cpu_has_seconds_alone(network):
-    found = joulecast.predict(network, gpu="cpu").to_dict()
-    assert "| energy | - | - |" in Review(found, found, []).to_markdown()
+    on_cpu = joulecast.predict(network, gpu="cpu").to_dict()
+    assert "| energy | - | - |" in Review(on_cpu, on_cpu, []).to_markdown()  # a CPU has seconds alone
 
 
 @pytest.mark.parametrize("kind", ["\x1b[2J", "a\u202eb", "\ud800"])

@@ -99,36 +99,29 @@ def imports(path: Path) -> list[list[str]]:
     return found
 
 
-def imported_rooms(path: Path) -> set[str]:
-    """The rooms of joulecast that a file imports."""
-    return {names[0] for names in imports(path)} & set(ROOMS)
-
-
 def test_imports_point_one_way():
-    wrong = []
+    wrong, inner_rooms = [], set()
     for path in PACKAGE.rglob("*.py"):
-        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        parts = path.relative_to(PACKAGE).parts
+        room = parts[0].removesuffix(".py")
         if room not in ROOMS:
             assert room == "__init__", f"{path} belongs to no room"
             continue
         allowed = set(ROOMS[: ROOMS.index(room) + 1])
+        above = {names[0] for names in imports(path)} & set(ROOMS) - allowed
         if room == "predictors":
-            allowed -= {"extraction", "metering", "profiling"}  # These two are at the same level.
-        wrong += [f"{path.relative_to(PACKAGE)} imports {other}" for other in imported_rooms(path) - allowed]
+            above |= {names[0] for names in imports(path)} & {
+                "extraction",
+                "metering",
+                "profiling",
+            }  # at the same level
+            inner_rooms.add(inner := parts[1] if len(parts) > 2 else CORE)
+            others = {names[1] for names in imports(path) if names[0] == "predictors"}
+            others = {other if other in PREDICTOR_ROOMS else CORE for other in others}
+            above |= others - set(PREDICTOR_ROOMS[: PREDICTOR_ROOMS.index(inner) + 1])
+        wrong += [f"{path.relative_to(PACKAGE)} imports {other}" for other in above]
     assert not wrong
-
-
-def test_imports_inside_predictors_point_one_way():
-    folder = PACKAGE / "predictors"
-    assert {path.parent.name for path in folder.glob("*/*.py")} == set(PREDICTOR_ROOMS) - {CORE}
-    wrong = []
-    for path in folder.rglob("*.py"):
-        room = path.parent.name if path.parent != folder else CORE
-        others = {names[1] for names in imports(path) if names[0] == "predictors"}
-        others = {other if other in PREDICTOR_ROOMS else CORE for other in others}
-        above = others - set(PREDICTOR_ROOMS[: PREDICTOR_ROOMS.index(room) + 1])
-        wrong += [f"{room}/{path.name} imports {other}" for other in above]
-    assert not wrong
+    assert inner_rooms == set(PREDICTOR_ROOMS)
 
 
 def module_of(path: Path) -> str:

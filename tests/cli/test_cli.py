@@ -30,9 +30,10 @@ def test_predict_prints_totals_intervals_and_the_largest_operations(printed):
     assert "more operations" in lines[first + 3]
 
 
-def test_options_are_asked_of_the_library(printed):
+@pytest.mark.parametrize("mode", [("--training",), ("--mode", "training")], ids=" ".join)
+def test_options_are_asked_of_the_library(printed, mode):
     more = {"precision": "fp32", "optimizer": "adamw", "clock": 900}
-    out = printed(*PREDICT, "--json", "--training", *(word for name in more for word in (f"--{name}", more[name])))
+    out = printed(*PREDICT, "--json", *mode, *(word for name in more for word in (f"--{name}", more[name])))
     assert json.loads(out) == joulecast.predict("resnet18", (32, 3, 224, 224), "A30", mode="training", **more).to_dict()
 
 
@@ -187,13 +188,6 @@ def test_several_recipes_are_compared(printed, tmp_path):
     assert "### Operations by chip" in (tmp_path / "report" / "trees" / "REPORT.md").read_text()
 
 
-def test_import_real_measurements(printed, nicolai2025, tmp_path):
-    out = printed("datasets", "import", "nicolai2025", nicolai2025, "--out", tmp_path)
-    assert "11069 measurements" in out
-    out = printed("datasets", "show", tmp_path / "a30")
-    assert "conv2d" in out
-
-
 def test_networks_at_several_clocks_become_a_dataset_each(printed, tmp_path):
     lines = [
         "campaign,gpu,network,precision,batch,sequence,clock_setpoint_mhz,clock_mhz,time_ms,energy_j,power_w,total_s"
@@ -219,12 +213,6 @@ def test_arguments_become_options_and_parts_of_words_do_not():
     assert in_option_words("price_per_hour (a number), price_per_kwh") == "--price-per-hour (a number), --price-per-kwh"
     assert in_option_words("max_time_seconds and my_max_time_s") == "max_time_seconds and my_max_time_s"
     assert in_option_words("tensor_parallel=1, context_parallel=2") == "--tensor-parallel=1, --context-parallel=2"
-
-
-def test_mode_and_training_are_the_same_question(printed):
-    asked = ("predict", "resnet18", "8,3,64,64", "--gpu", "A30", "--json")
-    assert printed(*asked, "--training") == (text := printed(*asked, "--mode", "training"))
-    assert '"mode": "training"' in text
 
 
 @pytest.mark.parametrize("command", ["published", "account study", "account graph", "datasets convert"])

@@ -107,6 +107,7 @@ def fails():
 @pytest.fixture
 def net(tmp_path):
     (tmp_path / "helper.py").write_text("width = 8\n")
+    (tmp_path / "bad.py").write_text("import nowhere_at_all\n")
     (tmp_path / "net.py").write_text(NET)
     return tmp_path / "net.py"
 
@@ -121,26 +122,22 @@ def test_a_class_or_a_model_of_a_file(call, printed, net, name, options, outputs
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "says"),
+    ("model", "options", "says"),
     [
-        ("Nett", (), "did you mean Net"),
-        ("fails", (), "no such file"),
-        ("number", (), "this is not a model"),
-        ("Net", ("--model-option", "width=9"), "width"),
-        ("Net", ("--model-option", "outputs"), "NAME=VALUE"),
-        ("ready", ("--model-option", "outputs=3"), "options make a model that is given by name"),
+        ("net.py:Nett", (), "did you mean Net"),
+        ("net.py:fails", (), "no such file"),
+        ("net.py:number", (), "this is not a model"),
+        ("net.py:Net", ("--model-option", "width=9"), "width"),
+        ("net.py:Net", ("--model-option", "outputs"), "NAME=VALUE"),
+        ("net.py:ready", ("--model-option", "outputs=3"), "options make a model that is given by name"),
+        ("no.py:Net", (), "cannot be read"),
+        ("bad.py:Net", (), "nowhere_at_all"),
     ],
 )
-def test_impossible_models_are_refused(call, net, name, options, says):
-    code, _, err = call("extract", f"{net}:{name}", "2,8", *options)
+def test_impossible_models_are_refused(call, net, model, options, says):
+    code, _, err = call("extract", f"{net.parent / model}", "2,8", *options)
     assert code == 2
     assert says in err
-
-
-def test_a_file_that_is_not_there_or_does_not_run(call, tmp_path):
-    (tmp_path / "bad.py").write_text("import nowhere_at_all\n")
-    for file, says in (("no.py", "cannot be read"), ("bad.py", "nowhere_at_all")):
-        assert says in call("extract", f"{tmp_path / file}:Net", "2,8")[2]
 
 
 def test_options_of_models_by_name(call, printed):

@@ -3,7 +3,6 @@
 import pytest
 
 from joulecast import best_generation, predict_generation
-from joulecast.errors import InputError, UnknownNameError
 
 
 def best(model="llama3_8b", **options):
@@ -38,8 +37,6 @@ def test_choices_satisfy_the_limits():
     found = best(max_time_per_output_token_s=0.01, min_tokens_per_s=1000)
     assert all(row.time_per_output_token_s <= 0.01 and row.tokens_per_s >= 1000 for row in found.rows)
     assert set(found.left_out) == {"NVIDIA L40S"}  # Its memory is too slow.
-    with pytest.raises(InputError, match="no GPU serves"):
-        best(max_time_to_first_token_s=1e-6)
 
 
 def test_prices_and_carbon():
@@ -49,10 +46,6 @@ def test_prices_and_carbon():
     row = found[0]
     assert row.cost_per_million_tokens == pytest.approx(3.0 / 3600 * 1e6 / row.tokens_per_s)
     assert row.carbon_g_per_million_tokens == pytest.approx(400 * row.energy_per_token_j * 1e6 / 3.6e6)
-    with pytest.raises(InputError, match="prices"):
-        best(objective="cost")
-    with pytest.raises(InputError, match="carbon intensity"):
-        best(objective="carbon")
 
 
 def test_what_lacks_memory_precision_or_kernels_is_left_out():
@@ -88,19 +81,3 @@ def test_a_cap_above_the_range_leaves_no_gpu_out_and_one_below_does():
     assert all(row.power_w <= 70.001 for row in found.rows if row.gpu == "Tesla T4")
     low = best_generation("gpt2", gpus=["T4", "H100 SXM"], power_limit_w=70, **options)
     assert [(gpu, "cannot be capped" in why) for gpu, why in low.left_out.items()] == [("NVIDIA H100 80GB HBM3", True)]
-
-
-def test_mistakes_are_refused():
-    with pytest.raises(UnknownNameError, match="objective"):
-        best(objective="watts")
-    with pytest.raises(UnknownNameError, match="GPU"):
-        best(gpus="H1000")
-    with pytest.raises(InputError, match="positive integer"):
-        best(batches=(0,))
-    for counts in ((0,), (-1,), (True,), (1.5,), ("a",)):
-        with pytest.raises(InputError, match="the number of GPUs is out of range"):
-            best(counts=counts)
-    with pytest.raises(InputError, match="nothing to choose from"):
-        best(clocks=())
-    with pytest.raises(InputError, match="max_time_to_first_token_s is out of range"):
-        best(max_time_to_first_token_s=-1)

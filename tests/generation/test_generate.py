@@ -1,6 +1,5 @@
 """What generation costs: laws, hand rooflines, and what is refused."""
 
-import contextlib
 import json
 import math
 from statistics import NormalDist
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from joulecast import predict_generation
-from joulecast.errors import InputError, JoulecastError
+from joulecast.errors import InputError
 from joulecast.generation.intervals import KERNEL_LEVEL, factors, normal_quantile, step_sigmas
 from joulecast.hardware import find_gpu
 
@@ -46,8 +45,6 @@ def test_gpus_without_bf16_serve_in_fp16(gpu):
     found = predict_generation("gpt2", gpu, batch=1, prompt_tokens=10, output_tokens=10, precision="fp16")
     roofline_s = 2 * 124.4e6 / find_gpu(gpu).memory_bandwidth
     assert roofline_s < found.decode.time_s < 3 * roofline_s + 1e-3
-    with pytest.raises(InputError, match="does not support bf16"):
-        predict_generation("gpt2", gpu, batch=1, prompt_tokens=10, output_tokens=10)
 
 
 def test_reading_prompts_computes_below_the_peak():
@@ -56,12 +53,6 @@ def test_reading_prompts_computes_below_the_peak():
     assert found.prefill.input_shape == (2 * (8173 // 2),)
     flops = 2 * 8172 * (8.03e9 - 2 * 128256 * 4096)
     assert 0.3 < flops / found.prefill.time_s / H100.peak_flops["bf16"] < 1
-
-
-def test_the_time_per_token_of_a_single_request_does_not_count_its_own_prompt():
-    found = predict_generation("qwen3_8b", "H100 SXM", batch=1, prompt_tokens=100_000, output_tokens=100)
-    assert found.time_per_output_token_s == pytest.approx(found.decode.time_s + found.overhead_s, rel=0.02)
-    assert found.latency_s == pytest.approx(100 / found.tokens_per_s)
 
 
 def test_lengths_that_vary_cost_more_than_their_mean():
@@ -73,10 +64,6 @@ def test_lengths_that_vary_cost_more_than_their_mean():
     assert (varied.output_tokens, varied.output_deviation) == (650, 610)
     assert "650 +- 610 tokens" in str(varied)
     assert varied.largest_batch < even.largest_batch
-    with pytest.raises(InputError, match="static batch is predicted"):
-        llama(output=(650, 610), batching="static")
-    with pytest.raises(InputError, match="longer than the context"):
-        llama(output=[100] * 9 + [9000])
 
 
 def test_eager_transformers_is_slower_and_static_and_waits_for_all_prompts():
@@ -132,8 +119,6 @@ def test_what_does_not_fit_says_what_would():
     assert llama(largest, 2000, 2000).memory.fits
     with pytest.raises(InputError, match="does not fit"):
         llama(largest + 1, 2000, 2000)
-    with pytest.raises(InputError, match="more GPUs"):
-        predict_generation("llama3_1_70b", "H100 SXM", batch=1, prompt_tokens=10, output_tokens=10)
 
 
 def test_hints_name_only_what_is_narrower_than_what_was_given():
@@ -148,51 +133,6 @@ def test_hints_name_only_what_is_narrower_than_what_was_given():
     assert "nvfp4 weights" in hint("B200", precision="fp8")
     assert "fp8 weights" not in hint("A100 SXM4 80GB")  # It has no units for fp8.
     assert "fp8" not in hint("H100 SXM", engine="transformers")
-
-
-def test_a_cap_that_cannot_bind_is_met():
-    options = {"batch": 1, "prompt_tokens": 10, "output_tokens": 10, "precision": "fp16"}
-    capped, free = (predict_generation("gpt2", "T4", **options, power_limit_w=cap) for cap in (150, None))
-    assert capped == free
-    assert capped.power_limit_w == 70
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"gpu": "A100 SXM4 80GB", "precision": "fp8"}, "fp8"),
-        ({"precision": "nvfp4"}, "nvfp4"),
-        ({"gpu": "MI300X", "engine": "tensorrt_llm"}, "does not run on"),
-        ({"engine": "transformers", "precision": "fp8"}, "16 bits"),
-        ({"cache_precision": "int4"}, "precision of a cache"),
-        ({"engine": "vllmm"}, "engine"),
-        ({"precision": "fp32"}, "precision of weights"),
-        ({"batching": "dynamic"}, "batching"),
-        ({"engine": "transformers", "batching": "continuous"}, "batching"),
-        ({"clock": 99999}, "clock"),
-        ({"power_limit_w": 5}, "power"),
-        ({"batch": 0}, "positive integer"),
-        ({"sampling": "beam"}, "sampling"),
-        ({"prompt": 8000}, "longer than the context of llama3_8b(.|\n)*8000 \\+ 300 tokens(.|\n)*up to 8192"),
-    ],
-)
-def test_impossible_questions_are_refused(options, message):
-    with pytest.raises(InputError, match=message):
-        llama(**options)
-
-
-@pytest.mark.parametrize(
-    ("repository", "known", "precision"),
-    [
-        ("Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8", "qwen3_coder_480b_a35b", "fp8"),
-        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "qwen2_5_7b", "gptq"),
-    ],
-)
-def test_a_repository_of_quantised_weights_names_model_and_precision(repository, known, precision):
-    with pytest.raises(InputError, match="quantised") as refused:
-        predict_generation(repository, H100, batch=1, prompt_tokens=10, output_tokens=10)
-    assert known in refused.value.allowed
-    assert precision in refused.value.hint
 
 
 def test_a_family_of_boards_stands_for_its_usual_one_and_the_answer_says_so():
@@ -211,8 +151,6 @@ def test_experts_in_four_bits_read_less_and_compute_as_much():
     assert _seconds(narrow.decode, "experts") < 0.6 * _seconds(wide.decode, "experts")
     # Half of what its tiles read from caches is weights, which are packed there.
     assert 0.85 < _seconds(narrow.prefill, "experts") / _seconds(wide.prefill, "experts") < 1
-    with pytest.raises(InputError, match="experts only"):
-        llama(precision="mxfp4")
 
 
 def test_all_layers_in_four_bits_read_less_and_logits_as_much():
@@ -267,19 +205,3 @@ def test_gpus_that_wait_for_their_host_draw_static_power_meanwhile():
     # How long it waits is known, so that only kernels are in doubt.
     low, high = waiting.interval().time_per_output_token_s
     assert high / low < 1.4
-    with pytest.raises(InputError, match="milliseconds of the host"):
-        llama(host="-3 ms")
-
-
-ODD = [None, True, 10**400, float("nan"), "", "x" * 10_000, "\0", [], {}, [1], {"a": 1}, object(), b"x", (1, 2)]
-QUESTION = {"model": "llama3_8b", "gpu": "H100 SXM", "batch": 8, "prompt_tokens": 128, "output_tokens": 64}
-
-
-@pytest.mark.parametrize("argument", [
-    *QUESTION, "precision", "engine", "tensor_parallel", "expert_parallel", "batching", "clock", "power_limit_w",
-    "cache_precision", "sampling", "predictor",
-])  # fmt: skip
-def test_absurd_arguments_raise_errors_of_joulecast(argument):
-    for value in ODD:
-        with contextlib.suppress(JoulecastError):
-            predict_generation(**{**QUESTION, argument: value})

@@ -7,7 +7,6 @@ import pytest
 
 from conftest import SHARED_DATA
 from joulecast import Operation, predict_generation
-from joulecast.errors import InputError
 from joulecast.generation.collectives import collective_j, collective_s, curves
 from joulecast.generation.decoder import Attention, Experts, Projection
 from joulecast.generation.engines import ENGINES
@@ -164,23 +163,6 @@ def test_gpus_with_a_number_share_the_model_as_far_as_it_divides(model, gpu, opt
     told = serve(model, gpu, **{"tensor_parallel": tensor, **options})
     assert told.energy_per_token_j == found.energy_per_token_j
     assert not any("are used as" in note for note in told.notes)
-
-
-@pytest.mark.parametrize(
-    ("model", "gpu", "options", "message"),
-    [
-        ("llama3_8b", "H100 SXM", {"tensor_parallel": 3}, "collectives were measured"),
-        ("llama3_8b", "3x H100 SXM", {"tensor_parallel": 2}, "whole replicas"),
-        ("llama3_8b", "0x H100 SXM", {}, "number of GPUs is out of range"),
-        ("qwen2_7b", "H100 SXM", {"tensor_parallel": 8}, "cannot be divided"),
-        ("llama3_8b", "H100 SXM", {"expert_parallel": 2}, "has no experts"),
-        ("mixtral_8x7b", "H200", {"tensor_parallel": 4, "expert_parallel": 2}, "experts are distributed"),
-        ("llama3_8b", "H100 SXM", {"tensor_parallel": 2, "engine": "transformers"}, "on a single GPU"),
-    ],
-)
-def test_what_does_not_divide_is_refused(model, gpu, options, message):
-    with pytest.raises(InputError, match=message):
-        serve(model, gpu, **options)
 
 
 def test_names_of_several_gpus():

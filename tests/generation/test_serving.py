@@ -55,8 +55,12 @@ def test_long_prompts_are_read_in_pieces():
     "load", [Load(1, 100_000, 100), Load(8, 300, 300), Load(512, 2000, 10), Load(4000, 9000, 2), Load(7, 50, 1)]
 )
 def test_first_and_next_tokens_are_all_steps_of_a_request(load, batching):
-    for steps in cycle_of(load, VLLM, batching):
+    cycle = cycle_of(load, VLLM, batching)
+    for steps in cycle:
         assert steps.first + (load.output_tokens - 1) * steps.further == pytest.approx(steps.count)
+        assert load.output_tokens > 1 or steps.tokens.decoding == 0
+    read = sum(steps.count * steps.tokens.prompts * steps.tokens.prompt_tokens for steps in cycle)
+    assert read == pytest.approx(load.batch * load.prompt_tokens, rel=0.01)
 
 
 def test_where_prompts_do_not_fit_into_the_steps_fewer_sequences_decode():
@@ -101,17 +105,13 @@ def test_static_batching_reads_then_decodes():
     assert (decoding.count, decoding.tokens.cached) == (299, 450)
 
 
-def test_one_token_of_output_needs_no_decoding():
-    for batching in ("continuous", "static"):
-        cycle = cycle_of(Load(4, 100, 1), VLLM, batching)
-        assert all(steps.tokens.decoding == 0 for steps in cycle)
-        assert pieces(cycle) == pytest.approx(4)
-
-
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "8", None])
 def test_counts_are_positive_integers(wrong):
     with pytest.raises(InputError, match="positive integer"):
         Load(wrong, 10, 10)
+
+
+def test_no_more_sequences_than_tokens_of_a_step():
     with pytest.raises(InputError, match="more sequences than"):
         cycle_of(Load(8192, 10, 10), VLLM, "continuous")
 

@@ -3,7 +3,6 @@
 import pytest
 
 import joulecast
-from joulecast.errors import InputError
 from joulecast.extraction.models.transformers_models import import_transformers
 from joulecast.generation.decoder import Projection
 from joulecast.generation.engines import ENGINES
@@ -148,19 +147,3 @@ def test_simulations_and_choices_read_images_as_predictions_do(gpu):
     plain = joulecast.simulate_serving(SEEING, gpu, requests=0.2, burstiness=0, duration_s=20, **text)
     assert alone.ttft_s(0.5) == pytest.approx(plain.ttft_s(0.5) + one.reading_images.time_s)
     assert alone.tpot_s(0.5) == pytest.approx(plain.tpot_s(0.5))
-
-
-@pytest.mark.parametrize(
-    ("model", "size", "what"),
-    [
-        ("qwen3_8b", (512, 512), "reads images"),
-        (SEEING, (0, 512), "no image has this size"),
-        (SEEING, (512,), "no image has this size"),
-        (SEEING, 512, "no image has this size"),
-        (SEEING, (10, 4000), "no image has this size"),
-    ],
-)
-def test_images_that_cannot_be_read_are_refused(model, size, what):
-    with pytest.raises(InputError, match=what) as caught:
-        joulecast.predict_generation(model, "H200", batch=1, prompt_tokens=10, output_tokens=10, images=[size])
-    assert all((caught.value.given, caught.value.allowed, caught.value.hint))

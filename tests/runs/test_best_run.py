@@ -8,7 +8,6 @@ from statistics import NormalDist
 import pytest
 
 from joulecast import best_run, predict_run
-from joulecast.errors import InputError, UnknownNameError
 from joulecast.runs.layout import RECOMPUTES, SHARDINGS
 
 BERT = {"samples": 1e5, "precision": "bf16"}
@@ -70,32 +69,6 @@ def test_cost_needs_prices_of_each_gpu():
     assert [way.gpu for way in found] == ["NVIDIA A30"]
     assert found[0].cost == pytest.approx(found[0].time_s / 3600)
     assert "prices" in found.left_out["NVIDIA L4"]
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"objective": "fame"}, UnknownNameError, "objective"),
-        ({"objective": "cost"}, InputError, "prices"),
-        ({"max_cost": 5}, InputError, "no cost is known of these ways"),
-        ({"samples": None}, InputError, "size of its data"),
-        ({"samples": 0}, InputError, "samples is out of range"),
-        ({"counts": (3,)}, InputError, "cannot be divided"),
-        ({"counts": (0,)}, InputError, "the number of GPUs is out of range"),
-        ({"clocks": ()}, InputError, "there is nothing to choose from"),
-        ({"lora_targets": "query"}, InputError, "layers get adapters of a rank"),
-        ({"gpus": "T4"}, InputError, "nothing trains this model so"),
-        (
-            {"max_time_s": 1},
-            InputError,
-            "no way to train keeps these limits\ngiven:   max_time_s=1\nallowed: the quickest",
-        ),
-    ],
-)
-def test_questions_without_an_answer(options, error, message):
-    with pytest.raises(error) as found:
-        ways(**options)
-    assert message in str(found.value)
 
 
 def test_the_command_prints_what_the_library_says(call):

@@ -34,21 +34,34 @@ def test_strangers_are_refused(narrow):
     assert "a-token-for-the-tests" not in narrow.log.read_text()
 
 
-def test_too_much_is_refused(narrow):
+LLAMA = {"model": "llama3_8b", "prompt_tokens": 9, "output_tokens": 9}
+QWEN = {"model": "qwen3_0_6b", "prompt_tokens": 100, "output_tokens": 20}
+SIMULATED = {**QWEN, "gpu": "2x L4", "requests": 5.0, "duration_s": 1e6}
+CHOSEN = {**QWEN, "gpus": ["L4"] * 20, "batches": [8] * 8, "rate_per_s": 20.0}
+TRAINED = {"model": "bert_base", "input_shape": [32, 128], "samples": 1e5, "precision": "bf16", "counts": [1] * 8}
+TRAINED |= {"gpus": ["A30", "L4", "T4"], "clocks_mhz": [900.0 + i for i in range(1000)]}
+
+
+def test_too_much_is_refused(narrow, service):
     many = {"networks": [{"operations": [RELU]}] * 4, "gpu": "A30"}
     assert narrow.ask("/v1/predict_many", {**many, "networks": many["networks"][:3]}).status == 200
-    cases = [
-        ("/v1/predict_many", many, "3"),
-        ("/v1/predict", {"operations": [RELU] * 41, "gpu": "A30"}, "40"),
-        ("/v1/predict_operations", {"operations": [RELU] * 41, "gpu": "A30"}, "40"),
-        ("/v1/extract", {"model": "densenet121", "input_shape": [1, 3, 224, 224]}, "40"),
-        ("/v1/best", {"model": "alexnet", "input_shape": [1, 3, 224, 224]}, "50"),
-        ("/v1/predict", b" " * 20_001, "20000"),
-    ]
-    for path, question, allowed in cases:
-        answer = narrow.ask(path, question)
+    for path, question, allowed in (
+        ("predict_many", many, "3"),
+        ("predict", {"operations": [RELU] * 41, "gpu": "A30"}, "40"),
+        ("predict_operations", {"operations": [RELU] * 41, "gpu": "A30"}, "40"),
+        ("extract", {"model": "densenet121", "input_shape": [1, 3, 224, 224]}, "40"),
+        ("best", {"model": "alexnet", "input_shape": [1, 3, 224, 224]}, "50"),
+        ("predict", b" " * 20_001, "20000"),
+        ("best_generation", {**LLAMA, "gpus": ["H100 SXM"]}, "up to 50"),  # 8 clocks x 8 batches
+    ):
+        answer = narrow.ask(f"/v1/{path}", question)
         assert answer.status == 413, path
         assert allowed in answer.json["allowed"]
+    assert answer.json["given"] == "64"
+    for path, question in (("simulate_serving", SIMULATED), ("best_generation", CHOSEN), ("best_run", TRAINED)):
+        assert service.ask(f"/v1/{path}", question).status == 413, path
+    # A trace is a file, and those of the service's machine are nobody's business.
+    assert service.ask("/v1/simulate_serving", {**SIMULATED, "requests": "/etc/passwd"}).status == 422
 
 
 def waiting(running, count):
@@ -166,20 +179,17 @@ def test_too_many_connections_are_told_so(started):
     until(lambda: running.ask("/v1/health").status == 200)
 
 
-def test_other_pages_may_ask_where_that_is_set(narrow, service):
+def test_other_pages_may_ask_where_that_is_set_and_the_page_loads_nothing_from_elsewhere(narrow, service):
     asked = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
     allowed = narrow.ask("/v1/predict", method="OPTIONS", Authorization="", **asked)
     assert allowed.headers["access-control-allow-origin"] == "https://example.org"
-    other = narrow.ask("/v1/health", Origin="https://example.com")
-    assert "access-control-allow-origin" not in other.headers
-    assert "access-control-allow-origin" not in service.ask("/v1/health", Origin="https://example.org").headers
-
-
-def test_the_page_loads_nothing_from_elsewhere(service):
+    assert "access-control-allow-origin" not in narrow.ask("/v1/health", Origin="https://example.com").headers
+    health = service.ask("/v1/health", Origin="https://example.org").headers
+    assert "access-control-allow-origin" not in health
+    assert health["x-content-type-options"] == "nosniff"
     policy = service.ask("/").headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    assert service.ask("/v1/gpus").headers["x-content-type-options"] == "nosniff"
 
 
 def test_counts_and_logs(service):

@@ -91,23 +91,3 @@ def test_drafts_are_tried_beside_ways_without(ways):
     assert drafted.command().startswith("# with speculative decoding: 3 tokens")
     poor = best_generation("qwen3_0_6b", **options, acceptance=0.0)
     assert poor[0].draft_tokens == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"rate_per_s": 1, "draft_tokens": 40}, "draft_tokens is out of range"),
-        ({"p99_ttft_s": 1}, "limits of full batches do not hold"),
-        ({"rate_per_s": 1, "min_tokens_per_s": 5}, "limits of full batches do not hold"),
-        ({"rate_per_s": -1}, "rate_per_s is out of range"),
-        ({"rate_per_s": 1, "precisions": ("bf16", "fp9")}, "unknown precision of weights"),
-        ({"rate_per_s": 1, "draft_tokens": 4, "draft_model": "no_such"}, "no_such"),
-        ({"rate_per_s": 1, "seed": -1}, "seed is out of range"),
-        ({"rate_per_s": 1, "batches": ()}, "batches is out of range"),
-        ({"rate_per_s": 1, "objective": "cost"}, "cost needs prices"),
-        ({"rate_per_s": 1, "prefix_hit_rate": 2}, "prefix_hit_rate is out of range"),
-    ],
-)
-def test_what_is_no_question_is_refused(options, what):
-    with pytest.raises(InputError, match=what):
-        best_generation("qwen3_0_6b", **{**ASKED, **options})

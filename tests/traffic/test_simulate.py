@@ -11,7 +11,6 @@ from joulecast import simulate_serving
 from joulecast.errors import InputError
 from joulecast.traffic.requests import Drawn, at_rate, read_trace
 
-OF_TRACE = {"prompt_tokens": None, "output_tokens": None}
 SHORT = {"prompt_tokens": 200, "output_tokens": (50, 30), "duration_s": 20, "max_sequences": 32, "max_step_tokens": 512}
 
 
@@ -192,51 +191,6 @@ def test_lengths_and_arrivals_have_the_moments_that_were_asked_for():
     gaps = np.diff(at_rate(100.0, 2.0, 500.0, prompt, output, math.inf, seeds[2]).arrival_s)
     assert gaps.mean() == pytest.approx(0.01, rel=0.05)
     assert gaps.std() / gaps.mean() == pytest.approx(2.0, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({}, "needs its requests"),
-        ({"requests": 1, "concurrency": 2}, "needs its requests"),
-        ({"requests": -1}, "requests is out of range"),
-        ({"requests": math.nan}, "requests is out of range"),
-        ({"requests": 1, "duration_s": None}, "needs its requests"),
-        ({"requests": 1, "warmup_s": 30}, "warmup_s is out of range"),
-        ({"requests": 1, "prefix_hit_rate": 1.5}, "prefix_hit_rate is out of range"),
-        ({"requests": 1, "output_tokens": None}, "needs its requests"),
-        ({"requests": 1, "output_tokens": 0}, "output_tokens"),
-        ({"requests": 1, "max_sequences": 600}, "fewer tokens than sequences"),
-        ({"requests": 1e9}, "number of requests is out of range"),
-        ({"requests": 1, "engine": "transformers"}, "no queue to simulate"),
-        ({"requests": 1, "acceptance": 2}, "acceptance is out of range"),
-        ({"requests": 1, "prefixes": (0, 5)}, "prefixes is out of range"),
-        ({"concurrency": 1, "prefixes": (1, 5)}, "prefixes are how many"),
-        ({"requests": 1, "level": 1.5}, "level"),
-        ({"requests": 1, "router": "round-robin"}, "router"),
-        ({"requests": 1, "priority": "prompt"}, "priority"),
-        (
-            {"requests": {"arrival_s": [0, 1], "prompt_tokens": [5], "output_tokens": [3]}, **OF_TRACE},
-            "empty or differ in length",
-        ),
-        ({"requests": 1, "prefill_replicas": 1}, "some replicas read the prompts"),
-        ({"requests": "nowhere.csv", **OF_TRACE}, "no such trace"),
-    ],
-)
-def test_what_is_no_question_is_refused(options, what):
-    with pytest.raises(InputError, match=what) as caught:
-        simulate_serving("qwen3_0_6b", "L4", **{**SHORT, **options})
-    assert caught.value.given
-    assert caught.value.allowed
-
-
-@pytest.mark.parametrize(
-    ("prompt", "what"), [(900_000, "longer than the context"), (40_000, "does not fit into the memory")]
-)
-def test_a_request_beyond_the_context_or_the_memory(prompt, what):
-    trace = {"arrival_s": [0.0], "prompt_tokens": [prompt], "output_tokens": [5]}
-    with pytest.raises(InputError, match=what):
-        simulate_serving("qwen3_8b", "L4", requests=trace, max_sequences=8)
 
 
 @pytest.mark.parametrize(

@@ -48,29 +48,26 @@ def drawn(random_, low, high):
     return round(low * (high / low) ** random_.random())
 
 
-def test_steps_that_decode(tables):
+def decoding(random_, costs):
+    sequences, context = drawn(random_, 1, 64), drawn(random_, 65, 4000)
+    return StepTokens(sequences, context, sampled=sequences), costs.decode(sequences, context)
+
+
+def mixed(random_, costs):
+    sequences = random_.choice((0, 1, 1)) * drawn(random_, 1, 56)
+    context, prompts = drawn(random_, 65, 4000) if sequences else 0, drawn(random_, 1, 8)
+    chunk, earlier = drawn(random_, 16, 1900 // prompts), random_.choice((0, drawn(random_, 16, 4000)))
+    tokens, sampled = prompts * chunk, sequences + prompts
+    step = StepTokens(sequences, context, prompts, chunk, earlier, sampled)
+    return step, costs.mixed(sequences, context, prompts, tokens, tokens * (earlier + chunk / 2), sampled)
+
+
+@pytest.mark.parametrize(("step", "mean", "most"), [(decoding, 0.005, 0.04), (mixed, 0.01, 0.05)])
+def test_steps_cost_what_they_are_predicted_to(tables, step, mean, most):
     random_ = random.Random(5)
-    shapes = [(drawn(random_, 1, 64), drawn(random_, 65, 4000)) for _ in range(25)]
-    off = errors(tables, [(StepTokens(b, c, sampled=b), tables[1].decode(b, c)) for b, c in shapes])
-    assert off.mean(axis=1).max() < 0.005
-    assert off.max() < 0.04
-
-
-def test_steps_with_prompts(tables):
-    random_ = random.Random(6)
-    looked_up = []
-    for place in range(25):
-        decoding = 0 if place % 3 == 0 else drawn(random_, 1, 56)
-        context = drawn(random_, 65, 4000) if decoding else 0
-        prompts = drawn(random_, 1, 8)
-        chunk, earlier = drawn(random_, 16, 1900 // prompts), random_.choice((0, drawn(random_, 16, 4000)))
-        step = StepTokens(decoding, context, prompts, chunk, earlier, decoding + prompts)
-        tokens = prompts * chunk
-        pairs = tokens * (earlier + chunk / 2)
-        looked_up.append((step, tables[1].mixed(decoding, context, prompts, tokens, pairs, decoding + prompts)))
-    off = errors(tables, looked_up)
-    assert off.mean(axis=1).max() < 0.01
-    assert off.max() < 0.05
+    off = errors(tables, [step(random_, tables[1]) for _ in range(25)])
+    assert off.mean(axis=1).max() < mean
+    assert off.max() < most
 
 
 def test_more_of_anything_takes_no_less(tables):
