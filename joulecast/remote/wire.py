@@ -28,7 +28,7 @@ from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
 from ..hardware.host import USUAL, find_host, hosts
 from ..operations.entry import Dropped, DroppedWork, Entry
 from ..operations.inputs import Inputs, shape_to_json
-from ..operations.network import Network
+from ..operations.network import Network, ParameterBytes
 from ..operations.operation import Operation
 from ..operations.operation_list import checked_operations
 from ..predictors.board.profile import find_profile
@@ -51,7 +51,8 @@ _MOST_NETWORKS = 1_000
 _NAME = re.compile(r"[\w -]{1,100}")  # no path, and no file with an ending
 NAMES = {"clock": "clock_mhz", "clocks": "clocks_mhz"}
 ONLY_HERE = ("operators", "whitelist", "cluster")
-_OF_LISTED = ("operations", "name", "input_shape", "dropped", "assumptions")
+_OF_MANY = ("operations", "name", "dropped", "channels_last", "parameter_bytes")
+_OF_LISTED = (*_OF_MANY, "input_shape", "assumptions")
 
 
 def question_of(function: Callable[..., Any], given: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def question_of(function: Callable[..., Any], given: Sequence[Any], options: Map
         if "mode" not in arguments:
             raise _not_sendable(arguments["model"])
         content = _network(arguments.pop("model")).to_dict()
-        return {**_as_json(arguments), **{name: content[name] for name in _OF_LISTED}}
+        return {**_as_json(arguments), **{name: content[name] for name in _OF_LISTED if name in content}}
     return _as_json(arguments)
 
 
@@ -92,7 +93,7 @@ def pieces(networks: Iterable[Any]) -> Iterator[list[dict[str, Any]]]:
     size_bytes = 0
     for model in networks:
         content = {"model": model} if isinstance(model, str) else _network(model).to_dict()
-        network = {name: content[name] for name in ("model", "operations", "name", "dropped") if name in content}
+        network = {name: content[name] for name in ("model", *_OF_MANY) if name in content}
         added_bytes = len(json.dumps(network))
         if piece and (size_bytes + added_bytes > _MOST_BYTES or len(piece) == _MOST_NETWORKS):
             yield piece
@@ -187,15 +188,26 @@ MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
 _TAG = "$"
 _HARDWARE = (GPU, IdleCurve, VoltageCurve)
-_NETWORKS = (Coverage, Dropped, DroppedWork, Entry, Interval, Network, NetworkPredictions, NetworkSpread, Uncovered)
-_OPERATIONS = (OperationCost, OperationIntervals, OperationPredictions, SentOperationSpread)
+_NETWORKS = (Coverage, Dropped, DroppedWork, Entry, Network, NetworkPredictions, ParameterBytes, Uncovered)
+_OPERATIONS = (OperationCost, OperationPredictions)
+_INTERVALS = (Interval, NetworkSpread, OperationIntervals, SentOperationSpread)
 _EXPLAINED = (Contribution, Explanation, Factor, Neighbour)
 _CHOSEN = (Choice, LeftOut, Sweep, Tariff)
 _SERVED = (GenerationChoice, GenerationMemory, GenerationPrediction, ImagePrediction, ServingSimulation)
 _TRAINED = (Layout, Part, Run)
 CLASSES: Mapping[str, type[Any]] = {
     cls.__name__: cls
-    for cls in (Prediction, *_HARDWARE, *_NETWORKS, *_OPERATIONS, *_EXPLAINED, *_CHOSEN, *_SERVED, *_TRAINED)
+    for cls in (
+        Prediction,
+        *_HARDWARE,
+        *_NETWORKS,
+        *_OPERATIONS,
+        *_INTERVALS,
+        *_EXPLAINED,
+        *_CHOSEN,
+        *_SERVED,
+        *_TRAINED,
+    )
 }
 """Name -> class of what is sent."""
 # Fields that are not sent; the receiver uses their defaults.
@@ -224,6 +236,8 @@ def pack(value: Any) -> Any:
             return {_TAG: "RunChoices", "rows": runs, "left_out": pack(value.left_out), "objective": value.objective}
         case GenerationChoices():
             return {_TAG: "GenerationChoices", "rows": [*map(pack, value.rows)], "left_out": pack(value.left_out)}
+        case ParameterBytes():
+            return {_TAG: "ParameterBytes", **value._asdict()}
         case Mapping():
             return {_TAG: "map", "items": [[pack(key), pack(item)] for key, item in value.items()]}
         case list() | tuple():

@@ -18,7 +18,7 @@ from ..extraction import Job, named_network, network_of_job
 from ..extraction.isolation import IsolatedExtraction, Limits
 from ..operations.entry import Dropped, Entry, merged
 from ..operations.inputs import Inputs, parse_shapes, shape_from_json
-from ..operations.network import Network
+from ..operations.network import Network, ParameterBytes
 from ..progress import paced
 from ..system.caches import BoundedCache
 from .caches import network_bytes
@@ -168,6 +168,8 @@ class Networks:
             mode=items[0].mode,
             dropped=tuple(Dropped.from_dict(item.model_dump()) for item in subject.dropped or ()),
             assumptions=tuple(subject.assumptions),
+            channels_last=subject.channels_last,
+            parameter_bytes=subject.parameter_bytes and ParameterBytes(**subject.parameter_bytes.model_dump()),
         )
 
     def refuse_many(self, operations: int) -> None:

@@ -30,6 +30,7 @@ from ..generation.intervals import GenerationInterval
 from ..hardware.host import Host
 from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.entry import DroppedWork
+from ..operations.network import ParameterBytes
 from ..operations.operation import MODES
 from ..predictors.networks.composition import EXECUTIONS
 from ..queries.choice import WRITTEN
@@ -134,6 +135,14 @@ DroppedWorkItem: Any = create_model(
 )
 
 
+ParameterItem: Any = create_model(
+    "ParameterItem",
+    __base__=Strict,
+    __doc__="Bytes of a model's parameters: stored, learned, and of copies in half precision.",
+    **dict.fromkeys(ParameterBytes._fields, (Work, ...)),
+)
+
+
 class DroppedItem(Strict):
     """Work that extraction found but that no operation kind describes. It counts as not covered."""
 
@@ -157,6 +166,8 @@ class ManyItem(Strict):
     operations: Operations | None = Field(None, description="Instead of a model: its operations with their counts.")
     name: Name | None = Field(None, description="Name for a list of operations.")
     dropped: DroppedItems | None = Field(None, description="Operators that the extraction of the operations dropped.")
+    channels_last: bool = Field(False, description="Whether images of the operations lie with their channels last.")
+    parameter_bytes: ParameterItem | None = Field(None, description="Where the operations do not say them.")
 
 
 class Subject(ManyItem):

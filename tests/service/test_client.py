@@ -38,6 +38,14 @@ def test_what_only_a_program_has_is_not_sent():
 
 
 SMALL = ("resnet18", (8, 3, 64, 64))
+CONVOLUTION = {"out_channels": 32, "kernel_size": 3, "padding": 1}
+LAST = joulecast.Network.from_dict(
+    {
+        "operations": [joulecast.Operation("conv2d", [(8, 32, 56, 56)], CONVOLUTION, precision="fp16").to_dict()],
+        "channels_last": True,
+        "parameter_bytes": {"stored": 10**9, "learned": 0, "casts": 5},
+    }
+)
 LENGTHS = {"prompt_tokens": 200, "output_tokens": 100}
 WAYS = {**LENGTHS, "gpus": ["H100 SXM", "2x L40S"], "batches": [1, 32]}
 COSTS = {"objective": "cost", "price_per_hour": {"H100 SXM": 2.5, "L40S": 0.8}, "precisions": ["fp8"]}
@@ -59,6 +67,7 @@ ANSWERED = [
     ("predict", ("gpt2", (4, 1), "T4"), {"cache_length": 100}),
     ("predict", ([(RELU, 3), (ODD, 2)], None, "A30"), {}),
     ("predict", (*SMALL, "A30"), {"host": 0.5}),
+    ("predict", (LAST, None, "RTX 4090"), {}),
     ("predict", (*SMALL, "H100 SXM"), {"calibration": PROFILE}),
     ("predict", (*SMALL, "A30"), {"execution": "graph", "host": "h100-server"}),
     ("predict", ("ssdlite320_mobilenet_v3_large", (1, 3, 320, 320), "T4"), BOXES),
