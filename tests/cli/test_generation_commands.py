@@ -33,7 +33,7 @@ SHOWN = {
         "llama3_8b, bf16, 200 + 100 tokens, batch 16 (continuous), by vllm on NVIDIA H100",
         ("time per output token", "energy per token", "90 % interval", "16.1 GB of weights", "note: assumed"),
     ),
-    (*GENERATE, "--tree"): ("    energy   share", ("self_attn",)),
+    (*GENERATE, "--tree"): (" energy    share", ("self_attn",)),
     PRICED: (
         "llama3_8b, 200 + 100 +- 50 tokens, by vllm: Pareto front",
         ("cost per million", "CO2 per million"),

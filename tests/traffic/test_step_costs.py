@@ -62,7 +62,7 @@ def mixed(random_, costs):
     return step, costs.mixed(sequences, context, prompts, tokens, tokens * (earlier + chunk / 2), sampled)
 
 
-@pytest.mark.parametrize(("step", "mean", "most"), [(decoding, 0.005, 0.04), (mixed, 0.01, 0.05)])
+@pytest.mark.parametrize(("step", "mean", "most"), [(decoding, 0.006, 0.04), (mixed, 0.01, 0.05)])
 def test_steps_cost_what_they_are_predicted_to(tables, step, mean, most):
     random_ = random.Random(5)
     off = errors(tables, [step(random_, tables[1]) for _ in range(25)])

@@ -140,7 +140,8 @@ def test_intervals_are_those_of_operations_left_out(halves, profile, predictor):
     own = np.array([each.row.family in profile.errors["time"] for each in halves[1]])
     narrower = np.log(narrow[1] / narrow[0]) / np.log(wide[1] / wide[0])
     assert own.mean() > 0.5
-    assert narrower[own].max() < 1
+    assert np.median(narrower[own]) < 0.5
+    assert narrower[own].max() < 1.05  # Its own errors decide, also where they are a little larger.
     assert narrower[own].min() < 0.2
     assert narrower[~own] == pytest.approx(1)
     times = np.array([each.time_s for each in truth.measurements])
