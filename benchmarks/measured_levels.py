@@ -24,7 +24,7 @@ from joulecast.hardware import GPU, find_gpu
 from joulecast.hardware.gpu import MEMORY_LEVELS
 from joulecast.hardware.ncu import Traffic, read_counters
 from joulecast.predictors.networks.memory_levels import STATIC, closed
-from joulecast.predictors.physics.access_energy import ACCESS_BYTES, AccessEnergies
+from joulecast.predictors.physics.memory_traffic import ACCESS_BYTES, AccessEnergies
 from joulecast.units import si
 
 # The energy of the levels is a lower bound of the dynamic energy. If it is more than this many times the measured

@@ -135,11 +135,9 @@ DroppedWorkItem: Any = create_model(
 )
 
 
+_Bytes: Any = dict.fromkeys(ParameterBytes._fields, (Work, ...))
 ParameterItem: Any = create_model(
-    "ParameterItem",
-    __base__=Strict,
-    __doc__="Bytes of a model's parameters: stored, learned, and of copies in half precision.",
-    **dict.fromkeys(ParameterBytes._fields, (Work, ...)),
+    "ParameterItem", __base__=Strict, __doc__="Bytes of a model's parameters, as Network.parameter_bytes.", **_Bytes
 )
 
 

@@ -20,8 +20,7 @@ from joulecast.predictors.model.basis import is_like_measured
 from joulecast.predictors.model.fit_in_networks import network_errors, network_factors
 from joulecast.predictors.model.in_networks import NetworkFactors, cached_share
 from joulecast.predictors.model.physics import STARTS
-from joulecast.predictors.model.roofline import NoResidual
-from joulecast.predictors.model.shared import SharedByAll
+from joulecast.predictors.model.shared import NoResidual, SharedByAll
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.power_cap import Jobs
 from joulecast.predictors.recipes import KernelRecipe, TreeSettings

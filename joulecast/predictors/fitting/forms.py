@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import unknown_name
 from ..contract import Files, ResidualModel
 from ..model.operations import LearnedOperations
-from ..model.roofline import NoResidual
-from ..model.shared import SharedByAll
+from ..model.shared import NoResidual, SharedByAll
 from ..recipes import (
     BoostingRecipe,
     Recipe,

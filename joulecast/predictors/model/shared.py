@@ -7,28 +7,31 @@ kernels were measured one by one, and their model replaces the residual model (l
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..chip import ChipPart
-from ..contract import ResidualModel, SharedModel, launch_s
+from ..contract import Files, ResidualModel, SharedModel, launch_s
 from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
+from ..measured import launch_times_s
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
-from ..physics.energy import static_power_w
+from ..physics.energy import PRIOR_ENERGY, EnergyConstants, static_power_w
 from ..physics.least_times import LeastTimes
 from ..physics.limits import with_limits
 from ..physics.operation_numbers import numbers_of
 from ..physics.precisions import as_run, attention_in_half, fp64_in_fp32, tf32_in_fp32
 from ..predictor import OperationPredictor
 from .learned import OneModel
-from .roofline import NoResidual
 
 _LEAST_J = 1e-15  # Instead of a division by zero.
 
@@ -164,6 +167,41 @@ def _energy_if_slower(predictions: OperationPredictions, slower: FloatArray) -> 
         return 1.0
     energy: FloatArray = 1.0 + (slower - 1.0) * work.awake_j / np.maximum(work.dynamic_j, _LEAST_J)
     return energy
+
+
+@dataclass(frozen=True)
+class NoResidual:
+    """A residual model without any correction: physics alone, the reference that learned predictors have to beat.
+
+    Energy follows from prior constants, which were not fitted to measurements, and a launch takes as long as on the
+    host of the A30. Nothing is learned, so any measurement may be used as a test.
+    """
+
+    @property
+    def energy(self) -> EnergyConstants:
+        """Energy constants before any fit."""
+        return PRIOR_ENERGY
+
+    @property
+    def host_s(self) -> Mapping[str, Mapping[str, float]]:
+        """Mode -> kind -> host seconds of a launch, the same for all kinds."""
+        return launch_times_s(())
+
+    def factors(self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True) -> FloatArray:
+        """See `ResidualModel.factors`; all factors are 1."""
+        return np.ones(len(operations))
+
+    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `ResidualModel.prefetch`; there is nothing to compute in advance."""
+
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """See `ResidualModel.to_files`; there is nothing to store but its name."""
+        return {"predictor": "roofline"}, {}
+
+    @classmethod
+    def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
+        """Read what `to_files` wrote."""
+        return cls()
 
 
 def nothing_shared() -> SharedByAll:

@@ -30,9 +30,8 @@ from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Picture, StackedBar, one_below_the_other, stacked_bars
 from ...units import si
 from ..operation_predictions import Source
-from ..physics.access_energy import ACCESS_BYTES, AccessEnergies
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants
-from ..physics.memory_traffic import traffic_bytes
+from ..physics.memory_traffic import ACCESS_BYTES, AccessEnergies, traffic_bytes
 from .costs import OperationCost
 
 DEVICE = "gpu"

@@ -14,8 +14,7 @@ from joulecast.predictors.model.fit import Measured, fit_constants, fit_one_mode
 from joulecast.predictors.model.fit_power import fit_power, readings
 from joulecast.predictors.model.machine import TENSORRT_LLM, Machine
 from joulecast.predictors.model.physics import STARTS, costs
-from joulecast.predictors.model.roofline import NoResidual
-from joulecast.predictors.model.shared import SharedByAll
+from joulecast.predictors.model.shared import NoResidual, SharedByAll
 from joulecast.predictors.model.work import PRODUCT, WIDTHS, Work
 from joulecast.predictors.recipes import KernelRecipe, TreeSettings
 

@@ -8,8 +8,7 @@ from round_gpu import ROUND
 from joulecast.hardware import find_gpu, gpus
 from joulecast.hardware.gpu import MEMORY_LEVELS
 from joulecast.operations.operation import Operation
-from joulecast.predictors.physics.access_energy import AccessEnergies
-from joulecast.predictors.physics.memory_traffic import traffic_bytes
+from joulecast.predictors.physics.memory_traffic import AccessEnergies, traffic_bytes
 
 FP32, FP16 = 4, 2
 
