@@ -3,7 +3,7 @@
     python benchmarks/aiter.py ../shared/data/aiter2026
 
 The zoo's model of kernels learned from the other half of the sizes, which are on the other fields of a checkerboard
-(joulecast/datasets/importers/aiter2026.py). Its card says how far off it is where the whole board is left out.
+(joulecast/datasets/importers/aiter2026.py). The model's card says how far off it is where the whole board is left out.
 """
 
 from __future__ import annotations

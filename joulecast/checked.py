@@ -56,15 +56,21 @@ def integer(value: Any, low: int = 0, high: int = 2**63 - 1) -> int:
     return value
 
 
-def text(value: Any, most: int = 10_000, *, name: bool = False) -> str:
-    """Check that a value from a file is a text of a limited length. Raises TypeError or ValueError: it is not.
+def name(value: Any) -> str:
+    """Check that a value from a file is a name: 1 to 200 characters that print.
 
-    A `name` has at least one character, and none that does not print.
+    Raises TypeError or ValueError: it is not.
     """
+    found = text(value, 200)
+    if not (found and found.isprintable()):
+        raise ValueError(f"a name is expected, not {shown(value)}")
+    return found
+
+
+def text(value: Any, most: int = 10_000) -> str:
+    """Check that a value from a file is a text of a limited length. Raises TypeError or ValueError: it is not."""
     if not isinstance(value, str):
         raise TypeError(f"a text is expected, not {shown(value)}")
-    if name and not (value and value.isprintable()):
-        raise ValueError(f"a name is expected, not {shown(value)}")
     if len(value) > most:
         raise ValueError(f"a text of {len(value):,} characters is longer than {most:,}")
     return value

@@ -84,8 +84,10 @@ def find_host(wanted: str | float | Path | Host | None) -> Host:
     if isinstance(wanted, Path) or str(wanted).endswith(".json"):
         return _profile(Path(str(wanted)))
     try:
-        factor = float("true" if isinstance(wanted, bool) else wanted)
+        factor = None if isinstance(wanted, bool) else float(wanted)
     except (TypeError, ValueError):
+        factor = None
+    if factor is None:
         hint = "a factor such as 0.5, or a profile by `joulecast host --out host.json`"
         return named("host", wanted, hosts(), hint=hint)
     return Host(f"{factor:g} times the reference", factor, "given by the user")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..arrays import FloatArray
-from ..checked import text
+from ..checked import name
 from ..errors import ZooError
 from ..hardware import find_gpu
 from ..operations.operation_list import OperationList
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 KERNELS_PREDICTOR, CPU_PREDICTOR = "kernels", "cpu"
 """What manifests of kernels and of CPUs name as their predictor. The recipe of a CPU's stands in its card."""
-
-_LONGEST_NAME = 200
 
 
 class Kind(NamedTuple):
@@ -53,8 +51,8 @@ class Kind(NamedTuple):
 
 
 def name_of(stored: StoredEntry) -> str:
-    """The name of an entry, as its card states it. Raises KeyError, TypeError, ValueError: it is no short text."""
-    return text(stored.card["name"], _LONGEST_NAME, name=True)
+    """The name of an entry, as its card states it. Raises KeyError, TypeError, ValueError: it is no name."""
+    return name(stored.card["name"])
 
 
 def nothing_shared() -> Shared:

@@ -16,8 +16,8 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from ... import checked
 from ...arrays import FloatArray
-from ...checked import text
 from ...errors import InputError
 from ...hardware.host import USUAL, find_cpu
 from ...operations.network import Network
@@ -32,7 +32,6 @@ from .memory import memory_need
 from .prediction import Composition, Prediction
 
 COMPOSITION: Composition = "serial"
-_LONGEST_NAME = 200
 _CLEARLY_WORK = 2.0  # A call that takes at least this multiple of an empty call is bound by its work.
 
 
@@ -125,7 +124,7 @@ class CpuNetworkPredictor:
         require_features(facts["inputs"], INPUT_NAMES, name)
         typical_w = number(facts["typical_power_w"])
         operations = CpuPredictor(
-            cpu=find_cpu(text(facts["gpu"], _LONGEST_NAME, name=True)),
+            cpu=find_cpu(checked.name(facts["gpu"])),
             mode=facts["mode"],
             threads=int(number(facts["threads"])),
             calls=CallModel.from_dict(facts["calls"]),
