@@ -20,7 +20,7 @@ from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import NetworkPredictor, PreparedNetwork, over_clocks, over_gpus
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.energy import static_power_w
-from ..predictors.physics.precisions import refuse_precisions
+from ..predictors.physics.variants import refuse_precisions
 from .collectives import with_collectives
 from .deployment import Deployment
 from .engines import sampling_factors

@@ -19,7 +19,7 @@ from ...predictors.board.profile import Calibrated, find_profile
 from ...predictors.networks.composition import Execution
 from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
-from ...predictors.physics.precisions import refuse_precisions
+from ...predictors.physics.variants import refuse_precisions
 from ...rendering.answers import Answer, Table
 from ...rendering.described import Description, Grid
 from ...rendering.notebook import Bar, Picture, bars
