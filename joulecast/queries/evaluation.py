@@ -26,7 +26,7 @@ from ..predictors.board.profile import profile_among
 from ..predictors.contract import SharedModel
 from ..predictors.model.shared import lists_asked_for
 from ..predictors.networks.composition import EAGER, Execution
-from ..predictors.networks.prepared import NetworkPredictor
+from ..predictors.networks.predictor import NetworkPredictor
 from ..predictors.physics.variants import fp64_in_fp32
 from ..progress import paced
 

@@ -84,7 +84,7 @@ class CalibratedPredictor(OperationPredictor):
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
         """See `OperationPredictor.predict_for_network`.
 
-        The host that launches networks has the factor of launches (networks/prepared.py), and the highest clock of the
+        The host that launches networks has the factor of launches (networks/predictor.py), and the highest clock of the
         board limits that of networks (`Execution.most_clock_mhz`).
         """
         found = super().predict_for_network(operations, power_limit_w)
