@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,9 @@ from ..model.learned import LEAST_S, OneModel
 from ..model.parts import Parts
 from ..model.power import PowerDemand
 from ..recipes import KernelRecipe
-from .calibrating import LEVEL
+from .calibrating import LEVEL, covered, width_of
 from .errors import Coverage, Errors, Validation
-from .left_out import TEXTS, Held, each_left_out
+from .left_out import TEXTS, Held, each_left_out, sides
 
 SPLITS = TEXTS["kernels"]
 _LEFT_OUT_ROWS = 2_500  # Most rows of each part and GPU that are left out, or learned from if whole GPUs are left out.
@@ -84,8 +83,8 @@ def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: Ke
 
 def _gpu_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe, held: Held) -> Errors:
     """Errors on a GPU, from others of its generation with enough measurements; none where there are none."""
-    (mine,) = compress(tables, held)
-    enough = (one.well_measured() for one in compress(tables, ~held) if one.generation == mine.generation)
+    (mine,), others = sides(tables, held)
+    enough = (one.well_measured() for one in others if one.generation == mine.generation)
     siblings = [one for one in enough if len(one.parts)]
     if not siblings:
         return Errors()
@@ -95,7 +94,7 @@ def _gpu_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: Ker
 
 def _generation_left_out(tables: Sequence[Measured], recipe: KernelRecipe, held: Held) -> Errors:
     """Errors on a generation that was left out, and in the column "physics" the log errors without trees."""
-    mine, others = ([*compress(tables, side)] for side in (held, ~held))
+    mine, others = sides(tables, held)
     if not others:
         return Errors()
     constants = fit_constants(others, recipe)
@@ -157,7 +156,7 @@ def _power_left_out(
     model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe, known: bool, held: Held
 ) -> Errors:
     """Errors of power on GPUs that are left out, whose generation is known by others or not."""
-    mine, others = ([*compress(tables, side)] for side in (held, ~held))
+    mine, others = sides(tables, held)
     return _power_errors(model, others, mine, recipe, {generation_of(mine[0].gpu)} if known else ())
 
 
@@ -227,19 +226,12 @@ def coverage(errors: Errors) -> list[Coverage]:
     found = []
     for part, of_part in sorted(errors.groups("what"), key=lambda group: group[0]):
         for basis, mine in of_part.groups("split"):
-            logs, gpus = mine.log_errors("time"), mine["where"]
+            sizes, gpus, half = np.abs(mine.log_errors("time")), mine["where"], np.full(len(mine), np.nan)
             tests = [(gpus != gpu, gpus == gpu) for gpu in dict.fromkeys(gpus.tolist())]
-            if basis == "measured":
-                tests = [(mine["first"], ~mine["first"])]
-            inside = np.concatenate([_inside(logs[known], logs[tested]) for known, tested in tests])
-            if len(inside):
-                within, count = {"time": float(inside.mean())}, {"time": len(inside)}
-                found.append(Coverage(basis, part, len(inside), within, {}, count))
+            for known, tested in [(mine["first"], ~mine["first"])] if basis == "measured" else tests:
+                if conformal_rank(LEVEL, count := int(known.sum())) <= count:
+                    half[tested] = conformal_error(np.sort(sizes[known]), LEVEL, "operations that were left out")
+            judged = mine.having({width_of("time"): half}).where(~np.isnan(half))
+            if len(judged):
+                found.append(covered(basis, part, judged, ("time",)))
     return found
-
-
-def _inside(known: FloatArray, tested: FloatArray) -> NDArray[np.bool_]:
-    """Whether errors lie within the interval that others make; none if these are too few for one."""
-    if conformal_rank(LEVEL, len(known)) > len(known):
-        return np.zeros(0, dtype=bool)
-    return np.abs(tested) <= conformal_error(np.sort(np.abs(known)), LEVEL, "operations that were left out")
