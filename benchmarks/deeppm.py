@@ -33,7 +33,7 @@ from joulecast.predictors.evaluation.any_gpu import fit_hosts
 from joulecast.predictors.fitting.fit import network_learner
 from joulecast.predictors.measured import DeviceRow, device_rows, fold_of
 from joulecast.predictors.model.shared import SharedByAll
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.encoder import ROLES, Encoder, softmax

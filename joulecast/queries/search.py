@@ -14,10 +14,10 @@ from ..errors import InputError
 from ..hardware import GPU, same_boards
 from ..predictors.intervals.network_calibration import Interval
 from ..predictors.networks.costs import Coverage
-from ..predictors.networks.knowledge import OverClocks
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
-from ..predictors.networks.prepared import NetworkPredictor, over_gpus
+from ..predictors.networks.predictor import AtClock, NetworkPredictor
+from ..predictors.networks.prepared import OverClocks, over_gpus
 from ..progress import paced
 from ..rendering.described import LEVEL
 from ..units import si
@@ -35,10 +35,13 @@ _FREE = Tariff({})
 class Curve:
     """The predictions of one job on one GPU, over ascending clocks."""
 
-    gpu: GPU
     variant: Variant  # The job in one precision and batch size
-    memory: MemoryNeed
     over: OverClocks  # The predictions, as arrays with one value per clock
+
+    @property
+    def gpu(self) -> GPU:
+        """The GPU."""
+        return self.over.prepared.knowledge.operations.gpu
 
 
 class _Limit(NamedTuple):
@@ -159,7 +162,7 @@ class _Compared:
             Coverage.of(variant.network).refuse_too_much(variant.network.name)
         needs = [variant.network.derived(memory_need) for variant in question.variants]
         mode = question.variants[0].network.mode
-        jobs: list[tuple[NetworkPredictor, Variant, MemoryNeed, FloatArray]] = []
+        jobs: list[tuple[NetworkPredictor, Variant, FloatArray]] = []
         for gpu in paced(question.gpus):
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
             predictor = None
@@ -172,20 +175,19 @@ class _Compared:
                     profile = question.execution.profile
                     run = replace(question.execution, profile=profile and profile.of_gpu(gpu.name))
                     predictor = find_predictor(gpu, mode, question.predictor).under(run)
-                jobs.append((predictor, variant, need, clocks))
+                jobs.append((predictor, variant, clocks))
         for variant in question.variants:
             prefetch([predictor for predictor, of, *_ in jobs if of is variant], variant.network)
         asked = [
-            (predictor.prepared(variant.network, question.power_limit_w), clocks)
-            for predictor, variant, _, clocks in jobs
+            (predictor.prepared(variant.network, question.power_limit_w), clocks) for predictor, variant, clocks in jobs
         ]
-        for (predictor, variant, need, _), found in zip(jobs, over_gpus(asked), strict=True):
-            if found.missing:
+        for (predictor, variant, _), found in zip(jobs, over_gpus(asked), strict=True):
+            if missing := found.prepared.missing:
                 # Its totals lack something, so it could win because it is incomplete.
-                reason = f"{predictor.name} does not cover {found.missing} of {len(variant.network)} operations"
+                reason = f"{predictor.name} does not cover {missing} of {len(variant.network)} operations"
                 left_out.append(_left_out(predictor.operations.gpu, variant, reason))
             else:
-                self.curves.append(Curve(predictor.operations.gpu, variant, need, found))
+                self.curves.append(Curve(variant, found))
         if not self.curves:
             raise _nothing_runs(question, left_out)
         self.left_out = tuple(left_out)
@@ -197,14 +199,14 @@ class _Compared:
     def choices(self, points: Iterable[tuple[Curve, int]], best: Curve, at: int) -> tuple[Choice, ...]:
         """Curves with indices into their clocks as choices, which are tied with the best one or not."""
         least = float(self.values(best)[at])
-        of_best, _ = best.over.at(at).caveats(LEVEL)
+        of_best, _ = AtClock(best.over, at).caveats(LEVEL)
         high = None if of_best is None else self._end(of_best, 1, best)
         measured = measured_gpus()
 
         found = []
         for curve, place in paced(points):
-            over, gpu = curve.over, curve.gpu
-            interval, notes = over.at(place).caveats(LEVEL)
+            over, gpu, network, coverage = curve.over, curve.gpu, curve.variant.network, curve.over.prepared.coverage
+            interval, notes = AtClock(over, place).caveats(LEVEL)
             time_s, energy_j = float(over.time_s[place]), float(over.energy_j[place])
             value = float(self._value(curve, time_s, energy_j))
             tied = (
@@ -216,9 +218,9 @@ class _Compared:
                 clock_mhz=float(over.clocks_mhz[place]),
                 default_clock_mhz=float(gpu.boost_clock_mhz),
                 held_clock_mhz=float(over.held_clocks_mhz[place]),
-                power_limit_w=over.power_limit_w,
+                power_limit_w=over.prepared.power_limit_w,
                 precision=curve.variant.precision,
-                mode=over.network.mode,
+                mode=network.mode,
                 batch_size=curve.variant.batch_size,
                 time_s=time_s,
                 energy_j=energy_j,
@@ -227,14 +229,14 @@ class _Compared:
                 value=value,
                 # Two clocks of one GPU are never tied: their errors are the same, and cancel when they are compared.
                 tied=tied and curve is not best,
-                memory_bytes=curve.memory.total_bytes,
-                predictor=over.knowledge.name,
+                memory_bytes=network.derived(memory_need).total_bytes,
+                predictor=over.prepared.knowledge.name,
                 measured=any(each.name in measured for each in same_boards(gpu)),
                 cost=self.tariff.cost(time_s, energy_j, gpu.name),
                 carbon_g=self.tariff.carbon_g(energy_j),
                 notes=notes,
-                uncovered=tuple(map(str, over.coverage.uncovered)),
-                uncovered_share=over.coverage.share,
+                uncovered=tuple(map(str, coverage.uncovered)),
+                uncovered_share=coverage.share,
             )
             found.append(choice)
         return tuple(found)

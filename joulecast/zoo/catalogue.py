@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
-from ..predictors.networks.prepared import NetworkPredictor
+from ..predictors.networks.predictor import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped

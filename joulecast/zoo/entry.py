@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import ZooError
 from ..operations.operation import Operation
-from ..predictors.networks.prepared import NetworkPredictor
+from ..predictors.networks.predictor import NetworkPredictor
 from .cards import ModelCard, card_files
 from .files import FACTS, OPERATIONS, StoredEntry, json_bytes, parsed_json, write_files
 from .golden import Columns, Sample, golden_of, refusing_damage, require_agreement, samples_of, smoke_test

@@ -23,7 +23,7 @@ from ..predictors.model.any_gpu import AnyGpuPredictor, LeftOut
 from ..predictors.model.shared import SharedByAll, chip_alone
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.on_cpu import CpuNetworkPredictor
-from ..predictors.networks.prepared import NetworkPredictor
+from ..predictors.networks.predictor import NetworkPredictor
 from ..predictors.recipes import Recipe
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from .catalogue import find_kernels

@@ -25,7 +25,7 @@ from ..model.learned import OneModel
 from ..model.shared import SharedByAll
 from ..networks.composition import HostModel, counts_of
 from ..networks.parts import as_parts
-from ..networks.prepared import NetworkPredictor
+from ..networks.predictor import NetworkPredictor
 from ..physics.least_times import LeastTimes
 from ..recipes import Recipe
 from .calibrating import MOST_ERRORS

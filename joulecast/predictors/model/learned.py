@@ -21,9 +21,8 @@ from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import Calibration
-from ..physics.bandwidth import READ_SHARE, chosen_clock_mhz
-from ..physics.bounds import kernel_floor_s
 from ..physics.cached import cached
+from ..physics.roofline import READ_SHARE, chosen_clock_mhz, kernel_floor_s
 from .basis import ALL, Basis, Key, PartTrees, boards_of, generation_of, is_like_measured, is_measured, stands_for
 from .features import NAMES, features, first_kernels
 from .in_networks import NetworkFactors, loaded_elements, slower

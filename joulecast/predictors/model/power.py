@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ..physics.energy import static_power_w
-from ..physics.voltage import relative_voltage
+from ..physics.energy import relative_voltage, static_power_w
 from .basis import ALL, PartTrees, boards_of, generation_of, is_measured
 from .parts import Parts
 from .work import GROUPS

@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from .memory_levels import MemoryLevels
 
 Composition = Literal["overlap", "sum", "serial"]
-COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
-"""How networks are composed on GPUs. On a CPU there is one way only, "serial"."""
-
-
-def checked_composition(name: str) -> Composition:
-    """The composition of this name. Raises InputError: there is none."""
-    for known in COMPOSITIONS:
-        if name == known:
-            return known
-    raise InputError("unknown composition", given=repr(name), allowed=", ".join(COMPOSITIONS))
-
-
 QUANTITIES = (("time", "time_s", "s"), ("power", "power_w", "W"), ("energy", "energy_j", "J"))
 _TOTALS: tuple[tuple[str, str, Unit], ...] = (
     *QUANTITIES,
