@@ -19,7 +19,7 @@ from ..predictors.networks.composition import Execution
 from ..predictors.networks.many import NetworkPredictions, batched, predict_networks
 from ..predictors.networks.memory import memory_need, shortage
 from ..predictors.networks.prediction import Prediction
-from ..predictors.physics.precisions import refuse_precisions
+from ..predictors.physics.variants import refuse_precisions
 from ..system.cluster import call_on_workers, on_cluster
 from ..zoo import find_cpu_predictor, find_predictor
 

@@ -21,7 +21,7 @@ from ..predictors.networks.predictor import NetworkPredictor, at_clock
 from ..predictors.networks.prepared import PreparedNetwork, over_clocks, over_gpus
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.energy import static_power_w
-from ..predictors.physics.precisions import refuse_precisions
+from ..predictors.physics.variants import refuse_precisions
 from .collectives import with_collectives
 from .deployment import Deployment
 from .engines import sampling_factors

@@ -27,7 +27,7 @@ from ..predictors.contract import SharedModel
 from ..predictors.model.shared import lists_asked_for
 from ..predictors.networks.composition import EAGER, Execution
 from ..predictors.networks.predictor import NetworkPredictor
-from ..predictors.physics.precisions import fp64_in_fp32
+from ..predictors.physics.variants import fp64_in_fp32
 from ..progress import paced
 
 # Question: a job, and the GPUs, clocks, precisions and batch sizes to compare for it.

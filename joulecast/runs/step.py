@@ -25,7 +25,7 @@ from ..predictors.networks.memory import MemoryNeed, moments
 from ..predictors.networks.memory_levels import forward_fraction
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
-from ..predictors.physics.precisions import refuse_precisions
+from ..predictors.physics.variants import refuse_precisions
 from ..zoo import find_predictor
 from .computed import WORDS, results_of_blocks, step_over
 from .layout import Layout

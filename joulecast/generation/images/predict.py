@@ -20,7 +20,7 @@ from ...predictors.networks.composition import Execution
 from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
 from ...predictors.networks.predictor import at_clock
-from ...predictors.physics.precisions import refuse_precisions
+from ...predictors.physics.variants import refuse_precisions
 from ...rendering.answers import Answer, Table
 from ...rendering.described import Description, Grid
 from ...rendering.notebook import Bar, Picture, bars

@@ -23,9 +23,8 @@ from ...operations.operation_list import OperationList
 from ..batches import asked_together
 from ..contract import Regressor
 from ..intervals.calibration import Calibration
-from ..physics.bandwidth import READ_SHARE, chosen_clock_mhz
-from ..physics.bounds import kernel_floor_s
 from ..physics.cached import cached
+from ..physics.roofline import READ_SHARE, chosen_clock_mhz, kernel_floor_s
 from .basis import Basis, basis_of, boards_of, generation_of, is_like_measured, is_measured, known_basis, stands_for
 from .features import NAMES, features, first_kernels
 from .in_networks import NetworkFactors, loaded_elements, slower

@@ -22,8 +22,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ..batches import asked_together
 from ..contract import Regressor
-from ..physics.energy import static_power_w
-from ..physics.voltage import relative_voltage
+from ..physics.energy import relative_voltage, static_power_w
 from .basis import Basis, basis_of, boards_of, generation_of, is_measured, known_basis
 from .parts import Parts
 from .work import GROUPS
