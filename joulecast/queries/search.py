@@ -197,14 +197,15 @@ class _Compared:
     def choices(self, points: Iterable[tuple[Curve, int]], best: Curve, at: int) -> tuple[Choice, ...]:
         """Curves with indices into their clocks as choices, which are tied with the best one or not."""
         least = float(self.values(best)[at])
-        of_best, _ = AtClock(best.over, at).caveats(LEVEL)
+        of_best = AtClock(best.over, at).interval(LEVEL)
         high = None if of_best is None else self._end(of_best, 1, best)
         measured = measured_gpus()
 
         found = []
         for curve, place in paced(points):
             over, gpu, network, coverage = curve.over, curve.gpu, curve.variant.network, curve.over.prepared.coverage
-            interval, notes = AtClock(over, place).caveats(LEVEL)
+            there = AtClock(over, place)
+            interval = there.interval(LEVEL)
             time_s, energy_j = float(over.time_s[place]), float(over.energy_j[place])
             value = float(self._value(curve, time_s, energy_j))
             tied = (
@@ -232,7 +233,7 @@ class _Compared:
                 measured=any(each.name in measured for each in same_boards(gpu)),
                 cost=self.tariff.cost(time_s, energy_j, gpu.name),
                 carbon_g=self.tariff.carbon_g(energy_j),
-                notes=notes,
+                notes=tuple(there.notes()),
                 uncovered=tuple(map(str, coverage.uncovered)),
                 uncovered_share=coverage.share,
             )
