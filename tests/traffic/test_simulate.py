@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from documented import ROOT
 
 import joulecast
 from joulecast import predict_generation, simulate_serving
@@ -232,3 +233,17 @@ def test_the_command(printed, tmp_path):
     arguments += ["--duration", "20", "--max-sequences", "32", "--max-step-tokens", "512", "--plot", str(picture)]
     assert "time to first token" in printed(*arguments)
     assert picture.read_text().startswith("<svg")
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_is_simulated():
+    page = (ROOT / "docs/serving-traffic.md").read_text("utf-8").partition("## Clocks of prompts")[2]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if " ms |" in line]
+    assert len(rows) == 8
+    lengths = {"requests": 20, "prompt_tokens": (1000, 800), "output_tokens": (300, 200), "duration_s": 600}
+    for clock, reading, apart, *shown in rows:
+        asked = {"power_limit_w": 400} if "cap" in clock else {"clock": int(clock), "prefill_clock": int(reading)}
+        split = {"tensor_parallel": 1, "router": "least_loaded", "prefill_replicas": int(apart != "no")}
+        found = simulate_serving("llama3_8b", "4x H100 SXM", **lengths, **asked, **split)
+        first, further = (1e3 * found.known(name, 0.99) for name in ("ttft_s", "tpot_s"))
+        assert shown == [f"{first:.0f} ms", f"{further:.1f} ms", f"{found.energy_per_token_j:.3f}"], clock
