@@ -23,8 +23,8 @@ from .intervals.calibration import coordinates
 from .intervals.operation_spread import OperationIntervals
 from .operation_predictions import OperationPredictions, known_si
 from .physics.least_times import LeastTimes
-from .physics.partial import measured_operations
 from .physics.roofline import roofline
+from .physics.variants import measured_operations
 from .predictor import OperationPredictor
 
 NEIGHBOURS = 5

@@ -27,10 +27,9 @@ from .physics.baseline import group_of
 from .physics.cached import cached
 from .physics.clock import Work
 from .physics.energy import static_power_w
-from .physics.limits import with_limits
 from .physics.norms import smooth_max
-from .physics.partial import measured_operations, work_shares
 from .physics.power_cap import loop_clocks_mhz
+from .physics.variants import measured_operations, with_limits, work_shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +171,7 @@ class OperationPredictor:
     def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
         """Work of covered operations at the default clock; see clock.py and `ResidualModel.factors`.
 
-        Some operations limit others (limits.py). Where loops in training were measured on the chip, but none in
+        Some operations limit others (variants.py). Where loops in training were measured on the chip, but none in
         inference, what limits them is known less well than they are, and does not.
         """
         listed, masked, trained, multiples = OperationList.of(operations).derived(with_limits)

@@ -12,6 +12,7 @@ from joulecast.generation.images.layers import Layers, parameters_of, strided_cy
 from joulecast.generation.images.pipelines import PIPELINES, encoder
 from joulecast.generation.images.sequence_parallel import DividedNetwork, Split
 from joulecast.hardware import find_gpu
+from joulecast.predictors.networks.predictor import at_clock
 from joulecast.zoo import find_predictor
 
 
@@ -197,7 +198,7 @@ def test_a_transposed_copy_takes_as_long_as_pytorch_s_was_measured():
     layers.transposed("residual", (1, 32768, 8192))
     layers.add("rows", "copy", (1, 32768, 8192))
     predictor = find_predictor(find_gpu("H100 SXM"), "inference")
-    step = DividedNetwork(predictor, layers.network("copies", {}), 700.0).at(1980)
+    step = at_clock(DividedNetwork(predictor, layers.network("copies", {}), 700.0), 1980).prediction()
     transposed, rows = (cost.device_time_s for cost in step.operations)
     assert transposed == pytest.approx(1.98e-3, rel=0.15)
     assert transposed > 2 * rows

@@ -16,7 +16,7 @@ from joulecast.predictors.explanation import contributions, explain_operation
 from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe

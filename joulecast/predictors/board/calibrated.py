@@ -20,9 +20,9 @@ from ...operations.operation_list import OperationList
 from ..intervals.operation_spread import OperationSpread
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
+from ..physics.energy import voltage_of
 from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 from ..physics.roofline import on_tensor_cores
-from ..physics.voltage import voltage_of
 from ..predictor import OperationPredictor
 from .profile import CYCLES, DRAM, JOULES, PARTS, STATIC, VOLTAGE, WHOLE, BoardProfile, launches_in, places_of
 
@@ -84,7 +84,7 @@ class CalibratedPredictor(OperationPredictor):
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
         """See `OperationPredictor.predict_for_network`.
 
-        The host that launches networks has the factor of launches (networks/prepared.py), and the highest clock of the
+        The host that launches networks has the factor of launches (networks/predictor.py), and the highest clock of the
         board limits that of networks (`Execution.most_clock_mhz`).
         """
         found = super().predict_for_network(operations, power_limit_w)

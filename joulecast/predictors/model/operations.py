@@ -25,12 +25,13 @@ from ...operations.operation_list import OperationList
 from ..batches import asked_together
 from ..contract import Files, Regressor, host_times
 from ..formats.numbers import require_features
+from ..physics.cached import OperationRows
 from ..physics.energy import EnergyConstants
-from ..physics.half_precision import device_ratio, seen_as
+from ..physics.fp32_kernels import device_ratio
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
-from ..physics.operation_rows import OperationRows
+from ..physics.pytorch_kernels import is_own_depthwise
 from ..physics.relative import RELATIVE_NAMES, relative_features
-from ..physics.thread_kernels import is_depthwise
+from ..physics.variants import seen_as
 from ..regressors.trees import stored_trees
 from .basis import boards_of, stands_for
 
@@ -107,7 +108,7 @@ class LearnedOperations:
         seen = seen_as(listed, gpu)
         n = numbers_of(seen)
         in_training, in_inference = self._trust[:, n.kind.astype(int)]
-        trust = np.where(is_depthwise(n), 0.0, np.where(n.is_training > 0, in_training, in_inference))
+        trust = np.where(is_own_depthwise(n), 0.0, np.where(n.is_training > 0, in_training, in_inference))
         if gpu.chip in self.chips:
             trust[self._measured[gpu.chip][n.kind.astype(int)]] = 1.0
         return device_ratio(listed, gpu, np.exp(trust * self._known_log_ratios(listed, [gpu])[gpu]), capped)

@@ -27,9 +27,8 @@ from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants, static_power_w
 from ..physics.least_times import LeastTimes
-from ..physics.limits import with_limits
 from ..physics.operation_numbers import numbers_of
-from ..physics.precisions import as_run, attention_in_half, fp64_in_fp32, tf32_in_fp32
+from ..physics.variants import as_run, attention_in_half, fp64_in_fp32, tf32_in_fp32, with_limits
 from ..predictor import OperationPredictor
 from .learned import OneModel
 

@@ -34,11 +34,10 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
-from .bounds import NO_BOUNDS, Bounds
-from .energy import EnergyConstants
+from .energy import EnergyConstants, RelativeVoltage, logic_energy, relative_voltage, voltage_of
 from .least_times import LeastTimes
 from .norms import cubed, overlapped
-from .voltage import RelativeVoltage, logic_energy, relative_voltage, voltage_of
+from .roofline import NO_BOUNDS, Bounds
 
 _LEAST_S = 1e-15  # Avoids divisions by zero.
 
@@ -68,7 +67,7 @@ class Work:
         most_mhz: The highest clock in MHz that each can hold under the default cap; infinite where none was measured.
         cap_w: The cap in watts that `most_mhz` was measured under. Under this cap or a higher one `most_mhz` is the
             answer, and no clock needs to be searched for.
-        bounds: Least seconds of each operation (bounds.py); they hold even where the parts are smaller.
+        bounds: Least seconds of each operation (roofline.py); they hold even where the parts are smaller.
         voltage_power: The power of the supply voltage that switching_j and awake_j follow, 2 or 3: one number, or one
             for each operation.
     """
@@ -168,7 +167,7 @@ class Work:
         return self._of(table)
 
     def bounded(self, operations: Sequence[Operation]) -> Self:
-        """This work with device times of at least the bounds of the operations (bounds.py); energies stay."""
+        """This work with device times of at least the bounds of the operations (roofline.py); energies stay."""
         return replace(self, bounds=Bounds.of(operations, self.gpu))
 
     def scatter(self, covered: NDArray[np.bool_]) -> Self:

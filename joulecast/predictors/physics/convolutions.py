@@ -41,9 +41,9 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.attributes import HALF_BYTES
 from ...operations.operation_list import OperationList
-from .bandwidth import reached_bandwidth
 from .norms import overlapped
 from .operation_numbers import numbers_of
+from .roofline import reached_bandwidth
 from .tiling import Tile, padded, tile_count
 
 CONVOLUTION_NAMES: tuple[str, ...] = (

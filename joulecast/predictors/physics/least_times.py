@@ -21,13 +21,12 @@ from ...hardware import GPU
 from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from .bandwidth import chosen_clock_mhz, reached_bandwidth, time_at_lower_rate
 from .cached import cached
 from .convolutions import dense_convolutions, transposed_bytes
 from .norms import cubed, overlapped
 from .operation_numbers import numbers_of
-from .roofline import on_tensor_cores, peak_flops, roofline
-from .thread_kernels import extra_bytes, thread_kernels_s, waiting_s
+from .pytorch_kernels import extra_bytes, thread_kernels_s, waiting_s
+from .roofline import chosen_clock_mhz, on_tensor_cores, peak_flops, reached_bandwidth, roofline, time_at_lower_rate
 from .tiling import LOADED_TILE, loaded_tile
 
 _LEAST_S = 1e-9

@@ -19,11 +19,11 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from .cached import cached
 from .convolutions import CONVOLUTION_NAMES, dense_convolutions
-from .fp32_products import kernel_generation, tile_ratio
+from .fp32_kernels import tile_ratio
 from .least_times import LeastTimes
 from .operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 from .roofline import on_tensor_cores, peak_flops
-from .tiling import Tile, padded, tile_count
+from .tiling import Tile, kernel_generation, padded, tile_count
 
 MACHINE_NAMES: tuple[str, ...] = ("kernel_generation", "log_ridge", "log_sms", "log_watts_per_tflops")
 """The names of RELATIVE_NAMES that describe the GPU; their values are the same for all operations."""

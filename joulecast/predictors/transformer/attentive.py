@@ -23,7 +23,8 @@ from ..contract import Curves, Files, host_times
 from ..formats.numbers import number, require_features
 from ..physics.cached import cached
 from ..physics.energy import EnergyConstants
-from ..physics.half_precision import device_ratio, seen_as
+from ..physics.fp32_kernels import device_ratio
+from ..physics.variants import seen_as
 from ..recipes import TransformerRecipe, recipe_of
 from .encoder import PHYSICS_NAMES, ROLES, Encoder, tokens
 

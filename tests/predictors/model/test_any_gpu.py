@@ -21,7 +21,7 @@ from joulecast.predictors.model.fit_networks import fit_energies
 from joulecast.predictors.model.operations import LearnedOperations
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.physics.energy import PRIOR_ENERGY, EnergyConstants, static_power_w
 from joulecast.predictors.physics.fp32_kernels import counted_ratio
 from joulecast.predictors.physics.least_times import LeastTimes

@@ -13,7 +13,7 @@ from joulecast.hardware.host import Host
 from joulecast.predictors.intervals.conformal import power_range_w, within_range
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.networks.composition import EAGER, Execution, HostModel, compose, overlap, plain_sum
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.physics.clock import Work
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.zoo import find_predictor

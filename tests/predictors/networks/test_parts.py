@@ -16,8 +16,8 @@ from joulecast.operations.fusion import fusion_of
 from joulecast.operations.network import Network
 from joulecast.operations.operation import Operation
 from joulecast.predictors.networks.parts import as_compiled, gradient_fractions, part_factors
-from joulecast.predictors.physics.bandwidth import reached_bandwidth
 from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.roofline import reached_bandwidth
 from joulecast.zoo import find_predictor
 
 SHAPE = (2, 3, 64, 64)

@@ -10,12 +10,11 @@ import joulecast
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.predictors.physics import power_cap
-from joulecast.predictors.physics.bounds import Bounds
 from joulecast.predictors.physics.clock import Work
 from joulecast.predictors.physics.energy import PRIOR_ENERGY, EnergyConstants
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.physics.measured_work import measured_work, throttled_mhz
-from joulecast.predictors.physics.power_cap import Jobs, loop_clocks_mhz
+from joulecast.predictors.physics.power_cap import Jobs, loop_clocks_mhz, measured_work, throttled_mhz
+from joulecast.predictors.physics.roofline import Bounds
 
 RELU = Operation("relu", [(1000, 1000)])
 LINEAR = Operation("linear", [(1024, 1024)], {"out_features": 1024, "bias": False})

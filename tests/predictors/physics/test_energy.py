@@ -9,10 +9,14 @@ from round_gpu import ROUND
 from joulecast.hardware import find_gpu
 from joulecast.hardware.gpu import IdleCurve
 from joulecast.operations.operation import Operation
-from joulecast.predictors.physics import energy, voltage
 from joulecast.predictors.physics.clock import Work
-from joulecast.predictors.physics.energy import EnergyConstants, process_factor, static_power_on_gpus_w, static_power_w
-from joulecast.predictors.physics.voltage import relative_voltage
+from joulecast.predictors.physics.energy import (
+    EnergyConstants,
+    process_factor,
+    relative_voltage,
+    static_power_on_gpus_w,
+    static_power_w,
+)
 
 LINEAR = Operation("linear", [(100, 1000)], {"out_features": 200, "bias": False})
 FLOPS = 2 * 100 * 1000 * 200
@@ -164,11 +168,3 @@ def test_static_power_of_one_gpu_and_of_many():
         assert static_power_w(gpu, np.array([clock, clock])) == pytest.approx([expected, expected])
     together = static_power_on_gpus_w(gpus, np.array([clocks, clocks], dtype=float).T)
     assert together == pytest.approx(np.array([watts, watts]).T)
-
-
-def test_a_catalogue_without_any_curve_takes_voltage_and_idle_power_for_constant(monkeypatch):
-    for module in (energy, voltage):
-        monkeypatch.setattr(module, "voltage_like", lambda: replace(A100, voltage=None, idle_curve=None))
-    unknown = replace(UNKNOWN, name="GPU of a catalogue without curves", voltage=None, idle_power_w=None)
-    assert relative_voltage(unknown, np.array([500.0, 2000.0])).tolist() == [1.0, 1.0]
-    assert static_power_w(unknown, np.array([500.0, 2000.0])).tolist() == pytest.approx([36.0, 36.0])

@@ -7,11 +7,11 @@ import pytest
 
 from joulecast import Operation
 from joulecast.hardware import GPU, find_gpu, gpus
-from joulecast.predictors.physics.fp32_kernels import counted_ratio
-from joulecast.predictors.physics.fp32_products import kernel_generation, tile_ratio
+from joulecast.predictors.physics.fp32_kernels import counted_ratio, tile_ratio
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.operation_numbers import numbers_of
-from joulecast.predictors.physics.row_kernels import softmax_steps, softmax_threads
+from joulecast.predictors.physics.pytorch_kernels import softmax_steps, softmax_threads
+from joulecast.predictors.physics.tiling import kernel_generation
 
 A100, V100, T4, P100, MI300X = map(find_gpu, ("A100 PCIe 40GB", "V100 PCIe 32GB", "T4", "P100 PCIe", "MI300X"))
 # Without a cap and with memory that is never the limit, the tiles alone decide; rows wait for their steps.

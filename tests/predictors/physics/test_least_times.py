@@ -8,11 +8,10 @@ from round_gpu import ROUND
 
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
-from joulecast.predictors.physics.bandwidth import reached_bandwidth
-from joulecast.predictors.physics.bounds import Bounds
 from joulecast.predictors.physics.clock import Work
 from joulecast.predictors.physics.energy import PRIOR_ENERGY
 from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.roofline import Bounds, reached_bandwidth
 from joulecast.predictors.physics.tiling import loaded_tile
 
 WAY = 36 * 10 * 2e9  # Bytes per second between caches and 10 SMs: 36 bytes per cycle of each, at 2 GHz.

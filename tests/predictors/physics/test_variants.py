@@ -9,10 +9,16 @@ import pytest
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.physics.half_precision import device_ratio, seen_as
+from joulecast.predictors.physics.fp32_kernels import device_ratio
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.physics.limits import with_limits
-from joulecast.predictors.physics.precisions import fp64_in_fp32, in_fp32, tf32_in_fp32, without_tf32
+from joulecast.predictors.physics.variants import (
+    fp64_in_fp32,
+    in_fp32,
+    seen_as,
+    tf32_in_fp32,
+    with_limits,
+    without_tf32,
+)
 from joulecast.zoo.catalogue import find_predictor
 
 A100, P100 = map(find_gpu, ("A100 PCIe 40GB", "P100 PCIe"))
