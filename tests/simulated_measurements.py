@@ -83,7 +83,7 @@ def simulated_gpu(name: str) -> Dataset:
 def simulated_kernels(name: str) -> Dataset:
     """Linear layers in bf16 that follow physics and are 10 % slower if the number of rows is odd.
 
-    Two rows with wrong times, a sustained run and one by vLLM, must be ignored when kernels are fitted.
+    A sustained run, whose time is wrong, must be ignored when kernels are fitted.
     """
     gpu = find_gpu(name)
     sizes = [
@@ -101,9 +101,5 @@ def simulated_kernels(name: str) -> Dataset:
     for operation, second in zip(operations, seconds.tolist(), strict=True):
         device_s = second * (1.1 if operation.input_shapes[0][0] % 2 else 1.0)
         rows.append(Measurement(operation, device_s, None, None, device_time_s=device_s, method="simulated"))
-    by_vllm = Operation(
-        "linear", [(8, 64)], {"out_features": 64, "bias": False, "implementation": "vllm"}, precision="bf16"
-    )
     rows.append(replace(rows[0], device_time_s=5.0, sustained=True))
-    rows.append(Measurement(by_vllm, 7.0, None, None, device_time_s=7.0, method="simulated"))
     return Dataset(Card(gpu.name, None, "simulated", "none", {"simulated": "simulated"}), tuple(rows))

@@ -43,8 +43,8 @@ _ENGINES = {"sglang": "sglang", "trtllm": "tensorrt_llm", "vllm": "vllm"}
 def _linear(row: Row) -> Operation:
     precision, block_scaled = _PRECISIONS[row["precision"]]
     implementation = _ENGINES[row["stack"].split()[0]]
-    if precision == "bf16" and implementation == "sglang":
-        implementation = "pytorch"  # SGLang measured torch.nn.functional.linear.
+    if precision == "bf16" and implementation in ("sglang", "vllm"):
+        implementation = "pytorch"  # They call torch.nn.functional.linear.
     attributes = {"out_features": row["n"], "bias": False}
     attributes |= {"block_scaled": block_scaled, "implementation": implementation}
     return Operation("linear", [(row["m"], row["k"])], attributes, precision=precision)
