@@ -267,5 +267,5 @@ def test_bounds_are_shared_and_moved_with_their_operations():
     assert np.isnan(spread.device_s[0])
     tiny = work(TINY).bounded([TINY]).scatter(~second)
     assert tiny.merge(spread).device_s == pytest.approx([2e-6, LINEAR_S])
-    without = replace(bounded, bounds=Bounds(0.0, 0.0))
+    without = replace(bounded, least_compute_s=0.0, least_fixed_s=0.0)
     assert without.scatter(second).device_s[1] == work(LINEAR).device_s[0]
