@@ -13,7 +13,6 @@ from joulecast.predictors.physics import power_cap
 from joulecast.predictors.physics.clock import Work
 from joulecast.predictors.physics.energy import PRIOR_ENERGY, EnergyConstants
 from joulecast.predictors.physics.power_cap import Jobs, loop_clocks_mhz, measured_work, throttled_mhz
-from joulecast.predictors.physics.roofline import Bounds
 
 RELU = Operation("relu", [(1000, 1000)])
 LINEAR = Operation("linear", [(1024, 1024)], {"out_features": 1024, "bias": False})
@@ -304,21 +303,8 @@ def test_many_clocks_are_summed_in_pieces(monkeypatch):
 
 def test_the_mean_clock_is_weighted_by_device_time():
     """One operation of 1 ms at 2000 MHz, and three of 2 ms that hold 1000 MHz: 8 / 7 of 1000 MHz."""
-    zero = np.zeros(2)
-    work = Work(
-        ROUND,
-        np.full(2, 2000.0),
-        np.array([1e-3, 1e-3]),
-        zero,
-        zero,
-        zero,
-        zero,
-        zero,
-        np.array([np.inf, 1000.0]),
-        200.0,
-        Bounds(0.0, 0.0),
-    )
-    both, clocks = jobs([work], np.array([1.0, 3.0])), np.array([[2000.0, 800.0]])
+    found = work(compute_s=np.array([1e-3, 1e-3]), most_mhz=np.array([np.inf, 1000.0]), cap_w=200.0)
+    both, clocks = jobs([found], np.array([1.0, 3.0])), np.array([[2000.0, 800.0]])
     device_s, _ = both.sums_at(clocks)
     assert device_s == pytest.approx(np.array([[7e-3, 10e-3]]))
     assert both.mean_mhz(clocks, device_s) == pytest.approx(np.array([[(2000 + 6 * 1000) / 7, 800.0]]))
