@@ -93,10 +93,8 @@ class Work:
         least = LeastTimes.of(operations, gpu, boost)
         if (clocks != boost).any():
             least = least.slowed(boost / clocks)
-        paid = constants.parts(
-            operations, least.time_s * ratio, gpu, clocks, constants.l2_saves, constants.voltage_power
-        )
-        fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * constants.values()).T
+        joules = constants.dynamic_j(operations, least.time_s * ratio, gpu, clocks)
+        fp32_j, tensor_j, hbm_j, gddr_j, awake_j = joules.T
         # `time_s` is at least a nanosecond. An operation with less gets the rest of it as memory time, so that the
         # p-norm of its parts is `time_s`.
         rest_s = np.cbrt(cubed(least.time_s) - cubed(least.compute_s) - cubed(least.cache_s))
