@@ -111,7 +111,7 @@ class AtClock:
             held_clock_mhz=self.held_mhz,
             operations=tuple(self._costs()),
             spread=self.spread,
-            notes=(*self._notes(), *self._beyond_the_cap()),
+            notes=(*self.notes(), *self._beyond_the_cap()),
             coverage=self.coverage,
             execution=self.host.execution.name,
             host=self.host.launcher.name,
@@ -119,12 +119,12 @@ class AtClock:
             memory_bytes=self.over.prepared.memory_bytes,
         )
 
-    def caveats(self, level: float) -> tuple[Interval | None, tuple[str, ...]]:
-        """How far to trust the totals: an interval, if enough errors are known; notes."""
+    def interval(self, level: float) -> Interval | None:
+        """The interval around the totals, if enough errors are known."""
         if self.spread is None or not self.spread.supports(level):
-            return None, tuple(self._notes())
+            return None
         totals = self.time_s, self.energy_j, self.held_mhz, power_range_w(self.gpu, self.cap_w)
-        return self.spread.interval(level, *totals), tuple(self._notes())
+        return self.spread.interval(level, *totals)
 
     @cached_property
     def spread(self) -> NetworkSpread | None:
@@ -165,7 +165,7 @@ class AtClock:
         """Whether a GPU's own measurements were made at this clock and under this power cap."""
         return self.clock_mhz == self.gpu.boost_clock_mhz and self.cap_w == self.gpu.power_limit_w
 
-    def _notes(self) -> Iterator[str]:
+    def notes(self) -> Iterator[str]:
         """Warnings that a prediction carries: work that its totals lack, the basis of its numbers, how it is run."""
         knowledge, network, coverage, spread = self.knowledge, self.network, self.coverage, self.spread
         if coverage:
