@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from deeppm_errors import log_ratios, power_log_ratios
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -28,7 +29,7 @@ from joulecast.datasets import load
 from joulecast.extraction import network_of
 from joulecast.hardware import find_gpu
 from joulecast.predictors.contract import Networks
-from joulecast.predictors.evaluation.any_gpu import fit_hosts, log_ratios, power_log_ratios
+from joulecast.predictors.evaluation.any_gpu import fit_hosts
 from joulecast.predictors.fitting.fit import network_learner
 from joulecast.predictors.measured import DeviceRow, device_rows, fold_of
 from joulecast.predictors.model.shared import SharedByAll

@@ -162,6 +162,12 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
     )
 
 
+def predicts(mode: str, gpu: GPU, predictor: str | Path | None) -> bool:
+    """Whether a predictor, as `find_predictor` takes it, predicts a mode: what loops of a chip add is of one mode."""
+    found = _load(_folder(gpu, mode, predictor))
+    return not isinstance(found, NetworkPredictor) or found.operations.mode == mode
+
+
 def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None) -> CpuNetworkPredictor:
     """Load the predictor of a CPU and mode.
 

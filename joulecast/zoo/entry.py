@@ -128,15 +128,16 @@ def load_kernels(folder: str | Path) -> OneModel:
 
     Raises ZooError: the entry is missing, damaged, changed, of another format, or holds something else.
     """
-    from ..predictors.model.stored import LazyTrees, one_model_from_files
+    from ..predictors.model.stored import one_model_from_files
+    from ..predictors.regressors.trees import StoredTrees
 
     stored = StoredEntry.of(folder)
     with refusing_damage(stored.where):
-        model = one_model_from_files(stored.facts, stored, LazyTrees)
+        model = one_model_from_files(stored.facts, stored)
         entry = Entry(stored, kind_of(KERNELS_PREDICTOR), model)
         for sample, before in entry.samples:
             trees = None if sample.trees is None else model.trees.get(sample.trees)
-            if isinstance(trees, LazyTrees):
+            if isinstance(trees, StoredTrees):
                 trees.check = partial(entry.compare, sample, before)
     return model
 

@@ -250,7 +250,7 @@ def _totals(
         totals[:, place] = [np.broadcast_to(each, shape[1]) for each in of_one]
         if level is not None:
             for clock in paced(range(shape[1])):
-                intervals[place, clock] = AtClock(over, clock).caveats(level)[0]
+                intervals[place, clock] = AtClock(over, clock).interval(level)
     return totals, problems, intervals
 
 

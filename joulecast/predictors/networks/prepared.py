@@ -205,7 +205,7 @@ def over_gpus(asked: Asked, *, composition: str | None = None) -> list[OverClock
     for prepared, clocks_mhz in asked:
         for clock in (clocks_mhz.min(), clocks_mhz.max()):
             prepared.knowledge.operations.gpu.checked_clock_mhz(float(clock))
-    return named("composition", composition or "overlap", _COMPOSITIONS)(asked)
+    return named("composition", composition or "overlap", COMPOSITIONS)(asked)
 
 
 def over_clocks(prepared: PreparedNetwork, clocks_mhz: Iterable[float]) -> OverClocks:
@@ -254,5 +254,5 @@ def _summed(asked: Asked) -> list[OverClocks]:
     return found
 
 
-_COMPOSITIONS: Mapping[str, Callable[[Asked], list[OverClocks]]] = {"overlap": _overlapping, "sum": _summed}
+COMPOSITIONS: Mapping[str, Callable[[Asked], list[OverClocks]]] = {"overlap": _overlapping, "sum": _summed}
 """How operations are added up on GPUs. On a CPU there is one way only, "serial"."""
