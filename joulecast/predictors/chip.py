@@ -126,7 +126,7 @@ class ChipPart:
     def known(self, operations: OperationList) -> Known:
         """What the measurements say of operations, which are whole ones (physics/variants.py)."""
         covered, measured, longer, more, *columns = self._rows.of(operations, self._made).T
-        work = Work.of_columns(self.gpu, np.array(columns), self.gpu.power_limit_w)
+        work = Work(self.gpu, *columns, cap_w=self.gpu.power_limit_w)
         return Known(covered > 0, measured > 0, longer, more, work)
 
     @cached_property

@@ -28,8 +28,6 @@ from .evaluation import Question, Variant, held_clocks_mhz, prefetch
 from .objectives import Tariff, find_objective
 from .sweep import Sweep
 
-_FREE = Tariff({})
-
 
 @dataclass(frozen=True)
 class Curve:
@@ -100,12 +98,9 @@ class Constraints:
         )
 
 
-def best(
-    question: Question, objective: str = "energy", tariff: Tariff = _FREE, constraints: Constraints | None = None
-) -> Choices:
+def best(question: Question, objective: str, tariff: Tariff, constraints: Constraints) -> Choices:
     """Find the best clock of each GPU, precision and batch size; the best choice comes first."""
-    asked = constraints or Constraints()
-    compared, limits = _Compared(question, objective, tariff), asked.limits
+    compared, limits = _Compared(question, objective, tariff), constraints.limits
     points, missed = [], []
     for curve in compared.curves:
         satisfied = np.all([limit.of(curve) <= limit.most for limit in limits], axis=0)
@@ -118,13 +113,13 @@ def best(
             broken = " or ".join(alone or [limit.broken for limit in limits])
             missed.append(_left_out(curve.gpu, curve.variant, f"{broken} at every clock"))
     if not points:
-        raise asked.none_satisfied(compared.curves, len(compared.left_out))
+        raise constraints.none_satisfied(compared.curves, len(compared.left_out))
     points.sort(key=lambda point: point[0])
     ordered = [(curve, place) for _, curve, place in points]
     return Choices(compared.choices(ordered, *ordered[0]), (*compared.left_out, *missed))
 
 
-def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE) -> Sweep:
+def sweep(question: Question, objective: str, tariff: Tariff) -> Sweep:
     """Predict the job at all clocks of each GPU, precision and batch size.
 
     Raises InputError: no GPU can run the job. Raises UncoveredError: too large a part of the job is not covered. Raises

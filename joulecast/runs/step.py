@@ -21,7 +21,6 @@ from ..predictors.board.profile import find_profile
 from ..predictors.networks.composition import Execution
 from ..predictors.networks.costs import OperationCost
 from ..predictors.networks.memory import MemoryNeed, moments
-from ..predictors.networks.memory_levels import forward_fraction
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.variants import refuse_precisions
@@ -151,9 +150,7 @@ def step_of(
 
 def _forward_share(costs: Iterable[OperationCost]) -> float:
     """The share of the forward in the device time of operations."""
-    listed = [
-        (cost.device_time_s or 0.0, forward_fraction(cost.operation, cost.bound_by == "memory")) for cost in costs
-    ]
+    listed = [(cost.device_time_s or 0.0, cost.forward_fraction) for cost in costs]
     whole = math.fsum(seconds for seconds, _ in listed)
     return math.fsum(seconds * forward for seconds, forward in listed) / whole if whole else 0.0
 

@@ -1,8 +1,10 @@
 """Image pipelines, against published numbers of parameters and arithmetic."""
 
 import math
+import re
 
 import pytest
+from documented import ROOT
 
 from joulecast import predict_image
 from joulecast.generation.images.decoders import Autoencoder, CausalDecoder, ConditionedDecoder, DeepCompression
@@ -271,3 +273,23 @@ def test_parts_add_up_to_an_image_and_fused_operations_are_quicker():
     assert found.weights_bytes == pytest.approx(2 * (4762e6 + 611e6 + 49.5e6), rel=0.005)
     eager, compiled = (predict_image("flux_1_dev", "H100 SXM", execution=name) for name in ("eager", "compiled"))
     assert compiled.denoise.time_s < eager.denoise.time_s
+
+
+PUBLISHED = {
+    "Stable Diffusion XL": ("sdxl", {}),
+    "Stable Diffusion 1.5": ("sd_1_5", {"precision": "fp16"}),
+    "Wan 2.1 1.3B": ("wan_2_1_1_3b", {"steps": 50}),
+    "CogVideoX-2B": ("cogvideox_2b", {"steps": 50}),
+    "CogVideoX-5B": ("cogvideox_5b", {"steps": 50}),
+}
+
+
+@pytest.mark.parametrize("shown", PUBLISHED)
+def test_the_page_shows_what_is_predicted(shown):
+    (row,) = re.findall(rf"^\| {re.escape(shown)},.*$", (ROOT / "docs/generation.md").read_text("utf-8"), re.MULTILINE)
+    what, gpus, _, predicted = (cell.strip() for cell in row.strip("|").split("|"))
+    name, asked = PUBLISHED[shown]
+    steps = re.search(r"(\d+) steps", what)
+    asked = asked | ({"steps": int(steps[1])} if steps else {})
+    found = [predict_image(name, gpu, **asked).time_per_image_s for gpu in gpus.split("; ")]
+    assert predicted == "; ".join(f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s" for seconds in found)

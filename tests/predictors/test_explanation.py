@@ -141,6 +141,14 @@ def test_the_time_of_the_gpu_is_the_product_of_its_factors(operation, gpu, names
         assert (inside.value > 1) == (operation.precision == "bf16")
 
 
+def test_an_operation_without_a_kernel_is_explained():
+    explained = joulecast.explain(Operation("dropout", [(4, 8)], {"p": 0.1}), "A30")
+    assert math.prod(each.value for each in explained.factors) == 0
+    assert explained.device_time_s < 1e-8
+    assert explained.inside_networks is None
+    assert explained.bound_by == "launch"
+
+
 def test_a_board_is_one_of_the_factors():
     operation = Operation("relu", [(32, 64, 56, 56)])
     gpu = find_gpu("H100 SXM")

@@ -187,11 +187,8 @@ class Prediction(Answer):
         from ...energy import EnergyTree
         from .memory_levels import DYNAMIC, STATIC, iteration_rows
 
-        def energy_j(cost: OperationCost) -> dict[str, float | None]:
-            static_j = None if cost.energy_j is None else max(0.0, cost.energy_j - (cost.dynamic_energy_j or 0.0))
-            return {STATIC: static_j, DYNAMIC: cost.dynamic_energy_j}
-
-        rows = iteration_rows(((cost, energy_j(cost)) for cost in self.operations), self.time_s)
+        parts = ({STATIC: cost.static_energy_j, DYNAMIC: cost.dynamic_energy_j} for cost in self.operations)
+        rows = iteration_rows(zip(self.operations, parts, strict=True), self.time_s)
         return EnergyTree.of(titled(self.network, self.input_shape), rows, notes=self.notes)
 
     def by_memory_level(self, gpu: GPU | str | Path | None = None) -> MemoryLevels:

@@ -111,7 +111,7 @@ class AtClock:
             held_clock_mhz=self.held_mhz,
             operations=tuple(self._costs()),
             spread=self.spread,
-            notes=(*self.notes(), *self._beyond_the_cap()),
+            notes=tuple(self.notes()),
             coverage=self.coverage,
             execution=self.host.execution.name,
             host=self.host.launcher.name,
@@ -202,6 +202,10 @@ class AtClock:
         elif spread.far_outside:
             yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
         yield from self._execution_notes()
+        at_cap = self.cap_w < self.gpu.power_limit_w and self.energy_j > 0.999 * self.cap_w * self.time_s
+        if at_cap and self.held_mhz < 1.01 * self.gpu.min_clock_mhz:  # It has to pause, which no law here models.
+            lowest = f"at its lowest clock, {self.gpu.min_clock_mhz} MHz"
+            yield f"{lowest}, it would draw more than this cap: it takes longer"
 
     def _execution_notes(self) -> Iterator[str]:
         """Warnings about how the network is run: whether the host decides its time, and what is assumed."""
@@ -249,13 +253,6 @@ class AtClock:
             else:
                 bound, (seconds, watts, joules, dynamic) = next(by_line), values
                 yield OperationCost(entry, seconds, watts, joules, source, bound if longer else "launch", dynamic)
-
-    def _beyond_the_cap(self) -> Iterator[str]:
-        """A warning if even the lowest clock exceeds the cap: the GPU has to pause, which the law does not model."""
-        at_cap = self.cap_w < self.gpu.power_limit_w and self.energy_j > 0.999 * self.cap_w * self.time_s
-        if at_cap and self.held_mhz < 1.01 * self.gpu.min_clock_mhz:
-            lowest = f"at its lowest clock, {self.gpu.min_clock_mhz} MHz"
-            yield f"{lowest}, it would draw more than this cap: it takes longer"
 
 
 def _first(kinds: Sequence[str]) -> str:

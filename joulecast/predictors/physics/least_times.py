@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
@@ -66,29 +65,8 @@ class LeastTimes:
     @cached_property
     def overlapped_s(self) -> FloatArray:
         """The p-norm of the three, p = 3."""
-        return self.slowed_s(1.0)
-
-    def slowed_s(self, factor: FloatArray | float) -> FloatArray:
-        """Device seconds (the p-norm of the parts) at a clock that is lower by a factor.
-
-        A sweep over clocks calls this most of all, so the cubes of the parts are computed once.
-        """
-        on_clock, off_clock = self._cubes
-        norm: FloatArray = np.cbrt(on_clock * cubed(np.asarray(factor)) + off_clock)
+        norm: FloatArray = overlapped(self.compute_s, self.cache_s, self.memory_s)
         return norm
-
-    @cached_property
-    def _cubes(self) -> tuple[FloatArray, FloatArray]:
-        """The sum of cubes of the parts that scale with the clock, and the cube of the part that does not."""
-        return cubed(self.compute_s) + cubed(self.cache_s), cubed(self.memory_s)
-
-    def some(self, places: NDArray[np.int64]) -> Self:
-        """The least times of the operations at these indices."""
-        return type(self)(self.compute_s[places], self.memory_s[places], self.cache_s[places])
-
-    def times(self, ratio: FloatArray) -> Self:
-        """These times multiplied by a ratio, shape (operations,); their p-norm grows by the same ratio."""
-        return type(self)(self.compute_s * ratio, self.memory_s * ratio, self.cache_s * ratio)
 
 
 @cached

@@ -34,7 +34,7 @@ UNKNOWN = replace(ROUND, idle_curve=None)
 
 
 def energy_j(operation, gpu=ROUND, clock_mhz=2000.0, constants=CONSTANTS):
-    return constants.dynamic_energy_j([operation], np.array([SECONDS]), gpu, clock_mhz)[0]
+    return constants.dynamic_j([operation], np.array([SECONDS]), gpu, clock_mhz)[0].sum()
 
 
 @pytest.mark.parametrize(("clock", "volts"), [(500, 0.8), (1000, 0.8), (1500, 0.9), (2000, 1.0), (2500, 1.1)])
