@@ -11,7 +11,7 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.evaluation.kernels import coverage, stored_errors, validate_kernels
 from joulecast.predictors.measured import DeviceRow
-from joulecast.predictors.model.basis import basis_of
+from joulecast.predictors.model.basis import PartTrees, basis_of
 from joulecast.predictors.model.fit import fit_constants, fit_one_model, measured_tables
 from joulecast.predictors.model.fit_power import fit_power, readings
 from joulecast.predictors.model.machine import TENSORRT_LLM, Machine
@@ -109,6 +109,21 @@ def test_what_physics_leaves_belongs_to_a_chip_of_which_a_board_was_measured(ker
     )
     assert other == pytest.approx(measured, rel=1e-3)
     assert np.ptp(measured) > 0.05
+
+
+def test_trees_are_asked_once_for_all_of_their_tables():
+    asked = []
+
+    def first(rows):
+        asked.append(len(rows))
+        return rows[:, 0]
+
+    one, other = ("9.0", "product"), ("all", "product")
+    trees = PartTrees(trees={one: first, other: lambda rows: -rows[:, 1]})
+    tables = [np.full((count, 2), float(count), dtype=np.float32) for count in (1, 2, 3, 600)]
+    found = trees.ask([one, other, one, one], tables)
+    assert [values.tolist() for values in found] == [[1.0], [-2.0] * 2, [3.0] * 3, [600.0] * 600]
+    assert (asked, trees.ask([], [])) == ([604], [])
 
 
 def test_only_fp16_and_bf16_stand_in_for_each_other(kernels):

@@ -12,7 +12,6 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.convolutions import CONVOLUTION_NAMES, dense_convolutions
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
-from joulecast.predictors.physics.roofline import on_tensor_cores, peak_flops
 
 A30, V100 = find_gpu("A30"), find_gpu("V100-PCIE-32GB")  # 56 and 80 multiprocessors; ROUND has 10.
 OVER_IMPLICIT = [name for name in CONVOLUTION_NAMES if name.endswith("over_implicit")]
@@ -30,8 +29,7 @@ def point(shape, channels, precision="fp32", **attributes):
 
 
 def least(operation, gpu=A30):
-    dense = dense_convolutions(OperationList([operation]))
-    return dense.least(gpu, peak_flops(dense.precision, gpu), on_tensor_cores(dense, gpu))
+    return OperationList([operation]).derived(dense_convolutions).least(gpu)
 
 
 def seen(operation, gpu=A30):
