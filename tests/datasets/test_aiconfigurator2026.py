@@ -165,15 +165,16 @@ def test_power_of_short_calls_and_below_that_of_neighbours_is_not_used(tmp_path)
     assert dataset.card.power_limit_w == 700.0
 
 
-def test_runs_that_the_cap_may_have_held_are_sustained(tmp_path):
-    """Whatever draws clearly less than its cap of 700 W runs at its own clock, if that is what it really drew."""
-    long = {"gpu": H200, "stack": "vllm 0.22.0"}
-    rows = [linear(2048 + m, 100.0 + m, power_w=600.0, **long) for m in range(8)]
-    rows[2]["power_w"], rows[4]["power_w"] = 690.0, 450.0  # at the cap, and far below the neighbours
-    rows += [linear(64, 15.0, power_w=500.0, **long), linear(32, 15.0, power_w=650.0, **long)]
-    rows += [linear(16, 15.0, **long), linear(64, 15.0, gpu=H200)]  # not read, and by a stack without power
-    (dataset,) = imported(tmp_path, rows)
-    assert [m.line for m in dataset.measurements if m.sustained] == [3, 5, 10, 11]
+def test_runs_of_vllm_that_the_cap_did_not_hold_are_bursts(tmp_path):
+    rows = [attention("context", 4096 + n, 0, heads=32, gpu=H200, time_us=900.0 + n) for n in range(4)]
+    stacks = (("vllm 0.22.0", 480.0), ("vllm 0.22.0", 500.0), ("trtllm 1.3.0", 480.0), ("sglang 0.5.14", NAN))
+    for row, (stack, power_w) in zip(rows, stacks, strict=True):
+        row |= {"stack": stack, "power_w": power_w}  # with a cap of 700 W
+    (dataset,) = imported(tmp_path, rows, "attention")
+    assert [m.sustained for m in dataset.measurements] == [False, True, True, False]
+    (tmp_path / "attention.parquet").unlink()
+    (dataset,) = imported(tmp_path, [linear(2048, 100.0, gpu=H200, stack="vllm 0.22.0", power_w=480.0)])
+    assert [m.sustained for m in dataset.measurements] == [True]
 
 
 def test_thinning_is_even_and_repeats_itself(tmp_path):

@@ -108,27 +108,24 @@ def measured_tables(datasets: Iterable[Dataset]) -> list[Measured]:
     """Device times of datasets, with one table for each GPU; parts with too few measurements are left out.
 
     Operations of no part are left out, and so are sustained runs: a power cap lowers their clock, and the clock law
-    accounts for that (physics/clock.py).
+    accounts for that (physics/clock.py). If an engine has several kernels for an operation, the quickest one counts,
+    because a library is expected to call it.
     """
-    gpus: dict[GPU, dict[Operation, dict[str, dict[str, list[float]]]]] = defaultdict(dict)
+    gpus: dict[GPU, dict[Operation, dict[str, list[float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for dataset in datasets:
         times = gpus[find_gpu(dataset.card.gpu)]
         for m in dataset.measurements:
             if m.usable and m.device_time_s is not None and not m.sustained:
-                kernels = times.setdefault(m.operation, {}).setdefault(m.engine, {})
-                kernels.setdefault(m.kernel, []).append(m.device_time_s)
+                times[m.operation][m.kernel].append(m.device_time_s)
     found = []
     for gpu, by_operation in sorted(gpus.items(), key=lambda item: item[0].name):
-        seconds = np.array([_usual_s(engines) for engines in by_operation.values()])
+        seconds = np.array([min(map(median, kernels.values())) for kernels in by_operation.values()])
         parts = parts_of(OperationList(by_operation))
         parts = parts.some(parts.runs_on(gpu))
         found.append(Measured(gpu, parts.alone(), seconds[parts.places]))
     return well_measured(found, LEAST_ROWS)
-
-
-def _usual_s(engines: Mapping[str, Mapping[str, list[float]]]) -> float:
-    """The median over engines. Of several kernels of an engine the quickest counts: a library should call that."""
-    return median(min(map(median, kernels.values())) for kernels in engines.values())
 
 
 def fit_one_model(tables: Sequence[Measured], recipe: KernelRecipe) -> OneModel:

@@ -49,17 +49,6 @@ def test_sustained_runs_are_not_learned_from(measured):
         assert table.device_s.max() < 1.0  # a sustained run is simulated with 5 s
 
 
-def test_of_an_engine_the_quickest_kernel_counts_and_of_engines_the_median():
-    data = simulated_kernels("H100 SXM")
-    first = data.measurements[0]
-    runs = [("sglang", "slow", 9.0), ("sglang", "quick", 1.0), ("vllm", "", 3.0), ("vllm", "", 3.2), ("other", "", 2.0)]
-    rows = [replace(first, engine=engine, kernel=kernel, device_time_s=s) for engine, kernel, s in runs]
-    changed = replace(data, measurements=(*rows, *data.measurements[1:]))
-    tables = measured_tables([changed, simulated_kernels("H200"), simulated_kernels("A100 SXM4 80GB")])
-    (table,) = (table for table in tables if table.gpu == H100)
-    assert table.device_s[0] == 2.0  # of 1, 3.1 and 2
-
-
 def test_what_was_measured_is_predicted_closely(measured, kernels):
     for table in measured:
         error = np.abs(kernels.device_s(table.kernels, table.gpu) / table.device_s - 1)
