@@ -71,7 +71,7 @@ class Gradients:
         return frozenset(found - {0})
 
     def unreached(self, result: Any, recorded: int) -> set[int]:
-        """Places of the recorded calls that no gradient reaches from the outputs of a model, such as what it detaches."""
+        """Places of recorded calls that no gradient reaches from the outputs of a model, such as what it detaches."""
         reached = set(self._steps_of(result))
         places: set[int] = set()
         if not reached:
@@ -91,7 +91,7 @@ class Gradients:
         return enabled and any(map(self._needs, tensors_in(*values)))
 
     def computed(self, operator: str, bound: Bound) -> tuple[str, ...]:
-        """The gradients that an operator computes in the backward: values of `kind.GRADIENTS`, of which its kind has one.
+        """The gradients that an operator computes in the backward: values of `kind.GRADIENTS`, of which a kind has one.
 
         A bias that is added to a product needs no product for its gradient, which is a sum over rows. If it alone is
         learned, that sum is not counted.

@@ -214,7 +214,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))
 
     def _record(
-        self, converted: tuple[str, list[Shape], dict[str, Any]], dtype: torch.dtype, gradients: Sequence[str] = ("all",)
+        self,
+        converted: tuple[str, list[Shape], dict[str, Any]],
+        dtype: torch.dtype,
+        gradients: Sequence[str] = ("all",),
     ) -> None:
         kind, shapes, attributes = converted
         partial = [value for value in gradients if value in KINDS[kind].gradients and value != "all"]

@@ -122,7 +122,12 @@ class Forward:
             if recorder.gradients is not None:
                 stack.enter_context(torch.enable_grad())
                 stack.enter_context(recorder.gradients.through_functions(recorder.calls))
-            for around in (recorder.autocast.watching(), recorder.following(), recorder, followed(recorder.recomputing)):
+            for around in (
+                recorder.autocast.watching(),
+                recorder.following(),
+                recorder,
+                followed(recorder.recomputing),
+            ):
                 stack.enter_context(around)
             result = self._call(self.tensors)
         if recorder.gradients is not None:

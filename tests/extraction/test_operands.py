@@ -95,7 +95,8 @@ MODULES = {
     "data by a matrix": lambda: module(lambda self, x: x @ self.weight, weight=parameter(16, 24)),
     "a matrix by data": lambda: module(lambda self, x: self.weight @ x, weight=parameter(24, 8)),
     "data in addmm": lambda: module(
-        lambda self, x: torch.addmm(self.bias, x.flatten(0, 1), self.weight), bias=parameter(24), weight=parameter(16, 24)
+        lambda self, x: torch.addmm(self.bias, x.flatten(0, 1), self.weight),
+        bias=parameter(24), weight=parameter(16, 24),
     ),
     "data by themselves": lambda: module(lambda self, x: self.layer(x @ x.transpose(1, 2)), layer=linear(8)),
     "graph": lambda: module(
@@ -115,6 +116,8 @@ MODULES = {
     "custom function": between(lambda self, x: Product.apply(x, self.weight), weight=parameter(16, 16)),
     "without gradients": without_gradients,
     "detached": between(lambda self, x: self.layer(x.detach() * 2) + x, layer=linear()),
+    "a target": between(lambda self, x: x - self.layer(x).detach(), layer=linear()),
+    "not used": between(lambda self, x: (x, self.layer(x))[0], layer=linear()),
     "written, detached": between(lambda self, x: self.layer(x.relu_().detach()[..., :8]), layer=linear(8)),
     "filters of data": lambda: module(
         lambda self, x: F.conv1d(x, self.filters(x.mean((0, 2))).view(8, 8, 3)), filters=linear(8, 192)
@@ -151,7 +154,8 @@ def test_one_gradient_is_work_between_none_and_both(kind, shapes):
     if kind not in ("matmul", "cdist"):
         shapes = ((4, 8, 16, 2), (4, 8, 16, 2)) if len(shapes[1]) == 3 else ((4, 16, 8, 2), (8, 2))
     by_gradients = {
-        each: Operation(kind, shapes, {"gradients": each}, mode="training") for each in ("none", "first", "second", "all")
+        each: Operation(kind, shapes, {"gradients": each}, mode="training")
+        for each in ("none", "first", "second", "all")
     }
     none, first, second, both = by_gradients.values()
     for one in (first, second):
