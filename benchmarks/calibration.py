@@ -38,7 +38,7 @@ from joulecast.predictors.fitting.fit import fit_operations
 from joulecast.predictors.measured import device_rows
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import Execution, HostModel
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.predictor import OperationPredictor
 from joulecast.predictors.recipes import SharedForestRecipe
 from joulecast.queries.worth_measuring import common_networks, worth_measuring

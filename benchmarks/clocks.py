@@ -27,7 +27,7 @@ from joulecast.predictors.fitting.fit import fit_operations, network_learner
 from joulecast.predictors.fitting.forms import load_recipe
 from joulecast.predictors.measured import device_rows
 from joulecast.predictors.model.shared import SharedByAll
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.zoo import find_predictor
 
 OUT = Path(__file__).with_name("CLOCKS.md")

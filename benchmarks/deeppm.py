@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from deeppm_errors import log_ratios, power_log_ratios
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -28,11 +29,11 @@ from joulecast.datasets import load
 from joulecast.extraction import network_of
 from joulecast.hardware import find_gpu
 from joulecast.predictors.contract import Networks
-from joulecast.predictors.evaluation.any_gpu import fit_hosts, log_ratios, power_log_ratios
+from joulecast.predictors.evaluation.any_gpu import fit_hosts
 from joulecast.predictors.fitting.fit import network_learner
 from joulecast.predictors.measured import DeviceRow, device_rows, fold_of
 from joulecast.predictors.model.shared import SharedByAll
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.encoder import ROLES, Encoder, softmax

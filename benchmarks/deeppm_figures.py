@@ -19,13 +19,13 @@ import numpy as np
 from charts import CHART_STYLE
 from deeppm import HELD_FOLD, LENGTHS, REDUCED, SEQUENCES, SIZE, VARIANTS, Data, summary
 
-from joulecast.predictors.evaluation.any_gpu import power_log_ratios
+from joulecast.predictors.evaluation.any_gpu import errors_on
 from joulecast.predictors.fitting.fit import network_learner
 from joulecast.predictors.measured import DeviceRow
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.fit import Examples, fit_transformer
-from joulecast.rendering.notebook import COLOURS
+from joulecast.rendering.pictures import COLOURS
 from joulecast.rendering.plots import pyplot
 
 SHOWN = ("ours", "A: one stack, layer norm, no weighting")
@@ -36,7 +36,7 @@ def by_length(learned: Attentive, rows: Sequence[DeviceRow], sequences: int) -> 
     examples = Examples.of([row for row in rows if row.power_w is not None], learned.vocabulary)
     device_s, measured_w = np.array([(row.device_s, row.power_w) for row in examples.rows], dtype=float).T
     least_s = device_s / np.exp(examples.log_ratio)
-    watts = measured_w * np.exp(power_log_ratios(learned, examples.rows)["power"])
+    watts = errors_on("held out", examples.rows, learned, learned).predicted["power"]
     groups = [group for group in examples.groups if len(group) >= min(100, max(map(len, examples.groups)))]
     found = []
     for low, high in LENGTHS:

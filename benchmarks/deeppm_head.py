@@ -24,7 +24,7 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts
 from joulecast.predictors.model.shared import SharedByAll
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.encoder import tokens

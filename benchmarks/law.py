@@ -25,7 +25,7 @@ from joulecast.arrays import FloatArray
 from joulecast.hardware import GPU
 from joulecast.operations.network import Network
 from joulecast.predictors.networks.prediction import Prediction
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.predictor import OperationPredictor
 from joulecast.zoo.catalogue import find_predictor
 

@@ -47,7 +47,7 @@ from joulecast.hardware.gpu import MEMORY_LEVELS
 from joulecast.hardware.ncu import counters_of, metrics
 from joulecast.metering import Sensor
 from joulecast.metering.energy_curve import EnergyCurve
-from joulecast.predictors.physics.voltage import relative_voltage
+from joulecast.predictors.physics.energy import relative_voltage
 from joulecast.profiling.devices import clocks_of, find_device, sensor_of
 from joulecast.rendering.plots import ACCENT, FAINT, saved
 from joulecast.units import si

@@ -10,8 +10,7 @@ import numpy as np
 from joulecast import Operation
 from joulecast.datasets import Card, Dataset, Measurement
 from joulecast.hardware import GPU
-from joulecast.predictors.physics.energy import static_power_w
-from joulecast.predictors.physics.voltage import relative_voltage
+from joulecast.predictors.physics.energy import relative_voltage, static_power_w
 
 NOISE, STEP_MHZ = 0.02, 15
 

@@ -14,7 +14,7 @@ from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.explanation import Explanation, explain_operation
 from ..predictors.networks.composition import Execution
 from ..predictors.operation_predictions import OperationPredictions
-from ..predictors.physics.precisions import refuse_precisions
+from ..predictors.physics.variants import refuse_precisions
 from ..zoo import find_background, find_predictor
 
 

@@ -17,9 +17,9 @@ from ..operations.network import Network
 from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.networks.composition import Execution
 from ..predictors.networks.many import NetworkPredictions, batched, predict_networks
-from ..predictors.networks.memory import shortage
+from ..predictors.networks.memory import memory_need, shortage
 from ..predictors.networks.prediction import Prediction
-from ..predictors.physics.precisions import refuse_precisions
+from ..predictors.physics.variants import refuse_precisions
 from ..system.cluster import call_on_workers, on_cluster
 from ..zoo import find_cpu_predictor, find_predictor
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ..extraction.conversions import CustomOperators
     from ..extraction.job import Assume
     from ..extraction.sources import InputShape, Model
-    from ..predictors.networks.on_cpu import PreparedOnCpu
-    from ..predictors.networks.prepared import PreparedNetwork
 
 
 def extract(
@@ -164,17 +162,17 @@ def predicted(
     device.checked_power_limit_w(job.power_limit_w)
     run = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
     network = extract(job)
-    prepared: PreparedNetwork | PreparedOnCpu
     if isinstance(device, CPU):
-        prepared = find_cpu_predictor(device, network.mode, job.predictor).under(run).prepared(network)
-    else:
-        network_predictor = find_predictor(device, network.mode, job.predictor).under(run)
-        refuse_precisions(device, network.operations)
-        prepared = network_predictor.prepared(network, job.power_limit_w)
-        if prepared.memory is not None and (lacking := shortage(prepared.memory, device)):
-            prepared = replace(prepared, notes=(f"it would not fit: {lacking}",))
-    prediction = prepared.at(clock, composition=job.composition, strict=job.strict)
-    return replace(prediction, notes=(*gpu_name_notes(gpu), *prediction.notes))
+        of_cpu = find_cpu_predictor(device, network.mode, job.predictor).under(run)
+        return of_cpu.predict(network, composition=job.composition, strict=job.strict)
+    predictor = find_predictor(device, network.mode, job.predictor).under(run)
+    refuse_precisions(device, network.operations)
+    prediction = predictor.predict(network, clock, job.power_limit_w, composition=job.composition, strict=job.strict)
+    notes = [*gpu_name_notes(gpu), *prediction.notes]
+    # The tensors of a list of operations need not be in memory at the same time.
+    if network.input_shape is not None and (lacking := shortage(network.derived(memory_need), device)):
+        notes.insert(0, f"it would not fit: {lacking}")
+    return replace(prediction, notes=tuple(notes))
 
 
 def predict_many(

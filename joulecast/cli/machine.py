@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..datasets import Dataset
     from ..hardware import GPU
     from ..predictors.board.profile import BoardProfile
-    from ..predictors.networks.prepared import NetworkPredictor
+    from ..predictors.networks.predictor import NetworkPredictor
 
 
 def host(out: Path | None = None, device: str = "cpu", listed: bool = False) -> None:

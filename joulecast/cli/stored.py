@@ -231,7 +231,7 @@ def promote_model(model: str, version: str | None = None, force: bool = False, t
     """Make the challenger champion if it is better, by more than chance explains, on data left out of training."""
     from ..zoo.promotion import promote
 
-    verdict = promote(model, version, force=force, uri=tracking_uri)
-    typer.echo(verdict.said)
-    if not verdict.promoted:
+    promoted, said = promote(model, version, force=force, uri=tracking_uri)
+    typer.echo(said)
+    if not promoted:
         raise typer.Exit(1)

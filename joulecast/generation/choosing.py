@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -13,7 +13,7 @@ from ..arrays import FloatArray
 from ..errors import InputError, named
 from ..predictors.board.profile import profile_among
 from ..progress import paced
-from ..queries.evaluation import held_clocks_mhz, prefetch
+from ..queries.evaluation import held_clocks_mhz
 from ..queries.ways import Search, asked_tariff
 from ..rendering.described import quantity_name, quantity_text
 from .choices import OBJECTIVES, GenerationChoice, GenerationChoices, priced
@@ -21,8 +21,8 @@ from .deployment import Deployment, checked_batching, checked_load
 from .engines import ENGINES
 from .generate import server_of
 from .models import find_decoder
-from .parallel import Parallel, boards_of, compared, layouts
-from .server import Server, figures_of, together
+from .parallel import boards_of, compared, layouts
+from .server import figures_of
 from .serving import Lengths, Load
 from .towers import find_images
 
@@ -37,8 +37,6 @@ LIMITS = {
     "min_tokens_per_s": "tokens_per_s",
 }
 """Arguments of `best_generation` that are limits of full batches -> what they limit."""
-
-_Figures = Mapping[str, FloatArray]
 
 
 def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
@@ -56,30 +54,34 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
     profile = profile_among(asked["calibration"], (gpu.name for _, gpu in listed))
     limits = {name: asked[name] for name in LIMITS if asked[name] is not None}
     search: Search[GenerationChoice] = Search()
-    seen: list[_Figures] = []
-    for precision, cap, count in product(precisions, asked["power_limit_w"], sorted({count for count, _ in listed})):
-        servers: list[_Fitting] = []
-        boards = (gpu for number, gpu in listed if number == count)
-        for gpu, parallel in ((board, way) for board in boards for way in layouts(count, board, decoder)):
-            with search.trying(boards_of(count, gpu)):
-                here = {"gpu": gpu, "layout": parallel, "precision": precision, "power_limit_w": cap}
-                here["calibration"] = profile and profile.of_gpu(gpu.name)
-                server = server_of({**asked, **here}, 1, prompt, output, None, images)
-                whole = server.deployment
-                gpu.running_precision(whole.precisions.products)
-                servers.append((server, [replace(whole, total_load=load) for load in _loads(whole, batches)]))
-        for served, clocks_mhz, figures in _figures(servers, asked["clocks"], search):
-            seen.append(figures)
-            for place, clock_mhz in enumerate(clocks_mhz):
-                told: dict[str, Any] = {name: float(values[place]) for name, values in figures.items()}
-                told |= told_of(served, clock_mhz, cap)
-                within = (
-                    (told[LIMITS[name]] >= limit) if name.startswith("min_") else (told[LIMITS[name]] <= limit)
-                    for name, limit in limits.items()
-                )
-                if all(within):
-                    way = priced({**told, "batch": served.total_load.batch}, objective, tariff)
-                    search.add(boards_of(count, served.gpu), way)
+    seen: list[Mapping[str, FloatArray]] = []
+    ways = [
+        (precision, cap, gpu, parallel)
+        for precision, cap, (count, gpu) in product(precisions, asked["power_limit_w"], listed)
+        for parallel in layouts(count, gpu, decoder)
+    ]
+    for precision, cap, gpu, parallel in paced(ways):
+        with search.trying(boards_of(parallel.gpus, gpu)):
+            here = {"gpu": gpu, "layout": parallel, "precision": precision, "power_limit_w": cap}
+            here["calibration"] = profile and profile.of_gpu(gpu.name)
+            server = server_of({**asked, **here}, 1, prompt, output, None, images)
+            whole = server.deployment
+            gpu.running_precision(whole.precisions.products)
+            clocks_mhz = held_clocks_mhz(gpu, asked["clocks"], most=CLOCKS).tolist()
+            deployments = [replace(whole, total_load=load) for load in _loads(whole, batches)]
+            server.prepare(tokens for served in deployments for tokens in served.steps)
+            for served in deployments:
+                figures = figures_of(served, server, clocks_mhz)
+                seen.append(figures)
+                for place, clock_mhz in enumerate(clocks_mhz):
+                    told: dict[str, Any] = {name: float(values[place]) for name, values in figures.items()}
+                    told |= {**told_of(served, clock_mhz, cap), "batch": served.total_load.batch}
+                    within = (
+                        (told[LIMITS[name]] >= limit) if name.startswith("min_") else (told[LIMITS[name]] <= limit)
+                        for name, limit in limits.items()
+                    )
+                    if all(within):
+                        search.add(boards_of(parallel.gpus, gpu), priced(told, objective, tariff))
     if not search.rows:
         raise search.refuse(
             f"no GPU serves {decoder.name} under these conditions",
@@ -87,10 +89,6 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
             "give other GPUs, counts or batches, or wider limits",
         )
     return GenerationChoices(search.rows, search.left_out)
-
-
-_Fitting = tuple[Server, list[Deployment]]
-"""A server, and its deployments with the batches that fit, smallest first."""
 
 
 def _loads(whole: Deployment, asked: Sequence[Load] | None) -> list[Load]:
@@ -113,36 +111,7 @@ def _loads(whole: Deployment, asked: Sequence[Load] | None) -> list[Load]:
     return loads
 
 
-def _figures(
-    servers: Sequence[_Fitting], clocks: Sequence[float] | None, search: Search[GenerationChoice]
-) -> Iterator[tuple[Deployment, Sequence[float], _Figures]]:
-    """The figures of each deployment at its clocks; GPUs that run the same operations are predicted together."""
-    alike_by: dict[tuple[Parallel, bool, bool], list[_Fitting]] = {}
-    for server, fitting in servers:
-        engine = server.deployment.engine
-        kernels = server.deployment.parallel, engine.grouped_experts, engine.pads_experts
-        alike_by.setdefault(kernels, []).append((server, fitting))
-    for alike in alike_by.values():
-        one = alike[0][0]
-        # The largest batch of each GPU is its own, so its steps are predicted on this GPU alone.
-        tokens = dict.fromkeys(
-            tokens
-            for _, fitting in alike
-            for served in (fitting if len(alike) == 1 else fitting[:-1] or fitting)
-            for tokens in served.steps
-        )
-        steps = {each: one.network(each) for each in tokens}
-        if one.deployment.engine.fused:
-            prefetch([server.predictor for server, _ in alike], together(steps.values()))
-        for server, fitting in alike:
-            with search.trying(boards_of(server.deployment.parallel.gpus, server.gpu)):
-                server.take(steps)
-                clocks_mhz = held_clocks_mhz(server.gpu, clocks, most=CLOCKS).tolist()
-                for served in paced(fitting):
-                    yield served, clocks_mhz, figures_of(served, server, clocks_mhz)
-
-
-def _reachable(name: str, seen: Sequence[_Figures]) -> str:
+def _reachable(name: str, seen: Sequence[Mapping[str, FloatArray]]) -> str:
     """What can be reached of a limit at best, whatever becomes of the others."""
     values = np.concatenate([figures[LIMITS[name]] for figures in seen])
     end, best = ("at least", values.min()) if name.startswith("max_") else ("at most", values.max())

@@ -24,6 +24,7 @@ CACHED_IN: Mapping[str | None, float] = {None: 2.0, "fp8": 1.0}
 """Precision of keys and values -> bytes of an element."""
 
 STATE_BYTES = 4.0  # Of an element of a recurrent state, in fp32.
+BLOCK = 16  # Tokens of a block of an engine's cache; half of one is lost at the end of each sequence, on average.
 _LOGITS_BYTES = 3 * 4  # Logits, probabilities and random numbers of each word in fp32.
 
 
@@ -34,7 +35,7 @@ class GenerationMemory(Plain):
     Args:
         weights_bytes: Bytes of the weights of the model, or of one GPU's part of it.
         cache_bytes: Bytes of the keys and values of the batch.
-        activations_bytes: Bytes of the activations of the largest step.
+        activations_bytes: Bytes of the activations of the largest step that the engine may make, whatever the load.
         usable_bytes: Bytes of the board's memory that the engine may use.
     """
 
@@ -155,7 +156,7 @@ class Deployment:
     @property
     def decoding(self) -> StepTokens:
         """A step in which the whole batch decodes and no prompt is read."""
-        return StepTokens(self.load.batch, self.load.cached_tokens("continuous"), sampled=self.load.batch)
+        return StepTokens(self.load.batch, self.load.cached_tokens, sampled=self.load.batch)
 
     @property
     def reading(self) -> StepTokens:
@@ -166,13 +167,13 @@ class Deployment:
     @cached_property
     def memory(self) -> GenerationMemory:
         """The memory that each GPU needs."""
-        return self._memory(self.load.batch)
+        return self.memory_of(self.load.batch)
 
     @cached_property
     def largest_batch(self) -> int:
         """The largest number of sequences of these lengths that fit on all GPUs together; 0 if not even one fits."""
         batches = range(1, self.engine.step_tokens)
-        fitting = bisect_left(batches, True, key=lambda batch: not self._memory(batch).fits)
+        fitting = bisect_left(batches, True, key=lambda batch: not self.memory_of(batch).fits)
         return self.parallel.groups * fitting
 
     def refuse_shortage(self) -> None:
@@ -211,16 +212,24 @@ class Deployment:
         """Bytes of the tower that reads images, in 16 bits."""
         return 0 if self.images is None else math.ceil(2 * self.images.parameters / self.parallel.tensor)
 
-    def _memory(self, batch: int) -> GenerationMemory:
-        load = replace(self.load, batch=batch)
-        sequence_bytes = cached_bytes(self.decoder, load.cached_tokens(self.batching), self.precisions)
-        steps = (each.tokens for each in cycle_of(load, self.engine, self.batching))
-        largest = max(steps, key=lambda each: each.tokens)
+    def memory_of(self, batch: int) -> GenerationMemory:
+        """The memory that each GPU needs for a batch of these requests.
+
+        Engines keep memory for the activations of a full step before they serve any request, and caches in blocks.
+        """
+        load, engine = replace(self.load, batch=batch), self.engine
+        tokens = load.held_tokens(self.batching)
+        if engine.fused:
+            largest = StepTokens(batch, 1, 1, max(1, engine.step_tokens - batch), sampled=batch)
+            tokens += BLOCK // 2
+        else:
+            steps = (each.tokens for each in cycle_of(load, engine, self.batching))
+            largest = max(steps, key=lambda each: each.tokens)
         return GenerationMemory(
             weights_bytes=weights_bytes(self.decoder, self.precisions) + self.tower_bytes,
-            cache_bytes=round(batch * sequence_bytes),
+            cache_bytes=round(batch * cached_bytes(self.decoder, tokens, self.precisions)),
             activations_bytes=activations_bytes(self.decoder, largest),
-            usable_bytes=round(usable_bytes(self.gpu) * self.engine.memory_share),
+            usable_bytes=round(usable_bytes(self.gpu) * engine.memory_share),
         )
 
 

@@ -17,10 +17,11 @@ from ..operations.entry import Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..predictors.networks.prediction import Prediction
-from ..predictors.networks.prepared import NetworkPredictor, PreparedNetwork, over_clocks, over_gpus
+from ..predictors.networks.predictor import NetworkPredictor, at_clock
+from ..predictors.networks.prepared import PreparedNetwork, over_clocks, over_gpus
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.energy import static_power_w
-from ..predictors.physics.precisions import refuse_precisions
+from ..predictors.physics.variants import refuse_precisions
 from .collectives import with_collectives
 from .deployment import Deployment
 from .engines import sampling_factors
@@ -124,7 +125,7 @@ class Server:
         Raises InputError: the GPU cannot hold the clock, see `take`. Raises UncoveredError: too large a part of the
         step cannot be predicted.
         """
-        return self._step(tokens).at(clock, composition="overlap")
+        return at_clock(self._step(tokens), clock).prediction()
 
     def sigmas(self, tokens: StepTokens, prediction: Prediction) -> Mapping[str, float] | None:
         """Standard deviations of a step's errors, see `step_sigmas`; None if no errors of kernels are known."""
@@ -147,8 +148,7 @@ class Server:
         """
         step = self._step(tokens)
         totals = over_clocks(step, clocks)
-        if totals.missing:
-            totals.coverage.refuse_too_much(step.network.name)
+        step.coverage.refuse_too_much(step.network.name)
         waiting_s = self.waiting_s(tokens, totals.time_s)
         idle_w = np.asarray(static_power_w(self.gpu, totals.held_clocks_mhz))
         return np.array([totals.time_s + waiting_s, totals.energy_j + idle_w * waiting_s])
@@ -165,11 +165,10 @@ class Server:
         alone.take(steps)
         every, static_w = np.array(clocks, dtype=float), static_power_w(self.gpu, np.array(clocks, dtype=float))
         uncapped = [replace(alone._known[tokens], power_limit_w=np.inf) for tokens in steps]
-        found = over_gpus([(step, every) for step in uncapped], composition="overlap")
+        found = over_gpus([(step, every) for step in uncapped])
         gaps_s = np.array([step.knowledge.host.execution.gap_s * step.counts.sum() for step in uncapped])
-        for each in found:
-            if each.missing:
-                each.coverage.refuse_too_much(each.network.name)
+        for step in uncapped:
+            step.coverage.refuse_too_much(step.network.name)
         busy_s = np.array([each.device_time_s for each in found]) - gaps_s[:, None]
         dynamic_j = np.array([each.energy_j - static_w * each.time_s for each in found])
         return busy_s, dynamic_j, float(gaps_s.max(initial=0.0))

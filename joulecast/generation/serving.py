@@ -115,10 +115,22 @@ class Load:
         seen = output.lengthened / 2 if output.deviation else None
         return cls(batch, round(prompt.mean), output.mean, seen, prompt.deviation)
 
-    def cached_tokens(self, batching: Batching) -> int:
-        """Tokens of a sequence in the cache: on average over its output, or in a static batch at the end of it."""
-        written = self.output_tokens if batching == "static" else self.seen_tokens or self.output_tokens / 2
-        return self.prompt_tokens + math.ceil(written)
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of a sequence in the cache, on average over its output."""
+        return self.prompt_tokens + math.ceil(self._written)
+
+    def held_tokens(self, batching: Batching) -> int:
+        """Tokens of a sequence in the cache when those of all are most: at the end of one, or in a static batch of all.
+
+        Sequences of a continuous batch are at all positions of their outputs, evenly.
+        """
+        most = self.output_tokens if batching == "static" else self._written * (1 + 1 / self.batch)
+        return self.prompt_tokens + math.ceil(most)
+
+    @property
+    def _written(self) -> float:
+        return self.seen_tokens or self.output_tokens / 2
 
 
 @dataclass(frozen=True)
@@ -183,7 +195,7 @@ def cycle_of(load: Load, engine: Engine, batching: Batching) -> Cycle:
 def _continuous(load: Load, engine: Engine) -> Cycle:
     batch, further = load.batch, load.output_tokens - 1
     pieces = _Pieces.of(load, engine.step_tokens - batch)
-    cached = load.cached_tokens("continuous")
+    cached = load.cached_tokens
     steps = float(further + pieces.each)
     full = batch * (load.prompt_tokens + further) / engine.step_tokens
     mean = batch * pieces.each / steps

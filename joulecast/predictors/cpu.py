@@ -30,8 +30,8 @@ from .formats.numbers import number, numbers
 from .operation_predictions import Source
 from .physics.baseline import stand_ins
 from .physics.operation_numbers import numbers_of
-from .physics.partial import whole_operations, work_shares
 from .physics.relative import same_everywhere
+from .physics.variants import whole_operations, work_shares
 
 _REACHED = 0.95  # Quantile of rates and bandwidths; the very best one may be an outlier.
 _LEAST_S = 1e-9

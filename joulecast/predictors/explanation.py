@@ -16,15 +16,15 @@ from ..operations.operation import Operation
 from ..operations.operation_list import OperationList, operation_text
 from ..rendering.answers import Answer, Plain, Table
 from ..rendering.described import Description, Grid
-from ..rendering.notebook import Bar, Picture, bars
+from ..rendering.pictures import Bar, Picture, bars
 from ..units import si
 from .contract import INPUT_NAMES
 from .intervals.calibration import coordinates
 from .intervals.operation_spread import OperationIntervals
 from .operation_predictions import OperationPredictions, known_si
 from .physics.least_times import LeastTimes
-from .physics.partial import measured_operations
 from .physics.roofline import roofline
+from .physics.variants import measured_operations
 from .predictor import OperationPredictor
 
 NEIGHBOURS = 5
@@ -289,6 +289,9 @@ def factors_of(
 ) -> Iterator[Factor]:
     """The factors of the device time that was found for an operation, in the order in which they act."""
     gpu, one = predictor.gpu, OperationList([operation])
+    if operation.is_identity:
+        yield Factor("physics", 0.0, "no kernel runs")
+        return
     shared, chip, whole = predictor.find_shared(), predictor.chip, one.derived(measured_operations)
     at_s = float(LeastTimes.of(one, gpu, float(gpu.boost_clock_mhz)).time_s[0])
     yield Factor("physics", at_s, f"the data sheet of {gpu.name}")
@@ -315,9 +318,10 @@ def _inside_networks(predictor: OperationPredictor, operation: Operation) -> Fac
     """How much longer the GPU works on an operation in a network than in a loop; None where it works as long."""
     loop, cap_w = predictor.predict([operation]), predictor.gpu.power_limit_w
     inside = predictor.in_network(predictor.predict_for_network([operation], cap_w))
-    longer = float(inside.device_time_s[0] / loop.device_time_s[0])
-    if abs(longer - 1) < _ALIKE:
+    in_network_s, in_loop_s = float(inside.device_time_s[0]), float(loop.device_time_s[0])
+    if abs(in_network_s - in_loop_s) <= _ALIKE * in_loop_s:
         return None
+    longer = in_network_s / in_loop_s
     return Factor("inside networks", longer, "measured networks, whose effects docs/how-it-works.md lists; no cap")
 
 

@@ -27,10 +27,9 @@ from .physics.baseline import group_of
 from .physics.cached import cached
 from .physics.clock import Work
 from .physics.energy import static_power_w
-from .physics.limits import with_limits
 from .physics.norms import smooth_max
-from .physics.partial import measured_operations, work_shares
 from .physics.power_cap import loop_clocks_mhz
+from .physics.variants import measured_operations, with_limits, work_shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +84,7 @@ class OperationPredictor:
             return found
         # Weights come from the memory, which no clock changes.
         read_s = np.where(others, self.find_shared().read_s(listed, self.gpu), np.nan)
-        bounds = found.work.bounds
-        work = replace(found.work, bounds=bounds._replace(fixed_s=np.fmax(bounds.fixed_s, read_s)))
+        work = replace(found.work, least_fixed_s=np.fmax(found.work.least_fixed_s, read_s))
         known_s = found.device_time_s
         return replace(found, work=work, device_time_s=np.where(np.isnan(known_s), known_s, np.fmax(known_s, read_s)))
 
@@ -172,7 +170,7 @@ class OperationPredictor:
     def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
         """Work of covered operations at the default clock; see clock.py and `ResidualModel.factors`.
 
-        Some operations limit others (limits.py). Where loops in training were measured on the chip, but none in
+        Some operations limit others (variants.py). Where loops in training were measured on the chip, but none in
         inference, what limits them is known less well than they are, and does not.
         """
         listed, masked, trained, multiples = OperationList.of(operations).derived(with_limits)

@@ -5,9 +5,9 @@ A runner makes a module or function that performs the operation, for any number 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -209,71 +209,62 @@ RUNNERS: Mapping[str, Runner] = {
 """Operation kind -> how to run it. A test checks that every kind that one GPU can run by itself has a row."""
 
 
-class WholeNetwork:
-    """A model with random weights and an input of its own, to be run as a whole.
+class Instance:
+    """Something to run with inputs and a random output gradient of its own: an operation, or a whole model.
+
+    Inputs and gradients are standard normal, because regular data draws less power.
 
     Args:
-        model: The model, on its device and in its type, shared by the instances of a block. A model that takes token
-            ids has the attributes `input_dtype` and `vocabulary` (the number of different tokens).
-        mode: "inference" runs the forward pass, "training" also the backward pass with a random output gradient.
+        run: The function or module, on its device and in its type.
+        inputs: Its inputs.
+        training: Whether to run the backward as well, after which gradients are cleared.
+        generator: Random number generator of the gradients.
     """
 
-    def __init__(self, model: Any, shape: tuple[int, ...], mode: str, generator: torch.Generator) -> None:
-        parameter = next(model.parameters())
-        self._model = model.train(mode == "training")
-        if getattr(model, "input_dtype", None) == "int64":
-            self._input = torch.randint(0, model.vocabulary, shape, generator=generator, device=parameter.device)
-        else:
-            self._input = torch.randn(shape, generator=generator, device=parameter.device, dtype=parameter.dtype)
-        self._training = mode == "training"
+    def __init__(self, run: Run, inputs: Sequence[torch.Tensor], training: bool, generator: torch.Generator) -> None:
+        self._run, self._inputs, self._training, self._generator = run, inputs, training, generator
+        parameters = run.parameters() if isinstance(run, nn.Module) else ()
+        self._leaves = [t for t in (*inputs, *parameters) if t.requires_grad]
         self._gradients: list[torch.Tensor] = []
 
-    def __call__(self) -> None:
-        """Run it once."""
-        output = self._model(self._input)
-        if self._training:
-            # Some models return auxiliary outputs together with the main one.
-            outputs = [output] if isinstance(output, torch.Tensor) else [t for t in output if t is not None]
-            # The gradient is drawn in the first run, which is not timed.
-            self._gradients = self._gradients or [torch.randn_like(t) for t in outputs]
-            torch.autograd.backward(outputs, self._gradients)
-            self._model.zero_grad(set_to_none=True)
-
-
-class Instance:
-    """One operation with inputs, parameters and an output gradient of its own.
-
-    Args:
-        operation: The operation to run: forward in eval and inference mode, or forward and backward in train mode with
-            cleared gradients.
-        generator: Random number generator for inputs and gradient, which are standard normal, because regular data
-            draws less power.
-    """
-
-    def __init__(self, operation: Operation, device: torch.device, generator: torch.Generator) -> None:
-        run = runner(operation)
-        dtype = DTYPES[operation.precision]
+    @classmethod
+    def of_operation(cls, operation: Operation, device: torch.device, generator: torch.Generator) -> Self:
+        """An operation, forward in eval and inference mode, or forward and backward in train mode."""
+        run, dtype, training = runner(operation), DTYPES[operation.precision], operation.mode == "training"
         if isinstance(run, nn.Module):
-            run = run.to(device=device, dtype=dtype).train(operation.mode == "training")
-        self._run = run
-        self._training = operation.mode == "training" and operation.row.has_gradient
-        self._inputs = draw_inputs(operation, device, dtype, generator)
-        parameters = list(run.parameters()) if isinstance(run, nn.Module) else []
-        self._leaves = [t for t in (*self._inputs, *parameters) if t.requires_grad]
-        shape = operation.output_shape
-        self._gradient = torch.randn(shape, generator=generator, device=device, dtype=dtype) if self._training else None
+            run = run.to(device=device, dtype=dtype).train(training)
+        inputs = draw_inputs(operation, device, dtype, generator)
+        return cls(run, inputs, training and operation.row.has_gradient, generator)
+
+    @classmethod
+    def of_network(cls, model: Any, shape: tuple[int, ...], mode: str, generator: torch.Generator) -> Self:
+        """A model as a whole, which is shared by the instances of a block.
+
+        A model that takes token ids has the attributes `input_dtype` and `vocabulary`, the number of different tokens.
+        """
+        parameter = next(model.parameters())
+        how: dict[str, Any] = {"generator": generator, "device": parameter.device}
+        if getattr(model, "input_dtype", None) == "int64":
+            drawn = torch.randint(0, model.vocabulary, shape, **how)
+        else:
+            drawn = torch.randn(shape, dtype=parameter.dtype, **how)
+        return cls(model.train(mode == "training"), [drawn], mode == "training", generator)
 
     def __call__(self) -> None:
         """Run it once."""
-        if not self._training:
-            self._run(*self._inputs)
-            return
         output = self._run(*self._inputs)
-        if output.requires_grad:
-            output.backward(self._gradient)
+        if not self._training:
+            return
+        # Some models return auxiliary outputs together with the main one.
+        outputs = [output] if isinstance(output, torch.Tensor) else [t for t in output if t is not None]
+        if not self._gradients:  # They are drawn in the first run, which is not timed.
+            how: dict[str, Any] = {"generator": self._generator}
+            self._gradients = [torch.randn(t.shape, dtype=t.dtype, device=t.device, **how) for t in outputs]
+        if outputs[0].requires_grad:
+            torch.autograd.backward(outputs, self._gradients)
         for leaf in self._leaves:
             leaf.grad = None
 
-    def output(self) -> torch.Tensor:
+    def output(self) -> Any:
         """The output of a forward pass."""
         return self._run(*self._inputs)

@@ -218,7 +218,7 @@ def _time_network(task: NetworkTask, device: torch.device, *, seed: int, **loop:
     import torch
 
     from ..extraction.models.named_models import build_to_run
-    from .runners import DTYPES, WholeNetwork
+    from .runners import DTYPES, Instance
     from .timing import running, time_block
 
     generator = torch.Generator(device).manual_seed(seed)
@@ -226,7 +226,7 @@ def _time_network(task: NetworkTask, device: torch.device, *, seed: int, **loop:
     made, _ = own_model(task.model, {})
     model = (build_to_run(made) if isinstance(made, str) else made).to(device=device, dtype=dtype)
     with running(task.mode, task.precision):
-        block = [WholeNetwork(model, task.input_shape, task.mode, generator) for _ in range(_NETWORK_INPUTS)]
+        block = [Instance.of_network(model, task.input_shape, task.mode, generator) for _ in range(_NETWORK_INPUTS)]
         return time_block(block, device, **loop)
 
 

@@ -100,7 +100,7 @@ def time_operation(
     generator = torch.Generator(device).manual_seed(seed)
     length = block_length(operation, cache_bytes, memory_bytes)
     with running(operation.mode, operation.precision):
-        block = [Instance(operation, device, generator) for _ in range(length)]
+        block = [Instance.of_operation(operation, device, generator) for _ in range(length)]
         return time_block(block, device, seconds=seconds, loop_lengths=loop_lengths, floor_s=floor_s)
 
 

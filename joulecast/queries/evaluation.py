@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from types import UnionType
 from typing import Any
 
@@ -25,9 +24,9 @@ from ..operations.operation_list import OperationList
 from ..predictors.board.profile import profile_among
 from ..predictors.contract import SharedModel
 from ..predictors.model.shared import lists_asked_for
-from ..predictors.networks.composition import EAGER, Execution
-from ..predictors.networks.prepared import NetworkPredictor
-from ..predictors.physics.precisions import fp64_in_fp32
+from ..predictors.networks.composition import Execution
+from ..predictors.networks.prepared import NetworkKnowledge
+from ..predictors.physics.variants import fp64_in_fp32
 from ..progress import paced
 
 # Question: a job, and the GPUs, clocks, precisions and batch sizes to compare for it.
@@ -46,14 +45,12 @@ class Variant:
 class Question:
     """A job, and the ways to run it that are compared."""
 
+    job: Job
     variants: tuple[Variant, ...]  # The job in each precision and batch size
     gpus: tuple[GPU, ...]
     named: bool  # Whether the user named the GPUs. Then a GPU that cannot run the job may be an error
-    clocks: tuple[float, ...] | None = None  # Clocks to compare, in MHz; None for a grid of each GPU's own clocks
-    power_limit_w: float | None = None  # Power cap of each GPU; None for its default
-    # A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
-    predictor: str | Path | None = None
-    execution: Execution = EAGER  # How the job is run, and on which host
+    clocks: tuple[float, ...] | None  # Clocks to compare, in MHz; None for a grid of each GPU's own clocks
+    execution: Execution  # How the job is run, and on which host
 
     @classmethod
     def of(
@@ -82,7 +79,7 @@ class Question:
         held = None
         if clocks is not None:
             held = tuple(in_range("clocks", clock, above=True) for clock in _listed("clocks", clocks, int | float))
-        return cls(variants, chosen, named, held, job.power_limit_w, job.predictor, execution)
+        return cls(job, variants, chosen, named, held, execution)
 
     @property
     def batch_sizes(self) -> set[int | None]:
@@ -171,7 +168,7 @@ def held_clocks_mhz(
     return np.unique([float(clock) for clock in clocks if gpu.min_clock_mhz <= clock <= gpu.max_clock_mhz])
 
 
-def prefetch(predictors: Iterable[NetworkPredictor], network: Network) -> None:
+def prefetch(predictors: Iterable[NetworkKnowledge], network: Network) -> None:
     """Predict a network on all GPUs of the predictors for any GPU in one batch, before it is needed on each."""
     asked: dict[tuple[int, int], tuple[SharedModel, OperationList, list[GPU]]] = {}
     for predictor in predictors:

@@ -14,10 +14,10 @@ from ..errors import InputError
 from ..hardware import GPU, same_boards
 from ..predictors.intervals.network_calibration import Interval
 from ..predictors.networks.costs import Coverage
-from ..predictors.networks.knowledge import OverClocks
-from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
+from ..predictors.networks.memory import memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
-from ..predictors.networks.prepared import NetworkPredictor, over_gpus
+from ..predictors.networks.predictor import AtClock
+from ..predictors.networks.prepared import OverClocks, PreparedNetwork, over_gpus
 from ..progress import paced
 from ..rendering.described import LEVEL
 from ..units import si
@@ -28,17 +28,18 @@ from .evaluation import Question, Variant, held_clocks_mhz, prefetch
 from .objectives import Tariff, find_objective
 from .sweep import Sweep
 
-_FREE = Tariff({})
-
 
 @dataclass(frozen=True)
 class Curve:
     """The predictions of one job on one GPU, over ascending clocks."""
 
-    gpu: GPU
     variant: Variant  # The job in one precision and batch size
-    memory: MemoryNeed
     over: OverClocks  # The predictions, as arrays with one value per clock
+
+    @property
+    def gpu(self) -> GPU:
+        """The GPU."""
+        return self.over.prepared.knowledge.operations.gpu
 
 
 class _Limit(NamedTuple):
@@ -97,12 +98,9 @@ class Constraints:
         )
 
 
-def best(
-    question: Question, objective: str = "energy", tariff: Tariff = _FREE, constraints: Constraints | None = None
-) -> Choices:
+def best(question: Question, objective: str, tariff: Tariff, constraints: Constraints) -> Choices:
     """Find the best clock of each GPU, precision and batch size; the best choice comes first."""
-    asked = constraints or Constraints()
-    compared, limits = _Compared(question, objective, tariff), asked.limits
+    compared, limits = _Compared(question, objective, tariff), constraints.limits
     points, missed = [], []
     for curve in compared.curves:
         satisfied = np.all([limit.of(curve) <= limit.most for limit in limits], axis=0)
@@ -115,13 +113,13 @@ def best(
             broken = " or ".join(alone or [limit.broken for limit in limits])
             missed.append(_left_out(curve.gpu, curve.variant, f"{broken} at every clock"))
     if not points:
-        raise asked.none_satisfied(compared.curves, len(compared.left_out))
+        raise constraints.none_satisfied(compared.curves, len(compared.left_out))
     points.sort(key=lambda point: point[0])
     ordered = [(curve, place) for _, curve, place in points]
     return Choices(compared.choices(ordered, *ordered[0]), (*compared.left_out, *missed))
 
 
-def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE) -> Sweep:
+def sweep(question: Question, objective: str, tariff: Tariff) -> Sweep:
     """Predict the job at all clocks of each GPU, precision and batch size.
 
     Raises InputError: no GPU can run the job. Raises UncoveredError: too large a part of the job is not covered. Raises
@@ -157,35 +155,32 @@ class _Compared:
         left_out: list[LeftOut] = []
         for variant in question.variants:
             Coverage.of(variant.network).refuse_too_much(variant.network.name)
-        needs = [variant.network.derived(memory_need) for variant in question.variants]
-        mode = question.variants[0].network.mode
-        jobs: list[tuple[NetworkPredictor, Variant, MemoryNeed, FloatArray]] = []
+        mode, cap_w = question.variants[0].network.mode, question.job.power_limit_w
+        variants: list[Variant] = []
+        asked: list[tuple[PreparedNetwork, FloatArray]] = []
         for gpu in paced(question.gpus):
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
-            predictor = None
-            for variant, need in zip(question.variants, needs, strict=True):
-                if reason := _reason_against(gpu, clocks, variant, need, question, tariff):
+            # A calibration is that of a single GPU.
+            profile = question.execution.profile
+            run = replace(question.execution, profile=profile and profile.of_gpu(gpu.name))
+            for variant in question.variants:
+                if reason := _reason_against(gpu, clocks, variant, question, tariff):
                     left_out.append(_left_out(gpu, variant, reason))
-                    continue
-                if predictor is None:
-                    # A calibration is that of a single GPU.
-                    profile = question.execution.profile
-                    run = replace(question.execution, profile=profile and profile.of_gpu(gpu.name))
-                    predictor = find_predictor(gpu, mode, question.predictor).under(run)
-                jobs.append((predictor, variant, need, clocks))
+                else:
+                    predictor = find_predictor(gpu, mode, question.job.predictor).under(run)
+                    asked.append((predictor.prepared(variant.network, cap_w), clocks))
+                    variants.append(variant)
         for variant in question.variants:
-            prefetch([predictor for predictor, of, *_ in jobs if of is variant], variant.network)
-        asked = [
-            (predictor.prepared(variant.network, question.power_limit_w), clocks)
-            for predictor, variant, _, clocks in jobs
-        ]
-        for (predictor, variant, need, _), found in zip(jobs, over_gpus(asked), strict=True):
-            if found.missing:
+            same = [each.knowledge for (each, _), of in zip(asked, variants, strict=True) if of is variant]
+            prefetch(same, variant.network)
+        for variant, found in zip(variants, over_gpus(asked), strict=True):
+            if missing := found.prepared.missing:
                 # Its totals lack something, so it could win because it is incomplete.
-                reason = f"{predictor.name} does not cover {found.missing} of {len(variant.network)} operations"
-                left_out.append(_left_out(predictor.operations.gpu, variant, reason))
+                name, gpu = found.prepared.knowledge.name, found.prepared.knowledge.operations.gpu
+                reason = f"{name} does not cover {missing} of {len(variant.network)} operations"
+                left_out.append(_left_out(gpu, variant, reason))
             else:
-                self.curves.append(Curve(predictor.operations.gpu, variant, need, found))
+                self.curves.append(Curve(variant, found))
         if not self.curves:
             raise _nothing_runs(question, left_out)
         self.left_out = tuple(left_out)
@@ -197,14 +192,15 @@ class _Compared:
     def choices(self, points: Iterable[tuple[Curve, int]], best: Curve, at: int) -> tuple[Choice, ...]:
         """Curves with indices into their clocks as choices, which are tied with the best one or not."""
         least = float(self.values(best)[at])
-        of_best, _ = best.over.at(at).caveats(LEVEL)
+        of_best = AtClock(best.over, at).interval(LEVEL)
         high = None if of_best is None else self._end(of_best, 1, best)
         measured = measured_gpus()
 
         found = []
         for curve, place in paced(points):
-            over, gpu = curve.over, curve.gpu
-            interval, notes = over.at(place).caveats(LEVEL)
+            over, gpu, network, coverage = curve.over, curve.gpu, curve.variant.network, curve.over.prepared.coverage
+            there = AtClock(over, place)
+            interval = there.interval(LEVEL)
             time_s, energy_j = float(over.time_s[place]), float(over.energy_j[place])
             value = float(self._value(curve, time_s, energy_j))
             tied = (
@@ -216,9 +212,9 @@ class _Compared:
                 clock_mhz=float(over.clocks_mhz[place]),
                 default_clock_mhz=float(gpu.boost_clock_mhz),
                 held_clock_mhz=float(over.held_clocks_mhz[place]),
-                power_limit_w=over.power_limit_w,
+                power_limit_w=over.prepared.power_limit_w,
                 precision=curve.variant.precision,
-                mode=over.network.mode,
+                mode=network.mode,
                 batch_size=curve.variant.batch_size,
                 time_s=time_s,
                 energy_j=energy_j,
@@ -227,14 +223,14 @@ class _Compared:
                 value=value,
                 # Two clocks of one GPU are never tied: their errors are the same, and cancel when they are compared.
                 tied=tied and curve is not best,
-                memory_bytes=curve.memory.total_bytes,
-                predictor=over.knowledge.name,
+                memory_bytes=network.derived(memory_need).total_bytes,
+                predictor=over.prepared.knowledge.name,
                 measured=any(each.name in measured for each in same_boards(gpu)),
                 cost=self.tariff.cost(time_s, energy_j, gpu.name),
                 carbon_g=self.tariff.carbon_g(energy_j),
-                notes=notes,
-                uncovered=tuple(map(str, over.coverage.uncovered)),
-                uncovered_share=over.coverage.share,
+                notes=tuple(there.notes()),
+                uncovered=tuple(map(str, coverage.uncovered)),
+                uncovered_share=coverage.share,
             )
             found.append(choice)
         return tuple(found)
@@ -255,9 +251,7 @@ class _Compared:
         return float(self._value(curve, interval.time_s[end], interval.energy_j[end]))
 
 
-def _reason_against(
-    gpu: GPU, clocks: FloatArray, variant: Variant, need: MemoryNeed, question: Question, tariff: Tariff
-) -> str | None:
+def _reason_against(gpu: GPU, clocks: FloatArray, variant: Variant, question: Question, tariff: Tariff) -> str | None:
     """Why a GPU cannot run a job, according to its data sheet; None where it can.
 
     Raises InputError: the GPU is the only one in the question, and lacks the precision or the power cap.
@@ -265,14 +259,14 @@ def _reason_against(
     try:
         for precision in {operation.precision for operation in variant.network.operations}:
             gpu.running_precision(precision)
-        gpu.checked_power_limit_w(question.power_limit_w)
+        gpu.checked_power_limit_w(question.job.power_limit_w)
     except InputError as error:
         if question.named and len(question.gpus) == 1 and len(question.variants) == 1:
             raise
         return error.what.removeprefix(gpu.name).strip()
     if not len(clocks):
         return f"holds {gpu.min_clock_mhz} to {gpu.max_clock_mhz} MHz"
-    if lacking := shortage(need, gpu):
+    if lacking := shortage(variant.network.derived(memory_need), gpu):
         return lacking
     return "has no price per hour" if tariff.has_prices and tariff.hourly(gpu.name) is None else None
 

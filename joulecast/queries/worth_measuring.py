@@ -21,7 +21,7 @@ from ..hardware import GPU
 from ..operations.network import Network
 from ..operations.operation import MODES, Operation
 from ..operations.operation_list import OperationList
-from ..predictors.physics.precisions import refuse_precisions
+from ..predictors.physics.variants import refuse_precisions
 from ..predictors.predictor import OperationPredictor
 
 COMMON: Sequence[tuple[str, tuple[int, ...], int | None]] = (

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ..errors import InputError
 from ..extraction import Job
 from ..hardware import GPU
 from ..hardware.host import find_host
@@ -22,11 +21,10 @@ from ..predictors.board.profile import find_profile
 from ..predictors.networks.composition import Execution
 from ..predictors.networks.costs import OperationCost
 from ..predictors.networks.memory import MemoryNeed, moments
-from ..predictors.networks.memory_levels import forward_fraction
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
-from ..predictors.physics.precisions import refuse_precisions
-from ..zoo import find_predictor
+from ..predictors.physics.variants import refuse_precisions
+from ..zoo import find_predictor, predicts
 from .computed import WORDS, results_of_blocks, step_over
 from .layout import Layout
 from .state import State, is_recomputed
@@ -110,11 +108,9 @@ def step_of(
     parts = {"forward": of_micro.times(turns * forward), "backward": of_micro.times(turns * (1 - forward))}
     again_s = 0.0
     if repeated := _recomputed(computed, layout.recompute):
-        try:
-            of_forwards = find_predictor(gpu, "inference", job.predictor)
-        except InputError:  # It predicts training alone.
-            of_forwards = find_predictor(gpu, "inference")
-        again = of_forwards.under(executed).predict(repeated, clock, job.power_limit_w)
+        named = job.predictor if predicts("inference", gpu, job.predictor) else None
+        of_forwards = find_predictor(gpu, "inference", named).under(executed)
+        again = of_forwards.predict(repeated, clock, job.power_limit_w)
         again_s = again.time_s
         parts["recomputing"] = Cost(again.time_s, again.known_energy_j).times(turns)
     waited_s = 0.0
@@ -154,9 +150,7 @@ def step_of(
 
 def _forward_share(costs: Iterable[OperationCost]) -> float:
     """The share of the forward in the device time of operations."""
-    listed = [
-        (cost.device_time_s or 0.0, forward_fraction(cost.operation, cost.bound_by == "memory")) for cost in costs
-    ]
+    listed = [(cost.device_time_s or 0.0, cost.forward_fraction) for cost in costs]
     whole = math.fsum(seconds for seconds, _ in listed)
     return math.fsum(seconds * forward for seconds, forward in listed) / whole if whole else 0.0
 

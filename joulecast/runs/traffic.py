@@ -80,8 +80,8 @@ class Traffic:
             return inside
         # As many groups share the adapters as there are GPUs between two neighbours.
         rings = min(stride, self.gpus_per_node)
-        between_s = rings * size_bytes * (nodes - 1) / nodes / self.between_nodes + nodes * _STEP_S
-        return Cost(max(inside.time_s, between_s), inside.energy_j)
+        between_s = rings * size_bytes * (nodes - 1) / nodes / self.between_nodes
+        return Cost(max(inside.time_s, between_s) + nodes * _STEP_S, inside.energy_j)
 
     def exchanged(self, size_bytes: float, gpus: int, copies: float = 1.0) -> Cost:
         """Send so many bytes of each GPU to all GPUs of a group, evenly (all-to-all).
@@ -116,7 +116,9 @@ class Traffic:
         elements = max(1, round(size_bytes / _HALF_BYTES / (count if kind == "all_gather" else 1)))
         attributes = {"gpus": count, "link": self.gpu.link(here), "implementation": NCCL}
         operation = Operation(kind, [(elements,)], attributes, precision="bf16")
-        return Cost(collective_s(operation, self.gpu), collective_j(operation))
+        # Each link of a ring carries all parts but one, of which a ring of more GPUs has more.
+        longer = 1.0 if kind == "all_to_all" else (1 - 1 / gpus) / (1 - 1 / count)
+        return Cost(longer * collective_s(operation, self.gpu), collective_j(operation))
 
 
 _COUNTING_S = 1.1e-3

@@ -13,7 +13,6 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any, cast
 
 from fastapi.routing import APIRoute
@@ -26,11 +25,10 @@ from starlette.responses import Response
 from .. import __version__
 from ..errors import RefusalError, ZooError, unknown_name
 from ..hardware import find_gpu
-from ..operations.network import Network
 from ..operations.operation import MODES
 from ..predictors.board.profile import BoardProfile
 from ..remote.wire import MEDIA_TYPE
-from ..system.caches import OPERATION_BYTES, BoundedCache
+from ..system.caches import BoundedCache
 from ..system.resources import shipped
 from ..zoo import find_predictor
 from ..zoo.files import MANIFEST
@@ -41,16 +39,6 @@ from .settings import Settings
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
 _OVERHEAD_BYTES = 500  # of a cached answer besides its body
-_TEXT_BYTES = 120  # bytes of a short string besides its characters, and of its references in two lists
-
-
-def network_bytes(network: Network) -> int:
-    """Estimated memory of a network, including the paths of its modules."""
-    texts = chain(
-        *(entry.module_paths for entry in network),
-        *((*dropped.module_paths, dropped.name, dropped.reason) for dropped in network.dropped),
-    )
-    return OPERATION_BYTES * len(network) + sum(_TEXT_BYTES + len(text) for text in texts)
 
 
 def media_type_of(accept: str, form: str | None = None) -> str:

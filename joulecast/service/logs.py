@@ -76,8 +76,6 @@ GAUGES = {
     "answer_hits_total": ("cache.hits", "Answers taken from the cache"),
     "answer_misses_total": ("cache.misses", "Answers that were computed"),
     "answer_bytes": ("cache.size", "Memory of cached answers"),
-    "cached_networks": ("answers.networks.cached.count", "Cached networks"),
-    "network_bytes": ("answers.networks.cached.size", "Memory of cached networks, estimated"),
     "known_bytes": ("results.size", "Memory of what the library keeps, so that other clocks are answered quickly"),
     "known_hits_total": ("results.hits", "Results that the library had kept"),
     "reloads_total": ("reloads", "Changes of predictors that were noticed"),

@@ -20,8 +20,7 @@ from ..operations.entry import Dropped, Entry, merged
 from ..operations.inputs import Inputs, parse_shapes, shape_from_json
 from ..operations.network import Network, ParameterBytes
 from ..progress import paced
-from ..system.caches import BoundedCache
-from .caches import network_bytes
+from ..system.caches import OPERATION_BYTES, RESULTS
 from .problems import too_large
 from .schemas import Mode, OperationItem, Precision
 from .settings import Settings
@@ -53,11 +52,12 @@ Found = TypeVar("Found", Network, Entry)
 _TRACING_BYTES = 4 << 30  # several times what building the largest models of the libraries takes
 # An operation of this many FLOPs or bytes would take a GPU weeks, and its figures are too large to add up precisely.
 _LARGEST_WORK = 1e21
+_PATH_BYTES = 200  # of the path of a module, with its references in two lists
 _MODELS = "/v1/models lists them; for any other model send its operations, as `joulecast extract --json` lists them"
 
 
 class Networks:
-    """Finds the networks of questions, and caches those of models by name.
+    """Finds the networks of questions. Those of models by name are kept among all results of the library.
 
     Models without a template are traced one after the other in another process, which the thread of a question waits
     for.
@@ -67,7 +67,6 @@ class Networks:
         self._settings = settings
         self.tracer = IsolatedExtraction()
         self._names: set[str] = set()  # of all models that can be traced; empty until the first one is
-        self.cached: BoundedCache[str, Network] = BoundedCache(settings.cached_networks_bytes)
 
     def of(self, subject: Any, precision: str) -> Network:
         """The network that a question is about.
@@ -93,12 +92,13 @@ class Networks:
         if isinstance(job.model, Network):
             return network_of_job(job)
         inputs = None if job.input_shape is None else Inputs.of(job.input_shape)  # Without one, an error says which.
-        key = json.dumps([job.model, job.to_json(inputs)], sort_keys=True)
-        network = self.cached.get(key)
+        key = self._settings.extraction, json.dumps([job.model, job.to_json(inputs)], sort_keys=True)
+        network: Network | None = RESULTS.get(key)
         if network is None:
             network = self._named(replace(job, model=checked_model(job.model)))
-            self.refuse_many(len(network))
-            self.cached.put(key, network, network_bytes(network))
+            paths = sum(len(entry.module_paths) for entry in network)
+            RESULTS.put(key, network, OPERATION_BYTES * len(network) + _PATH_BYTES * paths)
+        self.refuse_many(len(network))
         return network
 
     def _named(self, job: Job) -> Network:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InputError
 
-_LEAST = {"port": 0, "cached_answers_bytes": 0, "cached_networks_bytes": 0}
+_LEAST = {"port": 0, "cached_answers_bytes": 0}
 _LAST_PORT = 65535
 
 
@@ -53,7 +53,6 @@ class Settings:
     body_seconds: float = _setting(10.0, "Longest time for the body of a request to arrive.")
     threads: int = _setting(2, "Most requests of one client that are computed at once; of all clients, 16.")
     cached_answers_bytes: int = _setting(64_000_000, "Memory for finished answers.")
-    cached_networks_bytes: int = _setting(32_000_000, "Memory for networks that were requested by name.")
     calibrations: str = _setting(
         "", "Folder with files of `joulecast calibrate`. Requests name them, without .json, as their calibration."
     )

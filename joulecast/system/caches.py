@@ -65,8 +65,6 @@ class BoundedCache(Generic[Key, Value]):
     def __len__(self) -> int:
         return len(self._values)
 
-    count = property(__len__)
-
 
 RESULTS: BoundedCache[Any, Any] = BoundedCache(32_000_000)
 """Results of all functions of the library that are kept between questions. A search over all GPUs fills it, and is no

@@ -19,6 +19,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from ..arrays import FloatArray
+from ..generation.deployment import BLOCK
 from .step_costs import PredictedSteps
 
 _JUMP = 512  # Most steps that are added up at the context in their middle.
@@ -32,7 +33,7 @@ class Cache:
     # Share of the bytes of a long sequence's token that some layers keep, and the window of these layers in tokens
     # (infinite without one); shares add up to 1.
     layers: tuple[tuple[float, float], ...] = ((1.0, math.inf),)
-    block: int = 16  # Tokens of a block; half of one is lost at the end of each sequence, on average
+    block: int = BLOCK  # Tokens of a block
 
     def used(self, sequences: int, tokens: float) -> float:
         """Tokens that sequences take. No less than their sum where windows drop old ones, as all are taken equal."""

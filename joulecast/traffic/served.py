@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..generation.deployment import CACHED_IN, STATE_BYTES, activations_bytes, cached_bytes, weights_bytes
+from ..generation.deployment import CACHED_IN, STATE_BYTES, cached_bytes, weights_bytes
 from ..generation.generate import server_of
 from ..generation.intervals import HOST_S, factors
 from ..generation.models import find_decoder
@@ -20,7 +20,6 @@ from ..generation.server import Server
 from ..generation.serving import Lengths
 from ..generation.steps import StepTokens
 from ..generation.towers import find_images
-from ..predictors.networks.memory import usable_bytes
 from ..progress import PACE
 from ..units import si
 from .requests import Trace
@@ -254,14 +253,12 @@ _PCIE = 32e9  # Bytes per second of a slot with 16 lanes of PCI Express 4.0, for
 def cache_of(server: Server, sequences: int, drafting: Server | None = None) -> Cache:
     """The memory for keys and values that a replica of a model leaves.
 
-    `sequences`: Largest number of sequences in a step; memory for activations is kept for a full step of them.
+    `sequences`: Largest number of sequences in a step.
     `drafting`: A model that drafts tokens, with weights, keys and values of its own; None without one.
     """
     served, decoder = server.deployment, server.deployment.decoder
-    most = served.engine.step_tokens
-    largest = StepTokens(sequences, 1, 1, most - sequences, sampled=sequences)
-    usable = usable_bytes(served.gpu) * served.engine.memory_share
-    free = usable - weights_bytes(decoder, served.precisions) - activations_bytes(decoder, largest) - served.tower_bytes
+    memory = served.memory_of(sequences)
+    free = memory.usable_bytes - memory.weights_bytes - memory.activations_bytes
     by_window: dict[float, float] = defaultdict(float)
     for each in (decoder,) if drafting is None else (decoder, drafting.deployment.decoder):
         if each.state_elements:
@@ -275,8 +272,8 @@ def cache_of(server: Server, sequences: int, drafting: Server | None = None) -> 
         served.refuse_shortage()
         raise InputError(
             f"{decoder.name} leaves no memory for keys and values on {served.gpu.name}",
-            given=f"{si(usable - free, 'B')} of weights and activations",
-            allowed=f"less than {si(usable, 'B')}",
+            given=f"{si(memory.usable_bytes - free, 'B')} of weights and activations",
+            allowed=f"less than {si(memory.usable_bytes, 'B')}",
             hint="use more GPUs, narrower weights, or a smaller max_step_tokens",
         )
     return Cache(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
-from ..predictors.networks.prepared import NetworkPredictor
+from ..predictors.networks.predictor import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped
@@ -160,6 +160,12 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
         given=str(predictor),
         allowed=f"a predictor of networks, such as {ANY_GPU}, which uses these device times",
     )
+
+
+def predicts(mode: str, gpu: GPU, predictor: str | Path | None) -> bool:
+    """Whether a predictor, as `find_predictor` takes it, predicts a mode: what loops of a chip add is of one mode."""
+    found = _load(_folder(gpu, mode, predictor))
+    return not isinstance(found, NetworkPredictor) or found.operations.mode == mode
 
 
 def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None) -> CpuNetworkPredictor:

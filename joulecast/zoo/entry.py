@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import ZooError
 from ..operations.operation import Operation
-from ..predictors.networks.prepared import NetworkPredictor
+from ..predictors.networks.predictor import NetworkPredictor
 from .cards import ModelCard, card_files
 from .files import FACTS, OPERATIONS, StoredEntry, json_bytes, parsed_json, write_files
 from .golden import Columns, Sample, golden_of, refusing_damage, require_agreement, samples_of, smoke_test
@@ -128,15 +128,16 @@ def load_kernels(folder: str | Path) -> OneModel:
 
     Raises ZooError: the entry is missing, damaged, changed, of another format, or holds something else.
     """
-    from ..predictors.model.stored import LazyTrees, one_model_from_files
+    from ..predictors.model.stored import one_model_from_files
+    from ..predictors.regressors.trees import StoredTrees
 
     stored = StoredEntry.of(folder)
     with refusing_damage(stored.where):
-        model = one_model_from_files(stored.facts, stored, LazyTrees)
+        model = one_model_from_files(stored.facts, stored)
         entry = Entry(stored, kind_of(KERNELS_PREDICTOR), model)
         for sample, before in entry.samples:
             trees = None if sample.trees is None else model.trees.get(sample.trees)
-            if isinstance(trees, LazyTrees):
+            if isinstance(trees, StoredTrees):
                 trees.check = partial(entry.compare, sample, before)
     return model
 

@@ -20,7 +20,7 @@ from ..operations.operation import Operation
 
 if TYPE_CHECKING:
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
-    from ..predictors.networks.prepared import NetworkPredictor
+    from ..predictors.networks.predictor import NetworkPredictor
     from .files import StoredEntry
 
 _OPERATIONS = 8  # of a sample

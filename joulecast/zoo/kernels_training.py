@@ -14,12 +14,12 @@ from ..predictors.evaluation import kernels as evaluation
 from ..predictors.evaluation.errors import ALL, Errors, Row, Validation, statistics
 from ..predictors.measured import power_rows
 from ..predictors.model.any_gpu import AnyGpuPredictor
-from ..predictors.model.basis import generation_of
+from ..predictors.model.basis import Key
 from ..predictors.model.features import first_kernels
 from ..predictors.model.fit import LEAST_ROWS, Measured, fit_one_model, measured_tables
 from ..predictors.model.fit_in_networks import network_errors, network_factors
 from ..predictors.model.fit_power import fit_power, readings
-from ..predictors.model.learned import Key, OneModel
+from ..predictors.model.learned import OneModel
 from ..predictors.model.work import GROUPS, Work
 from ..predictors.recipes import KernelRecipe
 from .cards import ModelCard
@@ -54,18 +54,12 @@ def train_kernels(loaded: Sequence[Loaded], recipe: KernelRecipe, base: AnyGpuPr
     timed = replace(
         fitted,
         trust={part: trust.get(part, own) for part, own in fitted.trust.items()},
-        errors={part: evaluation.stored_errors(validation.operations, part) for part in fitted.measured},
+        errors={part: evaluation.stored_errors(validation.operations, part, "time") for part in fitted.measured},
     )
     powered = readings(timed, power_rows(data), recipe)
     powers = evaluation.validate_power(timed, powered, recipe)
-    power = fit_power(powered, recipe, {generation_of(table.gpu) for table in powered})
-    stored = {
-        part: {
-            basis: {"power": watts, "energy": evaluation.stored_errors(powers, part, "energy")[basis]}
-            for basis, watts in evaluation.stored_errors(powers, part, "power").items()
-        }
-        for part in power.measured
-    }
+    power = fit_power(powered, recipe, {table.generation for table in powered})
+    stored = {part: evaluation.stored_errors(powers, part, "power", "energy") for part in power.measured}
     model = replace(timed, power=replace(power, errors=stored))
     if base is not None:
         model = _with_networks(model, all_networks(loaded), base)

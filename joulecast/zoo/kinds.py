@@ -18,7 +18,7 @@ from ..errors import ZooError
 from ..hardware import find_gpu
 from ..operations.operation_list import OperationList
 from ..predictors.contract import Shared
-from ..predictors.networks.prepared import NetworkPredictor
+from ..predictors.networks.predictor import NetworkPredictor
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
 from .files import StoredEntry
 from .golden import Sample

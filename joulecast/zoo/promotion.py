@@ -18,15 +18,15 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError, ZooError
 from .files import LEFT_OUT, StoredEntry, parsed_json
-from .registry import ALIASES, CHALLENGER, CHAMPION, fetched
-from .server import connected, default_uri
+from .registry import CHALLENGER, CHAMPION, fetched, version_of
+from .server import connected
 
 if TYPE_CHECKING:
     from ..predictors.evaluation.errors import Validation
@@ -178,19 +178,13 @@ def _group(label: str) -> str:
     return operation if campaign else re.split(r" \d+(?:x\d+)* ", label, maxsplit=1)[0]
 
 
-class Promotion(NamedTuple):
-    """The result of `promote`, with what is said of it."""
-
-    promoted: bool
-    said: str
-
-
-def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> Promotion:
+def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> tuple[bool, str]:
     """Make a version champion if it is better than the champion by more than chance explains.
 
-    Both are compared on networks and operations that were left out of the training of both, see `decide`. Raises
-    MissingDependencyError: mlflow is not installed. Raises TrackingError: the server cannot be reached or denies
-    access, or there is no such model. Raises ZooError: one of the versions was not registered by joulecast.
+    Returns whether it was promoted, and why. Both are compared on networks and operations that were left out of the
+    training of both, see `decide`. Raises MissingDependencyError: mlflow is not installed. Raises TrackingError: the
+    server cannot be reached or denies access, or there is no such model. Raises ZooError: one of the versions was not
+    registered by joulecast.
 
     Args:
         version: Version of the model; None for the challenger.
@@ -205,14 +199,14 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
                 "this model has no challenger", given=name, hint=f"register one, or `zoo promote {name} --version N`"
             )
         if challenger == champion:
-            return Promotion(False, f"{name}/{challenger} is the champion already")
+            return False, f"{name}/{challenger} is the champion already"
         new = left_out_of(fetched(mlflow, name, challenger, uri))
         if champion is None:
             verdict = Verdict(True, "there is no champion yet")
         else:
             verdict = decide(left_out_of(fetched(mlflow, name, champion, uri)), new)
         if not verdict.better and not force:
-            return Promotion(False, f"{name}/{challenger} was not promoted: {verdict.why}")
+            return False, f"{name}/{challenger} was not promoted: {verdict.why}"
         said = verdict.why if verdict.better else f"forced, although {verdict.why}"
         tags = {
             "promoted": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -225,5 +219,5 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
         client.set_registered_model_alias(name, CHAMPION, challenger)
         if aliases.get(CHALLENGER) == challenger:
             client.delete_registered_model_alias(name, CHALLENGER)
-        ALIASES.pop((uri or default_uri(), name, CHAMPION), None)
-        return Promotion(True, f"{name}/{challenger} is the champion: {said}")
+        version_of.cache_clear()
+        return True, f"{name}/{challenger} is the champion: {said}"

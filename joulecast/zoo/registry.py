@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,7 @@ def register(folder: Path, uri: str | None = None, *, run_id: str | None = None)
         return Registered(name, version, said)
 
 
-ALIASES: dict[tuple[str, str, str], tuple[float, str]] = {}
-"""Server, model and alias -> when the version behind the alias was looked up, and which it was."""
+_NOT_LOADED = "the model was not loaded; the predictors that ship with joulecast need no registry"
 
 
 def registry_folder(model: str, uri: str | None = None) -> Path:
@@ -163,23 +163,20 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
             given=model,
             allowed="models:/NAME@ALIAS or models:/NAME/VERSION",
         )
-    uri = uri or default_uri()
-    name, alias, version = match["name"], match["alias"], match["version"]
-    asked = ALIASES.get((uri, name, alias or ""))
-    if version is None and asked is not None and time.monotonic() - asked[0] < _ALIAS_SECONDS:
-        version = asked[1]
-    if version is not None and (folder := pulled_folder(name_in_cache(name, version, uri))):
+    uri, name = uri or default_uri(), match["name"]
+    version = match["version"] or version_of(uri, name, match["alias"], int(time.monotonic() / _ALIAS_SECONDS))
+    if folder := pulled_folder(name_in_cache(name, version, uri)):
         return folder
-    what = "the model was not loaded; the predictors that ship with joulecast need no registry"
-    with connected(uri, what, reading=True) as mlflow:
+    with connected(uri, _NOT_LOADED, reading=True) as mlflow:
+        return within(_SECONDS, lambda: fetched(mlflow, name, version, uri))
 
-        def looked_up() -> Path:
-            found = version or str(mlflow.MlflowClient().get_model_version_by_alias(name, alias).version)
-            if version is None:
-                ALIASES[uri, name, alias] = (time.monotonic(), found)
-            return fetched(mlflow, name, found, uri)
 
-        return within(_SECONDS, looked_up)
+@lru_cache(maxsize=64)
+def version_of(uri: str, name: str, alias: str, minute: int) -> str:
+    """The version behind an alias, as the registry says it at a minute. Raises as `registry_folder` does."""
+    with connected(uri, _NOT_LOADED, reading=True) as mlflow:
+        client = mlflow.MlflowClient()
+        return str(within(_SECONDS, lambda: client.get_model_version_by_alias(name, alias)).version)
 
 
 def pull_model(model: str, *, replace: bool = False) -> str:

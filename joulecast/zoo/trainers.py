@@ -23,9 +23,10 @@ from ..predictors.model.any_gpu import AnyGpuPredictor, LeftOut
 from ..predictors.model.shared import SharedByAll, chip_alone
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.on_cpu import CpuNetworkPredictor
-from ..predictors.networks.prepared import NetworkPredictor
+from ..predictors.networks.predictor import NetworkPredictor
 from ..predictors.recipes import Recipe
 from ..predictors.regressors.fitted_trees import ONE_GPU_FORMS
+from .cards import ModelCard
 from .catalogue import find_kernels
 from .entry import load_entry
 from .files import FACTS, LEFT_OUT, OPERATIONS, StoredEntry, json_bytes
@@ -36,34 +37,24 @@ from .promotion import operations_left_out
 from .training import Loaded, Task, Trained, all_networks, card_of
 
 
-class Fitted(NamedTuple):
-    """What was fitted, and what its card says of it; see `Trained`."""
-
-    predictor: Any
-    samples: Sequence[Sample]
-    told: Mapping[str, Any]
-    files: Mapping[str, bytes] = {}
-    kind: str = ""
-
-
 class Trainer(NamedTuple):
     """How recipes of a class are trained and validated.
 
     Args:
         validate: Finds errors on what is left out. It raises DatasetError if there are too few usable operations.
-        fit: Fits everything, and learns intervals from the validation.
+        fit: Fits everything, learns intervals from the validation, and says on the card what was fitted.
         splits: What is left out in validations.
         about, file: What reports are about, and the name of their file.
     """
 
     validate: Callable[[Task], Validation]
-    fit: Callable[[Task, Validation], Fitted]
+    fit: Callable[[Task, Validation], Trained]
     splits: str
     about: str = "predictions"
     file: str = "REPORT.md"
 
 
-def _fit_own(task: Task, validation: Validation) -> Fitted:
+def _fit_own(task: Task, validation: Validation) -> Trained:
     dataset, mode, recipe, networks = task.of_mode
     chip = fit_chip(dataset, mode, recipe)
     operations = {m.operation for m in dataset.usable(mode)}
@@ -86,21 +77,21 @@ def _fit_own(task: Task, validation: Validation) -> Fitted:
         OPERATIONS: json_bytes([o.to_dict() for o in sorted(operations, key=lambda o: o.digest)]),
     }
     predictor = NetworkPredictor(task.name, chip_alone(chip), host, network_errors)
-    told = _told_of_device(task, validation, len(chip.measured), precisions)
-    return Fitted(predictor, [Sample(chosen(operations))], {**told, "limits": limits_of(chip, host)}, files)
+    told = {**_told_of_device(task, validation, len(chip.measured), precisions), "limits": limits_of(chip, host)}
+    return Trained(predictor, validation, _card(task, validation, told), [Sample(chosen(operations))], files)
 
 
-def _fit_cpu(task: Task, validation: Validation) -> Fitted:
+def _fit_cpu(task: Task, validation: Validation) -> Trained:
     dataset, mode, recipe, networks = task.of_mode
     operations = fit_cpu(dataset, mode, recipe)
     serial = fit_serial(operations, [(m, networks[m]) for m in quickest_networks(dataset.usable_networks(mode))])
     precisions = tuple(dict.fromkeys(["default", *(group.split()[1] for group in operations.coverage)]))
     told = _told_of_device(task, validation, len(operations.measured), precisions)
-    limits = tuple(limits_of_cpu(dataset, operations, serial))
+    told["limits"] = tuple(limits_of_cpu(dataset, operations, serial))
     errors = network_log_errors(validation.networks)
     predictor = CpuNetworkPredictor(task.name, operations, serial, errors, predictor_of(recipe))
     samples = [Sample(chosen({m.operation for m in dataset.usable(mode)}))]
-    return Fitted(predictor, samples, {**told, "limits": limits}, kind=CPU_PREDICTOR)
+    return Trained(predictor, validation, _card(task, validation, told), samples, kind=CPU_PREDICTOR)
 
 
 def _told_of_device(task: Task, validation: Validation, operations: int, precisions: tuple[str, ...]) -> dict[str, Any]:
@@ -124,7 +115,7 @@ def _validate_any_gpu(task: Task) -> Validation:
     return any_gpu.validate_any_gpu(task.data, networks, task.recipe, kernels=kernels, quick=task.quick)
 
 
-def _fit_any_gpu(task: Task, validation: Validation) -> Fitted:
+def _fit_any_gpu(task: Task, validation: Validation) -> Trained:
     networks, kernels = all_networks(task.loaded), find_kernels()
     learned = fit_on_all(task.data, networks, task.recipe, kernels)
     rows = [row for dataset in task.data for row in device_rows(dataset)]
@@ -139,7 +130,8 @@ def _fit_any_gpu(task: Task, validation: Validation) -> Fitted:
         "data sheet and at any clock.",
         "data": tuple(each.described() for each in task.loaded),
     }
-    return Fitted(predictor, [Sample(chosen(each), gpu) for gpu, each in measured.items()], told)
+    samples = [Sample(chosen(each), gpu) for gpu, each in measured.items()]
+    return Trained(predictor, validation, _card(task, validation, told), samples)
 
 
 _OWN = Trainer(lambda task: one_gpu.validate(*task.of_mode), _fit_own, one_gpu.SPLITS)
@@ -161,15 +153,18 @@ def trainer_of(task: Task) -> Trainer:
     return _CPU if trainer is _OWN and is_cpu(task.data[0].card.gpu) else trainer
 
 
+def _card(task: Task, validation: Validation, told: Mapping[str, Any]) -> ModelCard:
+    """The card of what was trained, with what else is told of it."""
+    trainer = trainer_of(task)
+    quickly = f" {any_gpu.QUICKLY}" if task.quick and trainer is _ANY_GPU else ""
+    splits = f"{trainer.splits}{quickly}"
+    return card_of(task.name, predictor_of(task.recipe), task.recipe, validation, splits=splits, **told)
+
+
 def train(task: Task) -> Trained:
     """Validate a recipe, then fit it on everything. Raises DatasetError: too few usable operations."""
     trainer = trainer_of(task)
-    validation = trainer.validate(task)
-    found = trainer.fit(task, validation)
-    quickly = f" {any_gpu.QUICKLY}" if task.quick and trainer is _ANY_GPU else ""
-    told = {"splits": f"{trainer.splits}{quickly}", **found.told}
-    card = card_of(task.name, predictor_of(task.recipe), task.recipe, validation, **told)
-    return Trained(found.predictor, validation, card, found.samples, found.files, found.kind)
+    return trainer.fit(task, trainer.validate(task))
 
 
 def train_each(tasks: Sequence[Task]) -> Iterator[Trained]:

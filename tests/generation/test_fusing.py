@@ -17,8 +17,8 @@ def test_recurrent_layers_have_a_state_for_each_sequence():
     name, load = "nemotron_nano_9b_v2", {"batch": 8, "prompt_tokens": 100, "output_tokens": 9}
     assert parts_of(name, Recurrence) == [Recurrence(128, 80, 128)]
     found = joulecast.predict_generation(name, "H100 SXM", **load)
-    # States in fp32 of 27 layers, and 105 keys and values of 8 heads of 128 elements in 16 bits of 4 layers.
-    assert found.memory.cache_bytes == 8 * (27 * 4 * 128 * 80 * 128 + 4 * 105 * 2 * 8 * 128 * 2)
+    # States in fp32 of 27 layers, and 106 + 8 keys and values of 8 heads of 128 elements in 16 bits of 4 layers.
+    assert found.memory.cache_bytes == 8 * (27 * 4 * 128 * 80 * 128 + 4 * 114 * 2 * 8 * 128 * 2)
     assert (8, 128 * 80 * 128) in [shape for cost in found.decode.operations for shape in cost.operation.input_shapes]
     # 128 heads and one chunk of each prompt, whose tokens attend to each other.
     assert (128, 256, 256) in [cost.operation.input_shapes[0] for cost in found.prefill.operations]

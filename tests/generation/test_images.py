@@ -1,8 +1,10 @@
 """Image pipelines, against published numbers of parameters and arithmetic."""
 
 import math
+import re
 
 import pytest
+from documented import ROOT
 
 from joulecast import predict_image
 from joulecast.generation.images.decoders import Autoencoder, CausalDecoder, ConditionedDecoder, DeepCompression
@@ -10,6 +12,7 @@ from joulecast.generation.images.layers import Layers, parameters_of, strided_cy
 from joulecast.generation.images.pipelines import PIPELINES, encoder
 from joulecast.generation.images.sequence_parallel import DividedNetwork, Split
 from joulecast.hardware import find_gpu
+from joulecast.predictors.networks.predictor import at_clock
 from joulecast.zoo import find_predictor
 
 
@@ -195,7 +198,7 @@ def test_a_transposed_copy_takes_as_long_as_pytorch_s_was_measured():
     layers.transposed("residual", (1, 32768, 8192))
     layers.add("rows", "copy", (1, 32768, 8192))
     predictor = find_predictor(find_gpu("H100 SXM"), "inference")
-    step = DividedNetwork(predictor, layers.network("copies", {}), 700.0).at(1980)
+    step = at_clock(DividedNetwork(predictor, layers.network("copies", {}), 700.0), 1980).prediction()
     transposed, rows = (cost.device_time_s for cost in step.operations)
     assert transposed == pytest.approx(1.98e-3, rel=0.15)
     assert transposed > 2 * rows
@@ -207,8 +210,7 @@ def test_gpus_share_the_attention(ulysses, ring):
     alone, shared = (
         pipeline.networks(1, None, 1024, 1024, "bf16", Split(*degrees))[-2] for degrees in ((1, 1), (ulysses, ring))
     )
-    kinds = ("attention", "linear")
-    whole, part = ({kind: _flops_of(step, kind) for kind in kinds} for step in (alone, shared))
+    whole, part = ({kind: _flops(step, kind) for kind in ("attention", "linear")} for step in (alone, shared))
     assert part["attention"] * 8 == whole["attention"]  # 4096 + 512 tokens divide by 8
     assert part["linear"] * 8 == pytest.approx(whole["linear"], rel=0.01)  # embeddings of the time are computed by all
     calls = {kind: sum(e.count for e in shared if e.operation.kind == kind) for kind in ("all_to_all", "all_gather")}
@@ -250,12 +252,8 @@ def test_a_video_costs_by_its_frames():
     assert "per video" in str(default)
 
 
-def _flops_of(network, kind):
-    return sum(e.count * e.operation.flops for e in network if e.operation.kind == kind)
-
-
-def _flops(network):
-    return sum(e.count * e.operation.flops for e in network)
+def _flops(network, *kinds):
+    return sum(e.count * e.operation.flops for e in network if not kinds or e.operation.kind in kinds)
 
 
 def test_parts_add_up_to_an_image_and_fused_operations_are_quicker():
@@ -270,3 +268,23 @@ def test_parts_add_up_to_an_image_and_fused_operations_are_quicker():
     assert found.weights_bytes == pytest.approx(2 * (4762e6 + 611e6 + 49.5e6), rel=0.005)
     eager, compiled = (predict_image("flux_1_dev", "H100 SXM", execution=name) for name in ("eager", "compiled"))
     assert compiled.denoise.time_s < eager.denoise.time_s
+
+
+PUBLISHED = {
+    "Stable Diffusion XL": ("sdxl", {}),
+    "Stable Diffusion 1.5": ("sd_1_5", {"precision": "fp16"}),
+    "Wan 2.1 1.3B": ("wan_2_1_1_3b", {"steps": 50}),
+    "CogVideoX-2B": ("cogvideox_2b", {"steps": 50}),
+    "CogVideoX-5B": ("cogvideox_5b", {"steps": 50}),
+}
+
+
+@pytest.mark.parametrize("shown", PUBLISHED)
+def test_the_page_shows_what_is_predicted(shown):
+    (row,) = re.findall(rf"^\| {re.escape(shown)},.*$", (ROOT / "docs/generation.md").read_text("utf-8"), re.MULTILINE)
+    what, gpus, _, predicted = (cell.strip() for cell in row.strip("|").split("|"))
+    name, asked = PUBLISHED[shown]
+    steps = re.search(r"(\d+) steps", what)
+    asked = asked | ({"steps": int(steps[1])} if steps else {})
+    found = [predict_image(name, gpu, **asked).time_per_image_s for gpu in gpus.split("; ")]
+    assert predicted == "; ".join(f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s" for seconds in found)

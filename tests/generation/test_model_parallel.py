@@ -182,11 +182,11 @@ def test_attention_of_each_gpu_for_sequences_of_its_own():
     shared, own = deepseek(256, tensor_parallel=8), deepseek(256, expert_parallel=8)
     assert own.gpus == shared.gpus == 8
     assert own.tokens_per_s == pytest.approx(256 / own.time_per_output_token_s, rel=0.02)
-    # All heads read one latent vector of 576 numbers, so tensor parallelism repeats the cache on each GPU: 1500 tokens
-    # of 61 layers in 16 bits for each of 256 sequences, or of 32.
+    # All heads read one latent vector of 576 numbers, so tensor parallelism repeats the cache on each GPU: when it
+    # holds most, 1502 and 8 tokens of 61 layers in 16 bits for each of 256 sequences, or 1516 and 8 of 32.
     token_bytes = 61 * 576 * 2
-    assert shared.memory.cache_bytes == pytest.approx(256 * 1500 * token_bytes)
-    assert own.memory.cache_bytes == pytest.approx(32 * 1500 * token_bytes)
+    assert shared.memory.cache_bytes == pytest.approx(256 * 1510 * token_bytes)
+    assert own.memory.cache_bytes == pytest.approx(32 * 1524 * token_bytes)
     assert own.largest_batch > 4 * shared.largest_batch
     # A token of 7168 features goes to the 5.25 of 8 GPUs that have one of its 8 experts, and back.
     (sent,) = [cost for cost in own.decode.operations if cost.operation.kind == "all_to_all"]

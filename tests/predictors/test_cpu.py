@@ -188,7 +188,7 @@ def test_an_unmeasured_kind_is_modelled_by_its_family_or_missing(timed):
     with pytest.raises(UncoveredError):
         timed.predict(Network.of([(half, 9), (RELUS[0], 1)]))
     with pytest.raises(UncoveredError):
-        timed.prepared(Network.of([(half, 1), (LINEARS[-1], 900)])).at(strict=True)
+        timed.predict(Network.of([(half, 1), (LINEARS[-1], 900)]), strict=True)
     lacking = timed.predict(Network.of([(LINEARS[0].replace(precision="fp16"), 2), (LINEARS[-1], 900)]))
     (missing,) = lacking.uncovered
     moved = 2 * (64 * 256 + 256 * 256 + 256 + 64 * 256)

@@ -6,6 +6,7 @@ import pytest
 import joulecast
 from joulecast.hardware import find_gpu
 from joulecast.predictors.chip import ChipPart
+from joulecast.predictors.networks.predictor import AtClock, at_clock
 from joulecast.predictors.networks.prepared import over_gpus
 from joulecast.predictors.physics.energy import static_power_w
 from joulecast.queries.evaluation import clock_grid_mhz
@@ -124,7 +125,7 @@ def test_every_clock_is_as_if_its_operations_were_predicted_there(gpu, cap_w, pr
     prepared = predictor.prepared(network, cap_w)
     default = float(find_gpu(gpu).boost_clock_mhz)
     for clock in (default, 700.25, default, 1111.5):
-        found = prepared.at(clock)
+        found = at_clock(prepared, clock).prediction()
         there = predictor.operations.predict(network.operations, clock, found.power_limit_w)
         there = predictor.operations.in_network(there)
         time_s, energy_j, device_s = settled(predictor, there, counts, clock, found.power_limit_w)
@@ -166,16 +167,17 @@ def asked(mode="inference", cap=1.0, precision="default"):
 )
 def test_together_as_each_alone(mode, cap, precision):
     together = over_gpus([*asked(mode, cap, precision)])
-    assert [over.knowledge.operations.gpu.aliases[0] for over in together] == list(GPUS)
+    assert [over.prepared.knowledge.operations.gpu.aliases[0] for over in together] == list(GPUS)
     for over, (prepared, clocks) in zip(together, asked(mode, cap, precision), strict=True):
         assert over.clocks_mhz.tolist() == clocks.tolist()
         for place in (0, len(clocks) // 2, len(clocks) - 1):
-            one = prepared.at(float(clocks[place]))
+            one = at_clock(prepared, float(clocks[place])).prediction()
             found = (over.time_s[place], over.energy_j[place], over.held_clocks_mhz[place], over.device_time_s[place])
             alone = (one.time_s, one.energy_j, one.held_clock_mhz, one.device_time_s)
             assert found == pytest.approx(alone, rel=1e-9)
-            interval, notes = over.at(place).caveats(0.9)
-            assert (notes, interval is not None) == (one.notes, one.supports(0.9))
+            there = AtClock(over, place)
+            interval = there.interval(0.9)
+            assert (tuple(there.notes()), interval is not None) == (one.notes, one.supports(0.9))
             if interval is not None:
                 assert interval.energy_j == pytest.approx(one.interval(0.9).energy_j, rel=1e-9)
 

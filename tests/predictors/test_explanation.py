@@ -16,7 +16,7 @@ from joulecast.predictors.explanation import contributions, explain_operation
 from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
@@ -139,6 +139,14 @@ def test_the_time_of_the_gpu_is_the_product_of_its_factors(operation, gpu, names
     assert (inside is None) == (operation.precision == "fp32")
     if inside is not None:
         assert (inside.value > 1) == (operation.precision == "bf16")
+
+
+def test_an_operation_without_a_kernel_is_explained():
+    explained = joulecast.explain(Operation("dropout", [(4, 8)], {"p": 0.1}), "A30")
+    assert math.prod(each.value for each in explained.factors) == 0
+    assert explained.device_time_s < 1e-8
+    assert explained.inside_networks is None
+    assert explained.bound_by == "launch"
 
 
 def test_a_board_is_one_of_the_factors():

@@ -13,7 +13,8 @@ from joulecast.energy import EnergyTree
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware.gpu import MEMORY_LEVELS
 from joulecast.operations.entry import Entry
-from joulecast.predictors.networks.memory_levels import COMPONENTS, WAITING, closed, energy_rows, forward_fraction
+from joulecast.predictors.networks.costs import OperationCost
+from joulecast.predictors.networks.memory_levels import COMPONENTS, WAITING, closed, energy_rows
 
 A100 = "A100 SXM 80GB"
 
@@ -165,10 +166,12 @@ def test_calls_decide_the_share_of_a_module():
 
 def test_forward_and_backward_by_hand():
     product = Operation("linear", [(64, 512)], {"out_features": 512}, mode="training")
-    assert forward_fraction(product, by_memory=False) == pytest.approx(1 / 3, rel=0.01)  # both gradients are products
+    costs = OperationCost(Entry(product, 1), 1.0, 1.0, 1.0, "modelled", "compute")
+    assert costs.forward_fraction == pytest.approx(1 / 3, rel=0.01)  # both gradients are products
     relu = Operation("relu", [(64, 512)], mode="training")
     moved = 2 * 4 * 64 * 512  # A forward reads once and writes once.
-    assert forward_fraction(relu, by_memory=True) == moved / (relu.bytes_read + relu.bytes_written)
+    costs = OperationCost(Entry(relu, 1), 1.0, 1.0, 1.0, "modelled", "memory")
+    assert costs.forward_fraction == moved / (relu.bytes_read + relu.bytes_written)
 
 
 def test_training_has_phases():
@@ -181,7 +184,8 @@ def test_training_has_phases():
 
 def test_uncovered_costs_stay_unknown():
     entry = Entry(Operation("relu", [(64, 512)]), 2, ("a", "b"))
-    (first, second) = energy_rows(entry, None, {"static": None, "dynamic": None}, "missing", by_memory=True)
+    cost = OperationCost(entry, None, None, None, "missing", "memory")
+    (first, second) = energy_rows(cost, {"static": None, "dynamic": None})
     assert (first.path, second.path) == ("a", "b")
     tree = EnergyTree.of("net", [first, second])
     assert tree.total.source == "missing"

@@ -15,7 +15,7 @@ from joulecast.predictors.fitting.fit import fit_chip
 from joulecast.predictors.measured import measured_loops, transferred_loops
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.predictor import OperationPredictor
 from joulecast.predictors.recipes import ForestRecipe

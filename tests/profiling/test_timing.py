@@ -55,7 +55,7 @@ def test_every_kind_has_a_runner():
 )
 def test_what_pytorch_does_not_run_is_refused(operation):
     with pytest.raises(InputError, match="cannot be run here"):
-        Instance(operation, CPU, torch.Generator())
+        Instance.of_operation(operation, CPU, torch.Generator())
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.*:DeprecationWarning")  # by torchvision, while it is imported
@@ -66,7 +66,7 @@ def test_runners_do_what_the_operation_says(kind, shapes, attributes, mode, monk
     operation = Operation(kind, shapes, attributes, mode=mode)
     if kind == "roi_align":  # torchvision's kernels may not load here, but what it runs without them does.
         monkeypatch.setattr(import_torchvision().ops, "roi_align", roi_align_in_python)
-    instance = Instance(operation, CPU, torch.Generator().manual_seed(0))
+    instance = Instance.of_operation(operation, CPU, torch.Generator().manual_seed(0))
     output = instance.output()
     assert tuple(output.shape) == operation.output_shape
     assert not output.isnan().any()
@@ -78,12 +78,12 @@ def test_runners_do_what_the_operation_says(kind, shapes, attributes, mode, monk
 
 def test_instances_are_distinct_and_seeded_and_training_runs_the_backward_and_clears_gradients():
     first, again = (
-        [Instance(example("relu", "inference"), CPU, generator)._inputs[0] for _ in range(2)]
+        [Instance.of_operation(example("relu", "inference"), CPU, generator)._inputs[0] for _ in range(2)]
         for generator in (torch.Generator().manual_seed(0), torch.Generator().manual_seed(0))
     )
     assert torch.equal(first[0], again[0])
     assert not torch.equal(first[0], first[1])
-    instance = Instance(example("linear", "training"), CPU, torch.Generator().manual_seed(0))
+    instance = Instance.of_operation(example("linear", "training"), CPU, torch.Generator().manual_seed(0))
     called = []
     instance._leaves[0].register_hook(lambda gradient: called.append(gradient.shape))
     instance()
@@ -139,11 +139,10 @@ def test_precision_switches_are_put_back():
 def test_plain_transformers_run_as_a_whole():
     import joulecast
     from joulecast.extraction.models.plain_transformers import Encoder
-    from joulecast.profiling.runners import WholeNetwork
 
     model = Encoder(vocabulary=50, width=16, layers=2, heads=2, inner=32, positions=8)
-    run = WholeNetwork(model, (2, 8), "training", torch.Generator().manual_seed(0))
-    assert run._input.dtype == torch.int64
+    run = Instance.of_network(model, (2, 8), "training", torch.Generator().manual_seed(0))
+    assert run._inputs[0].dtype == torch.int64
     run()
     assert all(parameter.grad is None for parameter in model.parameters())
     assert joulecast.extract(model, (2, 8)).flops == 2 * joulecast.extract(model, (1, 8)).flops

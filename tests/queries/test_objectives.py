@@ -188,9 +188,9 @@ def test_what_is_not_covered_is_in_no_total():
     network = joulecast.Network.of([(joulecast.Operation("relu", [(32, 64, 56, 56)]), 5), (small, 2)])
     predictor = find_predictor("A30", "inference")
     together = over_clocks(predictor.prepared(network), [600.0, 1440.0])
-    assert together.missing == 1
+    assert together.prepared.missing == 1
     for place, clock in enumerate((600.0, 1440.0)):
         assert together.energy_j[place] == pytest.approx(predictor.predict(network, clock).energy_j)
     nothing = over_clocks(predictor.prepared(joulecast.Network.of([(small, 2)])), [600.0])
-    assert nothing.missing == 1
+    assert nothing.prepared.missing == 1
     assert nothing.time_s.tolist() != nothing.time_s.tolist()  # NaN

@@ -140,6 +140,16 @@ def test_what_is_sent_between_nodes_by_hand():
     assert traffic.gathered(1e9, 1) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("gpu", ["L40S", "RTX 4090", "T4", "V100 PCIe 32GB", "A100 80GB SXM", "H100 SXM"])
+def test_the_same_gpus_in_more_nodes_are_no_quicker(gpu):
+    for kind in ("gathered", "all_reduce"):
+        found = [getattr(Traffic(find_gpu(gpu), per_node), kind)(1e9, 8).time_s for per_node in (8, 4, 2)]
+        assert found == sorted(found)
+    # All of 16 parts but one cross each link, instead of all of 8 but one.
+    one, two = (Traffic(find_gpu(gpu), 8, 1e15).gathered(1e9, gpus).time_s for gpus in (8, 16))
+    assert two == pytest.approx(one * (15 / 16) / (7 / 8) + 2 * 10e-6)
+
+
 def test_a_slower_network_is_waited_for():
     slow, quick = (run("64x H100 SXM", network_bandwidth=rate).time_s for rate in (1e9, 400e9))
     assert slow > 2 * quick

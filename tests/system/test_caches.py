@@ -4,7 +4,7 @@ import gc
 
 import joulecast
 from joulecast import Operation
-from joulecast.predictors.physics import operation_rows
+from joulecast.predictors.physics import cached as kept
 from joulecast.system.caches import RESULTS, BoundedCache
 
 
@@ -29,7 +29,7 @@ def living() -> int:
 
 
 def test_no_other_cache_holds_the_operations_of_questions(monkeypatch):
-    monkeypatch.setattr(operation_rows, "MOST_OPERATIONS", 0)  # a table with a bound of its own
+    monkeypatch.setattr(kept, "MOST_OPERATIONS", 0)  # a table with a bound of its own
     joulecast.predict("resnet18", (1, 3, 224, 224), "A30").to_dict(tree=True)  # whatever is loaded once
     RESULTS.clear()
     before = living()

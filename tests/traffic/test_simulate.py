@@ -5,9 +5,10 @@ import math
 
 import numpy as np
 import pytest
+from documented import ROOT
 
 import joulecast
-from joulecast import simulate_serving
+from joulecast import predict_generation, simulate_serving
 from joulecast.errors import InputError
 from joulecast.traffic.requests import Drawn, at_rate, read_trace
 
@@ -54,6 +55,21 @@ def test_a_single_request_is_that_of_predict_generation():
     assert found.ttft_s(0.5) == pytest.approx(alone.time_to_first_token_s, rel=0.025)
     assert found.tpot_s(0.5) == pytest.approx(alone.time_per_output_token_s, rel=0.01)
     assert found.power_w == pytest.approx(alone.power_w, rel=0.01)
+
+
+def test_requests_fit_where_predict_generation_says_so():
+    asked = {"prompt_tokens": 300, "engine": "sglang"}
+    for ask, one in ((predict_generation, {"batch": 1}), (simulate_serving, {"concurrency": 1, "duration_s": 1})):
+        assert ask("mistral_7b", "RTX 5080", output_tokens=145, **one, **asked)
+        with pytest.raises(InputError, match="does not fit"):
+            ask("mistral_7b", "RTX 5080", output_tokens=147, **one, **asked)
+
+
+def test_the_largest_batch_of_predict_generation_is_what_the_simulated_memory_holds():
+    most = predict_generation("qwen3_8b", "L4", batch=1, prompt_tokens=500, output_tokens=300).largest_batch
+    asked = {"prompt_tokens": 500, "output_tokens": 300, "duration_s": 1, "concurrency": most}
+    held = most * (500 + 150 * (1 + 1 / most) + 8)  # one of them ends; each loses half of its last block
+    assert held <= simulate_serving("qwen3_8b", "L4", **asked).cache_tokens < held * (1 + 1.2 / most)
 
 
 def test_replicas_share_the_requests():
@@ -113,12 +129,13 @@ def test_drafts_are_verified_in_fewer_and_longer_steps():
 
 
 def test_phases_have_clocks_and_caps_of_their_own(chat):
+    asked = {**SHORT, "prompt_tokens": 400, "duration_s": 400}
     default, slow, both, capped = (
-        simulate_serving("qwen3_0_6b", "L4", requests=3, **{**SHORT, "duration_s": 400}, **options)
+        simulate_serving("qwen3_0_6b", "L4", requests=3, **asked, **options)
         for options in ({}, {"clock": 900}, {"clock": 900, "prefill_clock": 2040}, {"prefill_power_limit_w": 50})
     )
-    assert both.ttft_s(0.5) == pytest.approx(default.ttft_s(0.5), rel=0.001)
-    assert both.ttft_s(0.5) < 0.96 * slow.ttft_s(0.5)
+    assert both.ttft_s(0.5) == pytest.approx(default.ttft_s(0.5), rel=0.005)
+    assert both.ttft_s(0.5) < 0.9 * slow.ttft_s(0.5)
     assert both.tpot_s(0.5) == pytest.approx(slow.tpot_s(0.5), rel=0.02)
     assert slow.energy_j < both.energy_j < default.energy_j
     assert capped.ttft_s(0.5) > default.ttft_s(0.5)
@@ -217,3 +234,17 @@ def test_the_command(printed, tmp_path):
     arguments += ["--duration", "20", "--max-sequences", "32", "--max-step-tokens", "512", "--plot", str(picture)]
     assert "time to first token" in printed(*arguments)
     assert picture.read_text().startswith("<svg")
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_is_simulated():
+    page = (ROOT / "docs/serving-traffic.md").read_text("utf-8").partition("## Clocks of prompts")[2]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if " ms |" in line]
+    assert len(rows) == 8
+    lengths = {"requests": 20, "prompt_tokens": (1000, 800), "output_tokens": (300, 200), "duration_s": 600}
+    for clock, reading, apart, *shown in rows:
+        asked = {"power_limit_w": 400} if "cap" in clock else {"clock": int(clock), "prefill_clock": int(reading)}
+        split = {"tensor_parallel": 1, "router": "least_loaded", "prefill_replicas": int(apart != "no")}
+        found = simulate_serving("llama3_8b", "4x H100 SXM", **lengths, **asked, **split)
+        first, further = (1e3 * found.known(name, 0.99) for name in ("ttft_s", "tpot_s"))
+        assert shown == [f"{first:.0f} ms", f"{further:.1f} ms", f"{found.energy_per_token_j:.3f}"], clock

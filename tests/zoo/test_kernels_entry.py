@@ -87,14 +87,6 @@ def test_it_is_no_predictor_of_networks(entry):
         find_predictor("H100 SXM", "inference", entry)
 
 
-def rewritten(entry, change):
-    """The entry with another predictor.json and golden prediction, and with digests that fit them."""
-    facts, manifest = (json.loads((entry / name).read_text()) for name in ("predictor.json", MANIFEST))
-    change(facts, manifest["golden"])
-    (entry / MANIFEST).write_text(json.dumps(manifest))
-    rewrite(entry, "predictor.json", facts)
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -111,7 +103,10 @@ def rewritten(entry, change):
     ],
 )
 def test_impossible_facts_are_refused(entry, change, said):
-    rewritten(entry, change)
+    facts, manifest = (json.loads((entry / name).read_text()) for name in ("predictor.json", MANIFEST))
+    change(facts, manifest["golden"])
+    (entry / MANIFEST).write_text(json.dumps(manifest))
+    rewrite(entry, "predictor.json", facts)
     with pytest.raises(ZooError, match=said):
         load_any(entry)
 
@@ -126,9 +121,9 @@ def test_nothing_to_learn_from(tmp_path):
 def test_only_what_is_asked_for_is_read(entry, operations):
     kernels = load_kernels(entry)
     assert np.isnan(kernels.device_s(OperationList([Operation("softmax", [(8, 8)])]), H100)).all()
-    assert not any("_trees" in vars(each) for each in kernels.trees.values())
+    assert not any("trees" in vars(each) for each in kernels.trees.values())
     kernels.device_s(operations, H100)
-    assert [key for key, each in kernels.trees.items() if "_trees" in vars(each)] == [("9.0", "product")]
+    assert [key for key, each in kernels.trees.items() if "trees" in vars(each)] == [("9.0", "product")]
 
 
 def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):

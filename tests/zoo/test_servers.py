@@ -86,9 +86,9 @@ def test_postgresql_from_training_to_prediction_and_back_from_a_backup(tmp_path,
         subprocess.run(train_command(tmp_path, "first", address, 0), check=True, capture_output=True)
         worse = train_small(tmp_path / "w", replace(SMALL_RECIPE, trees=1, min_samples_leaf=30)).save(tmp_path / "wz")
         assert register(worse, address).version == "2"
-        assert not promote(MODEL, uri=address).promoted
-        assert promote(MODEL, uri=address, force=True).promoted
-        assert promote(MODEL, "1", uri=address).promoted
+        assert not promote(MODEL, uri=address)[0]
+        assert promote(MODEL, uri=address, force=True)[0]
+        assert promote(MODEL, "1", uri=address)[0]
         before = predicted(address)
         expected = small.predictor.operations.predict(simulated_operations()[:5]).energy_j
         assert before == pytest.approx(expected.tolist(), rel=1e-4)

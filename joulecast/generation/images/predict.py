@@ -19,10 +19,11 @@ from ...predictors.board.profile import Calibrated, find_profile
 from ...predictors.networks.composition import Execution
 from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
-from ...predictors.physics.precisions import refuse_precisions
+from ...predictors.networks.predictor import at_clock
+from ...predictors.physics.variants import refuse_precisions
 from ...rendering.answers import Answer, Table
 from ...rendering.described import Description, Grid
-from ...rendering.notebook import Bar, Picture, bars
+from ...rendering.pictures import Bar, Picture, bars
 from ...units import si
 from ...zoo import find_predictor
 from ..intervals import Listed, normal_quantile
@@ -268,7 +269,7 @@ def predict_image(
     for network in networks:
         refuse_precisions(board, network.operations)
         prepared = DividedNetwork(found, network, board.checked_power_limit_w(power_limit_w))
-        predictions.append(prepared.at(clock))
+        predictions.append(at_clock(prepared, clock).prediction())
     *text, denoise, decode = predictions
     calls = [*(1 for _ in text), count * pipeline.forwards, 1 if frames is None else batch]
     time_s = sum(number * each.time_s for number, each in zip(calls, predictions, strict=True))

@@ -20,9 +20,9 @@ from ...operations.operation_list import OperationList
 from ..intervals.operation_spread import OperationSpread
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
+from ..physics.energy import voltage_of
 from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 from ..physics.roofline import on_tensor_cores
-from ..physics.voltage import voltage_of
 from ..predictor import OperationPredictor
 from .profile import CYCLES, DRAM, JOULES, PARTS, STATIC, VOLTAGE, WHOLE, BoardProfile, launches_in, places_of
 
@@ -84,7 +84,7 @@ class CalibratedPredictor(OperationPredictor):
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
         """See `OperationPredictor.predict_for_network`.
 
-        The host that launches networks has the factor of launches (networks/prepared.py), and the highest clock of the
+        The host that launches networks has the factor of launches (networks/predictor.py), and the highest clock of the
         board limits that of networks (`Execution.most_clock_mhz`).
         """
         found = super().predict_for_network(operations, power_limit_w)
@@ -101,16 +101,17 @@ class CalibratedPredictor(OperationPredictor):
             return product
 
         work, whole, cycles = super().work(operations, capped=capped), factor(WHOLE), factor(CYCLES)
-        parts = replace(
-            work.parts,
-            compute_s=work.parts.compute_s * whole * cycles,
-            memory_s=work.parts.memory_s * whole * factor((DRAM,)),
-            cache_s=work.parts.cache_s * whole * cycles,
-        )
         # The clocks that this board holds under its cap were not measured one by one.
         work = work.scaled_by(1.0, factor(JOULES))
         board = with_voltage(self.gpu, *map(self._factor, VOLTAGE))
-        return replace(work, gpu=board, parts=parts, cap_w=np.inf)
+        return replace(
+            work,
+            gpu=board,
+            compute_s=work.compute_s * whole * cycles,
+            memory_s=work.memory_s * whole * factor((DRAM,)),
+            cache_s=work.cache_s * whole * cycles,
+            cap_w=np.inf,
+        )
 
     def _host_s(self, operations: OperationList) -> FloatArray:
         return super()._host_s(operations) * self._factor(launches_in(self.mode))

@@ -8,13 +8,11 @@ and by one that was fitted with the networks of this chip that have other names.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from itertools import compress
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...hardware import GPU
 from ...operations.operation import MODES
@@ -27,12 +25,12 @@ from ..model.learned import OneModel
 from ..model.shared import SharedByAll
 from ..networks.composition import HostModel, counts_of
 from ..networks.parts import as_parts
-from ..networks.prepared import NetworkPredictor
+from ..networks.predictor import NetworkPredictor
 from ..physics.least_times import LeastTimes
 from ..recipes import Recipe
 from .calibrating import MOST_ERRORS
 from .errors import Errors, Validation, network_log_errors
-from .left_out import FOLDS, TEXTS, Held, each_left_out
+from .left_out import FOLDS, TEXTS, Held, each_left_out, in_order, sides
 
 SPLITS, QUICKLY = TEXTS["any GPU"], TEXTS["quick"]
 
@@ -44,35 +42,42 @@ NOTHING_KNOWN, NETWORKS_KNOWN = "networks by chip and name", "networks by name, 
 """Names of the splits of networks, before the mode: nothing is known of the chip, or other networks on it are."""
 
 
-def log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> FloatArray:
-    """Log of predicted over measured device time, at default clocks."""
-    found = np.empty(len(rows))
-    for gpu, _, places in _by_gpu(rows):
-        operations = [rows[i].operation for i in places]
-        least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
-        predicted = least.time_s * learned.factors(operations, gpu)
-        found[places] = np.log(predicted / np.array([rows[i].device_s for i in places]))
-    return found
+def errors_on(
+    split: str, rows: Sequence[DeviceRow], learned: ResidualModel, powered: ResidualModel | None = None
+) -> Errors:
+    """Errors of device times at default clocks, one for each row; of rows that are hidden, none is known.
 
-
-def power_log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> dict[str, FloatArray]:
-    """Log of predicted over measured "power" and "energy" of a call, at default clocks and caps."""
-    found = {quantity: np.empty(len(rows)) for quantity in ("power", "energy")}
-    for gpu, mode, places in _by_gpu(rows):
-        p = SharedByAll(learned).on(gpu, mode).predict([rows[i].operation for i in places])
-        measured_w = np.array([rows[i].power_w for i in places], dtype=float)
-        measured_s = np.array([rows[i].device_s for i in places])
-        found["power"][places] = np.log(p.power_w / measured_w)
-        found["energy"][places] = np.log(p.power_w * p.device_time_s / (measured_w * measured_s))
-    return found
-
-
-def _by_gpu(rows: Sequence[DeviceRow]) -> list[tuple[GPU, str, list[int]]]:
-    """Each GPU and mode with the indices of its rows."""
+    With `powered`, the same model with energies, there are also those of the power and energy of a call where its power
+    was measured.
+    """
+    watts = np.array([row.power_w for row in rows], dtype=float)
+    seconds = np.array([row.device_s for row in rows])
+    # Times of kernels that were not seen are learned from, and judge nothing.
+    measured = {"time": np.where([row.hidden for row in rows], np.nan, seconds)}
+    predicted = {"time": np.empty(len(rows))}
+    if powered is not None:
+        measured |= {"power": watts, "energy": watts * seconds}
+        predicted |= {name: np.full(len(rows), np.nan) for name in ("power", "energy")}
     groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
-    for i, row in enumerate(rows):
-        groups[row.gpu, row.operation.mode].append(i)
-    return [(*key, places) for key, places in groups.items()]
+    for place, row in enumerate(rows):
+        groups[row.gpu, row.operation.mode].append(place)
+    for (gpu, mode), places in groups.items():
+        operations = [rows[place].operation for place in places]
+        least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
+        predicted["time"][places] = least.time_s * learned.factors(operations, gpu)
+        known = [place for place in places if not np.isnan(watts[place])]
+        if powered is not None and known:
+            p = SharedByAll(powered).on(gpu, mode).predict([rows[place].operation for place in known])
+            predicted["power"][known], predicted["energy"][known] = p.power_w, p.power_w * p.device_time_s
+    return Errors.of_operations(
+        split,
+        [row.gpu.name for row in rows],
+        [row.operation for row in rows],
+        measured,
+        predicted,
+        what=[f"{row.operation.kind} {row.operation.mode}" for row in rows],
+        chip=[row.gpu.chip for row in rows],
+    )
 
 
 def cross_validate(rows: Sequence[DeviceRow], recipe: Recipe, folds: int | None = None) -> Errors:
@@ -83,35 +88,12 @@ def cross_validate(rows: Sequence[DeviceRow], recipe: Recipe, folds: int | None 
     fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
     column = [fold[row.operation] for row in rows]
     asked = [place if folds is None or place < folds else None for place in column]
-    judged = each_left_out(asked, _fold, rows, recipe, what="folds", worthwhile=len(rows) >= _MANY_ROWS)
-    log_ratio = np.full(len(rows), np.nan)
-    for held, found in judged:
-        log_ratio[held] = found
-    return _table(FOLDS, rows, {"time": log_ratio})
+    return in_order(each_left_out(asked, _fold, rows, recipe, what="folds", worthwhile=len(rows) >= _MANY_ROWS))
 
 
-def _fold(rows: Sequence[DeviceRow], recipe: Recipe, held: Held) -> FloatArray:
-    """Log of predicted over measured device time of what is left out."""
-    mine, others = ([*compress(rows, side)] for side in (held, ~held))
-    return log_ratios(fit_operations((), others, recipe), mine)
-
-
-def _table(split: str, rows: Sequence[DeviceRow], log_ratio: Mapping[str, FloatArray]) -> Errors:
-    """The rows with errors as a table. Times of kernels that were not seen are learned from, and judge nothing."""
-    watts = np.array([row.power_w for row in rows], dtype=float)
-    seen = np.array([None if row.hidden else row.device_s for row in rows], dtype=float)
-    known = {"time": seen, "power": watts, "energy": watts * np.array([row.device_s for row in rows])}
-    measured = {name: known[name] for name in log_ratio}
-    table = Errors.of_operations(
-        split,
-        [row.gpu.name for row in rows],
-        [row.operation for row in rows],
-        measured,
-        {name: values * np.exp(log_ratio[name]) for name, values in measured.items()},
-        what=[f"{row.operation.kind} {row.operation.mode}" for row in rows],
-        chip=[row.gpu.chip for row in rows],
-    )
-    return table.where(np.any([table.known(name) for name in log_ratio], axis=0))
+def _fold(rows: Sequence[DeviceRow], recipe: Recipe, held: Held) -> Errors:
+    mine, others = sides(rows, held)
+    return errors_on(FOLDS, mine, fit_operations((), others, recipe))
 
 
 def validate_any_gpu(
@@ -138,15 +120,13 @@ def validate_any_gpu(
     judged = each_left_out(
         column, _chip, datasets, rows, networks, recipe, kernels, what="chips left out", worthwhile=many
     )
-    ratios = {quantity: np.full(len(rows), np.nan) for quantity in ("time", "power", "energy")}
-    for held, (of_rows, _) in judged:
-        for quantity, found in of_rows.items():
-            ratios[quantity][held[: len(rows)]] = found
-    operations = [cross_validate(rows, recipe, 1 if quick else None), _table(BY_CHIP, rows, ratios)]
+    by_chip = in_order([(held[: len(rows)], of_rows) for held, (of_rows, _) in judged])
+    operations = Errors.joined([cross_validate(rows, recipe, 1 if quick else None), by_chip])
+    seen = np.any([operations.known(quantity) for quantity in operations.measured], axis=0)
     return Validation(
         "all GPUs",
-        Errors.joined(operations),
-        Errors.joined([errors for _, (_, errors) in judged]),
+        operations.where(seen),
+        Errors.joined([of_networks for _, (_, of_networks) in judged]),
         together=True,
     )
 
@@ -177,20 +157,14 @@ def _chip(
     recipe: Recipe,
     kernels: OneModel | None,
     held: Held,
-) -> tuple[dict[str, FloatArray], Errors]:
-    """Errors on one chip: log ratios of time, power and energy of its rows; and errors on its networks."""
-    out, networks_out = held[: len(rows)], held[len(rows) :]
-    mine, others = ([*compress(rows, side)] for side in (out, ~out))
-    here, elsewhere = ([*compress(networks, side)] for side in (networks_out, ~networks_out))
+) -> tuple[Errors, Errors]:
+    """Errors on one chip: on its operations, and on its networks."""
+    mine, others = sides(rows, held[: len(rows)])
+    here, elsewhere = sides(networks, held[len(rows) :])
     # Launch times depend on the host and not on the chip, so all datasets may be used for them.
     learned = fit_operations(datasets, others, recipe)
     learn = network_learner(learned, others, recipe, kernels)
-    ratios = {"time": log_ratios(learned, mine)}
-    powered = [place for place, row in enumerate(mine) if row.power_w is not None]
-    if powered:
-        for quantity, found in power_log_ratios(learn(elsewhere), [mine[place] for place in powered]).items():
-            ratios[quantity] = np.full(len(mine), np.nan)
-            ratios[quantity][powered] = found
+    of_rows = errors_on(BY_CHIP, mine, learned, learn(elsewhere))
     errors = []
     for split, seen in ((NOTHING_KNOWN, elsewhere), (NETWORKS_KNOWN, networks)):
         for name in dict.fromkeys(m.network for _, m, _ in here):
@@ -202,7 +176,7 @@ def _chip(
                     predictor = NetworkPredictor("", shared.on(gpu, m.mode), hosts[m.mode], any_gpu=True)
                     p = predictor.predict(network, m.clock_mhz)
                     errors.append(Errors.of_networks(split, gpu.name, [m], [p.time_s], [p.energy_j]))
-    return ratios, Errors.joined(errors)
+    return of_rows, Errors.joined(errors)
 
 
 def _device_errors(operations: Errors, quantity: str) -> dict[str, tuple[float, ...]]:

@@ -275,14 +275,14 @@ def operation_coverage(
         for quantity, half in halves.items():
             half[places == held] = calibration.log_errors(quantity, level, cases, some.predicted["power"])
     found = []
-    for split, part in errors.having(_named(halves)).groups("split"):
+    for split, part in errors.having({width_of(name): half for name, half in halves.items()}).groups("split"):
         part = _usable(part)
         families, bound = np.array(part.families), part["host_bound"]
         groups = {"all": np.full(len(part), True), "host-bound": bound, "GPU-bound": ~bound}
         groups |= {f"family {family}": families == family for family in sorted(set(families.tolist()))}
         for group, chosen in groups.items():
             if chosen.sum() >= LEAST_ERRORS:
-                found.append(_coverage(split, group, part.where(chosen), QUANTITIES, power_range_w))
+                found.append(covered(split, group, part.where(chosen), QUANTITIES, power_range_w))
     return found
 
 
@@ -301,28 +301,30 @@ def network_coverage(errors: Errors, level: float) -> list[Coverage]:
         for quantity, half in halves.items():
             widest = conformal_error(made.scores["overlap"][quantity], level, "networks")
             half[~others] = widest * _difficulties(made, mine)[quantity]
-    known = errors.having(_named(halves)).where(~np.isnan(halves["time"]))
-    return [_coverage(split, "all", part, NETWORK_QUANTITIES) for split, part in known.groups("split")]
+    known = errors.having({width_of(name): half for name, half in halves.items()}).where(~np.isnan(halves["time"]))
+    return [covered(split, "all", part, NETWORK_QUANTITIES) for split, part in known.groups("split")]
 
 
-def _named(halves: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    return {f"{quantity} width": half for quantity, half in halves.items()}
+def width_of(quantity: str) -> str:
+    """Name of the column with half widths of the intervals of a quantity."""
+    return f"{quantity} width"
 
 
-def _coverage(
-    split: str, group: str, part: Errors, quantities: Sequence[str], power_range_w: tuple[float, float] | None = None
+def covered(
+    split: str, group: str, part: Errors, quantities: Sequence[str], power_range_w: tuple[float, float] = (0.0, np.inf)
 ) -> Coverage:
-    """What intervals cover whose half widths are in columns; those of power are clipped to a range."""
+    """What intervals cover whose half widths are in columns; those of power are clipped to a range in watts."""
     within, width, unique = {}, {}, {}
     for quantity in quantities:
-        error, half = part.log_errors(quantity), part[f"{quantity} width"]
+        half = part[width_of(quantity)]
+        error = np.where(np.isnan(half), np.nan, part.log_errors(quantity))  # Too few others may know the quantity.
         inside = np.abs(error) <= half
-        if quantity == "power" and power_range_w is not None:
+        if quantity == "power":
             value, measured_w = part.predicted["power"], part.measured["power"]
             low, high = within_range(value / np.exp(half), value, value * np.exp(half), power_range_w)
             inside = (low <= measured_w) & (measured_w <= high)
         weights = weights_of(part, error)
-        unique[quantity] = round(float(weights.sum()))
-        within[quantity] = float(np.sum(inside * weights) / weights.sum()) if unique[quantity] else float("nan")
-        width[quantity] = float(np.expm1(np.median(half)))
+        if whole := float(weights.sum()):
+            unique[quantity], within[quantity] = round(whole), float(np.sum(inside * weights) / whole)
+            width[quantity] = float(np.expm1(np.nanmedian(half)))
     return Coverage(split, group, len(part), within, width, unique)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +11,16 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
-from ...operations.operation_list import OperationList
 from ..intervals.conformal import conformal_error, conformal_rank, thinned
-from ..model.basis import BASES, generation_of
-from ..model.fit import Measured, fit_constants, fit_trees, model_of
+from ..model.basis import BASES, PartTrees, generation_of
+from ..model.fit import LEAST_ROWS, Measured, fit_constants, fit_trees, model_of, well_measured
 from ..model.fit_power import Readings, fit_power
 from ..model.learned import LEAST_S, OneModel
 from ..model.parts import Parts
-from ..model.power import PowerDemand
 from ..recipes import KernelRecipe
-from .calibrating import LEVEL
+from .calibrating import LEVEL, covered, width_of
 from .errors import Coverage, Errors, Validation
-from .left_out import TEXTS, Held, each_left_out
+from .left_out import TEXTS, Held, each_left_out, sides
 
 SPLITS = TEXTS["kernels"]
 _LEFT_OUT_ROWS = 2_500  # Most rows of each part and GPU that are left out, or learned from if whole GPUs are left out.
@@ -71,11 +68,8 @@ def _trusting(errors: Errors, trust: FloatArray | float) -> FloatArray:
 
 def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> Errors:
     """Errors on sizes that were left out on all GPUs."""
-    held = [drawn_by_size(table.kernels, table.parts, recipe.folds, recipe.seed) == 0 for table in tables]
-    seen, unseen = (
-        [table.some(np.flatnonzero(out == side)) for table, out in zip(tables, held, strict=True)]
-        for side in (False, True)
-    )
+    held = [drawn_by_size(table.parts, recipe.folds, recipe.seed) == 0 for table in tables]
+    seen, unseen = ([t.some(out == side) for t, out in zip(tables, held, strict=True)] for side in (False, True))
     drawn = [table.drawn(recipe.most_rows, recipe.seed) for table in seen]
     trees = fit_trees(drawn, constants, recipe, {table.generation for table in tables}, shared=False)
     few = [table.drawn(_LEFT_OUT_ROWS, recipe.seed) for table in unseen]
@@ -84,9 +78,10 @@ def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: Ke
 
 def _gpu_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe, held: Held) -> Errors:
     """Errors on a GPU, from others of its generation with enough measurements; none where there are none."""
-    (mine,) = compress(tables, held)
-    enough = (one.well_measured() for one in compress(tables, ~held) if one.generation == mine.generation)
-    siblings = [one for one in enough if len(one.parts)]
+    (mine,), others = sides(tables, held)
+    # Each GPU needs at least half as many measurements of a part as all of them together.
+    enough = (well_measured([one], LEAST_ROWS / 2) for one in others if one.generation == mine.generation)
+    siblings = [one for some in enough for one in some]
     if not siblings:
         return Errors()
     trees = fit_trees(siblings, constants, recipe, {mine.generation}, shared=False)
@@ -95,7 +90,7 @@ def _gpu_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: Ker
 
 def _generation_left_out(tables: Sequence[Measured], recipe: KernelRecipe, held: Held) -> Errors:
     """Errors on a generation that was left out, and in the column "physics" the log errors without trees."""
-    mine, others = ([*compress(tables, side)] for side in (held, ~held))
+    mine, others = sides(tables, held)
     if not others:
         return Errors()
     constants = fit_constants(others, recipe)
@@ -108,31 +103,21 @@ def _generation_left_out(tables: Sequence[Measured], recipe: KernelRecipe, held:
 def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -> Errors:
     found = []
     for table in unseen:
-        known = np.flatnonzero(np.isin(table.parts, list(model.measured)))
-        if not len(known):
-            continue
-        some = table.some(known)
-        no = np.zeros(len(known), dtype=bool)
-        parts = Parts(np.arange(len(known)), some.kernels, some.parts, no, no)  # each of an operation of its own
-        (burst,) = model.bursts([(parts, some.gpu)])
-        first = drawn_by_size(some.kernels, some.parts, 2, recipe.seed + 1) == 0
-        predicted = {"time": np.maximum(burst.device_s, LEAST_S)}
-        errors = _table(model, some.kernels, some.parts, some.gpu, {"time": some.device_s}, predicted)
-        found.append(errors.having({"first": first}))
+        some = table.some(np.isin(table.parts.names, list(model.measured)))
+        if len(some.device_s):
+            (burst,) = model.bursts([(some.parts, some.gpu)])
+            predicted = {"time": np.maximum(burst.device_s, LEAST_S)}
+            errors = _table(model, some, {"time": some.device_s}, predicted)
+            found.append(errors.having({"first": drawn_by_size(some.parts, 2, recipe.seed + 1) == 0}))
     return Errors.joined(found)
 
 
-def _table(
-    model: OneModel | PowerDemand,
-    kernels: OperationList,
-    parts: NDArray[np.str_],
-    gpu: GPU,
-    *known: Mapping[str, FloatArray],
-) -> Errors:
+def _table(model: PartTrees, table: Measured, *known: Mapping[str, FloatArray]) -> Errors:
     """Errors on what is known of kernels of measured parts, split by the basis of their predictions."""
+    parts, gpu = table.parts.names, table.gpu
     bases = {part: model.basis(part, gpu) for part in set(parts.tolist()) if part in model.measured}
     split = [bases.get(part, "") for part in parts.tolist()]
-    return Errors.of_operations(split, gpu.name, kernels, *known, what=parts).where(np.isin(parts, list(bases)))
+    return Errors.of_operations(split, gpu.name, table.kernels, *known, what=parts).where(np.isin(parts, list(bases)))
 
 
 def validate_power(model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe) -> Errors:
@@ -140,8 +125,8 @@ def validate_power(model: OneModel, tables: Sequence[Readings], recipe: KernelRe
 
     Raises MissingDependencyError: xgboost is not installed.
     """
-    generations = [generation_of(table.gpu) for table in tables]
-    held = [drawn_by_size(t.parts.kernels, t.parts.names, recipe.folds, recipe.seed) == 0 for t in tables]
+    generations = [table.generation for table in tables]
+    held = [drawn_by_size(table.parts, recipe.folds, recipe.seed) == 0 for table in tables]
     seen = [table.some(~out) for table, out in zip(tables, held, strict=True)]
     unseen = [table.some(out) for table, out in zip(tables, held, strict=True)]
     found = [_power_errors(model, seen, unseen, recipe, set(generations))]
@@ -157,8 +142,8 @@ def _power_left_out(
     model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe, known: bool, held: Held
 ) -> Errors:
     """Errors of power on GPUs that are left out, whose generation is known by others or not."""
-    mine, others = ([*compress(tables, side)] for side in (held, ~held))
-    return _power_errors(model, others, mine, recipe, {generation_of(mine[0].gpu)} if known else ())
+    mine, others = sides(tables, held)
+    return _power_errors(model, others, mine, recipe, {mine[0].generation} if known else ())
 
 
 def _power_errors(
@@ -175,15 +160,15 @@ def _power_errors(
         bursts = dict(zip(asked, model.bursts([(table.parts, gpu) for gpu in asked]), strict=True))
         demand_w = power.demands_w({table.gpu: table.parts}, bursts, {table.gpu: other})[table.gpu]
         predicted_w = np.minimum(demand_w, table.gpu.power_limit_w)
-        measured = {"power": table.power_w, "energy": table.power_w * table.measured_s}
+        measured = {"power": table.power_w, "energy": table.power_w * table.device_s}
         predicted = {"power": predicted_w, "energy": predicted_w * table.burst_s}
-        found.append(_table(power, table.parts.kernels, table.parts.names, table.gpu, measured, predicted))
+        found.append(_table(power, table, measured, predicted))
     return Errors.joined(found)
 
 
-def drawn_by_size(kernels: OperationList, parts: NDArray[np.str_], count: int, seed: int) -> NDArray[np.int64]:
+def drawn_by_size(parts: Parts, count: int, seed: int) -> NDArray[np.int64]:
     """A random integer below `count` for each kernel, the same for kernels that are left out together."""
-    keys = [f"{part}: {size_of(kernel)!r}" for kernel, part in zip(kernels, parts.tolist(), strict=True)]
+    keys = [f"{part}: {size_of(kernel)!r}" for kernel, part in zip(parts.kernels, parts.names.tolist(), strict=True)]
     sizes = sorted(set(keys))
     drawn = dict(zip(sizes, np.random.default_rng(seed).integers(count, size=len(sizes)).tolist(), strict=True))
     return np.array([drawn[key] for key in keys], dtype=np.int64)
@@ -211,11 +196,14 @@ def size_of(kernel: Operation) -> object:
             return shapes
 
 
-def stored_errors(errors: Errors, part: str, quantity: str = "time") -> dict[str, FloatArray]:
-    """Basis -> sorted absolute log errors of a part, thinned out for storage."""
-    mine = errors.where(errors["what"] == part) if len(errors) else errors
-    found = {basis: np.abs(each.log_errors(quantity)) for basis, each in mine.groups("split")}
-    return {basis: thinned(found[basis], _MOST_ERRORS) for basis in BASES if basis in found}
+def stored_errors(errors: Errors, part: str, *quantities: str) -> dict[str, dict[str, FloatArray]]:
+    """Basis -> quantity -> sorted absolute log errors of a part, thinned out for storage."""
+    mine = dict(errors.where(errors["what"] == part).groups("split")) if len(errors) else {}
+    return {
+        basis: {name: thinned(np.abs(mine[basis].log_errors(name)), _MOST_ERRORS) for name in quantities}
+        for basis in BASES
+        if basis in mine
+    }
 
 
 def coverage(errors: Errors) -> list[Coverage]:
@@ -227,19 +215,12 @@ def coverage(errors: Errors) -> list[Coverage]:
     found = []
     for part, of_part in sorted(errors.groups("what"), key=lambda group: group[0]):
         for basis, mine in of_part.groups("split"):
-            logs, gpus = mine.log_errors("time"), mine["where"]
+            sizes, gpus, half = np.abs(mine.log_errors("time")), mine["where"], np.full(len(mine), np.nan)
             tests = [(gpus != gpu, gpus == gpu) for gpu in dict.fromkeys(gpus.tolist())]
-            if basis == "measured":
-                tests = [(mine["first"], ~mine["first"])]
-            inside = np.concatenate([_inside(logs[known], logs[tested]) for known, tested in tests])
-            if len(inside):
-                within, count = {"time": float(inside.mean())}, {"time": len(inside)}
-                found.append(Coverage(basis, part, len(inside), within, {}, count))
+            for known, tested in [(mine["first"], ~mine["first"])] if basis == "measured" else tests:
+                if conformal_rank(LEVEL, count := int(known.sum())) <= count:
+                    half[tested] = conformal_error(np.sort(sizes[known]), LEVEL, "operations that were left out")
+            judged = mine.having({width_of("time"): half}).where(~np.isnan(half))
+            if len(judged):
+                found.append(covered(basis, part, judged, ("time",)))
     return found
-
-
-def _inside(known: FloatArray, tested: FloatArray) -> NDArray[np.bool_]:
-    """Whether errors lie within the interval that others make; none if these are too few for one."""
-    if conformal_rank(LEVEL, len(known)) > len(known):
-        return np.zeros(0, dtype=bool)
-    return np.abs(tested) <= conformal_error(np.sort(np.abs(known)), LEVEL, "operations that were left out")

@@ -38,6 +38,7 @@ TEXTS: Mapping[str, str] = tomllib.loads(files(__package__).joinpath("splits.tom
 """Evaluation -> what is left out in it, for cards and reports."""
 
 Found = TypeVar("Found")
+Value = TypeVar("Value")
 Held = NDArray[np.bool_]
 """Mask of what is left out, one truth value for each measurement of a column."""
 
@@ -55,6 +56,18 @@ def each_left_out(
     masks = [np.array([mine == value for mine in column], dtype=bool) for value in values]
     calls = [(*arguments, held) for held in masks]
     return [*zip(masks, in_parallel(judge, calls, worthwhile=worthwhile, what=what), strict=True)]
+
+
+def sides(values: Sequence[Value], held: Held) -> tuple[list[Value], list[Value]]:
+    """What is left out, and the rest."""
+    return [*compress(values, held)], [*compress(values, ~held)]
+
+
+def in_order(judged: Sequence[tuple[Held, Errors]]) -> Errors:
+    """Join errors in the order of the column, of which each part has one row, or several, for what was left out."""
+    places = [np.tile(np.flatnonzero(held), len(found) // max(int(held.sum()), 1)) for held, found in judged]
+    joined = Errors.joined(found for _, found in judged)
+    return joined.where(np.argsort(np.concatenate(places), kind="stable")) if len(joined) else joined
 
 
 FOLDS = "operations in folds"
@@ -194,10 +207,8 @@ def leave_networks_out(
     judged = each_left_out(
         column, _networks_judged, dataset, recipe, measured, (mode, split_of(by)), everything, what="networks left out"
     )
-    errors, operations = (Errors.joined([found[part] for _, found in judged]) for part in (0, 1))
-    place = {m: place for place, (m, _) in enumerate(measured)}
-    order = sorted(range(len(errors)), key=lambda row: place[errors.of[row]])  # that of the dataset
-    return errors.where(np.array(order, dtype=np.intp)), operations
+    of_networks = in_order([(held, errors) for held, (errors, _) in judged])
+    return of_networks, Errors.joined(operations for _, (_, operations) in judged)
 
 
 def _networks_judged(
@@ -210,7 +221,7 @@ def _networks_judged(
 ) -> tuple[Errors, Errors]:
     """Errors on networks that are left out, and on the operations that only these have; `of` has mode and split."""
     mode, split = of
-    mine, others = ([*compress(measured, side)] for side in (held, ~held))
+    mine, others = sides(measured, held)
     only_here: frozenset[Operation] = frozenset()
     if everything is None:
         only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -109,10 +108,10 @@ def _cpu_fold(
     dataset: Dataset, mode: str, recipe: Recipe, loops: Sequence[MeasuredLoop], held: left_out.Held
 ) -> Errors:
     """Errors on loops that are left out; without predictions where too few others remain."""
-    mine = [*compress(loops, held)]
+    mine, others = left_out.sides(loops, held)
     operations = tuple(loop.operation for loop in mine)
     predicted = dict.fromkeys(("time", "power"), np.full(len(mine), np.nan))
-    if len(loops) - len(mine) >= LEAST_OPERATIONS:
+    if len(others) >= LEAST_OPERATIONS:
         found = fit_cpu(dataset, mode, recipe, without=operations).predict(operations)
         predicted = {"time": found.time_s, "power": found.power_w}
     measured = {
@@ -128,7 +127,7 @@ def _networks_judged(
     measured: Sequence[tuple[NetworkMeasurement, Network]],
     held: left_out.Held,
 ) -> Errors:
-    mine, others = ([*compress(measured, side)] for side in (held, ~held))
+    mine, others = left_out.sides(measured, held)
     only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
     operations = fit_cpu(dataset, mode, recipe, without=only_here)
     predictor = CpuNetworkPredictor("", operations, fit_serial(operations, others), {})

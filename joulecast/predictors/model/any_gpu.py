@@ -13,7 +13,7 @@ from ..contract import Files, ResidualModel
 from ..intervals.calibration import Calibration
 from ..intervals.network_calibration import NetworkCalibration
 from ..networks.composition import EAGER, HostModel
-from ..networks.prepared import NetworkPredictor
+from ..networks.predictor import NetworkPredictor
 from .learned import OneModel
 from .shared import SharedByAll
 

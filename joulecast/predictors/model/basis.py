@@ -1,13 +1,19 @@
-"""The basis of a prediction of a kernel: how similar the GPUs are whose measurements it was learned from."""
+"""What trees learned of kernels, and the basis of a prediction: how similar the GPUs are that were measured."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sized
-from functools import lru_cache
-from typing import Literal, get_args
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu, gpus, same_boards
+from ..contract import Regressor
 
 Basis = Literal["measured", "same generation", "other generations"]
 """Measurements of this GPU, of GPUs of its generation (see `generation_of`), or only of other GPUs."""
@@ -60,9 +66,10 @@ def basis_of(gpu: GPU, measured: frozenset[str]) -> Basis:
     return "same generation" if of_generation else "other generations"
 
 
-def known_basis(basis: Basis, errors: Mapping[str, Sized]) -> Basis | None:
-    """The basis, or the next less similar one whose errors are known; None if there is none."""
-    return next((each for each in BASES[BASES.index(basis) :] if each in errors and len(errors[each])), None)
+def known_basis(basis: Basis, errors: Mapping[str, Mapping[str, Any]]) -> Basis | None:
+    """The basis, or the next less similar one with known errors of each quantity; None if there is none."""
+    near = (each for each in BASES[BASES.index(basis) :] if each in errors)
+    return next((each for each in near if all(map(len, errors[each].values()))), None)
 
 
 def is_like_measured(gpu: GPU, precision: str) -> bool:
@@ -72,3 +79,56 @@ def is_like_measured(gpu: GPU, precision: str) -> bool:
     computes fp16 in fp32.
     """
     return precision in gpu.peak_flops and (precision == "fp32" or gpu.on_tensor_cores(precision))
+
+
+ALL = "all"
+"""In place of a generation: what was learned of all of them together."""
+
+Key = tuple[str, str]
+"""A generation, or ALL, and a group of kernels."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PartTrees:
+    """Trees that predict a quantity of kernels.
+
+    Args:
+        trees: Generation, or ALL, and group -> trees.
+        measured: Part -> names of the GPUs that it was measured on.
+        errors: Part -> basis -> quantity -> sorted absolute log errors on what was left out.
+    """
+
+    trees: Mapping[Key, Regressor] = field(default_factory=dict)
+    measured: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    errors: Mapping[str, Mapping[str, Mapping[str, FloatArray]]] = field(default_factory=dict)
+
+    @cached_property
+    def gpus(self) -> frozenset[str]:
+        """Names of all measured GPUs."""
+        return frozenset().union(*self.measured.values())
+
+    def measured_on(self, part: str, *, flash: bool = False) -> frozenset[str]:
+        """Names of the GPUs on which the kernels of a part were measured; see `Parts.flash`."""
+        return self.measured[part]
+
+    def basis(self, part: str, gpu: GPU, *, flash: bool = False) -> Basis:
+        """The basis of predictions of a measured part for a GPU; see `measured_on`."""
+        return basis_of(gpu, self.measured_on(part, flash=flash))
+
+    def basis_of_errors(self, part: str, gpu: GPU, *, flash: bool = False) -> Basis | None:
+        """The basis whose errors hold for a part on a GPU; None where none are known."""
+        if part not in self.measured or part not in self.errors:
+            return None
+        return known_basis(self.basis(part, gpu, flash=flash), self.errors[part])
+
+    def ask(self, keys: Sequence[Key], tables: Sequence[NDArray[np.float32]]) -> list[FloatArray]:
+        """What the trees with these keys say of the rows of each table; trees are asked once for all of theirs."""
+        places: dict[Key, list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(key, []).append(place)
+        found: dict[int, FloatArray] = {}
+        for key, some in places.items():
+            values = self.trees[key](np.concatenate([tables[place] for place in some]))
+            ends = np.cumsum([len(tables[place]) for place in some])[:-1]
+            found.update(zip(some, np.split(values, ends), strict=True))
+        return [found[place] for place in range(len(tables))]

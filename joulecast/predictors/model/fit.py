@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +20,11 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..recipes import KernelRecipe, TreeSettings
 from ..regressors.fitted_trees import FittedTrees, rounded_quantile_loss, unfitted_trees
-from .basis import generation_of
+from .basis import ALL, Key, generation_of
 from .features import features, first_kernels
-from .learned import ALL, Key, OneModel
+from .learned import OneModel
 from .machine import LANES, WAYS, Machine, way
-from .parts import parts_of
+from .parts import Parts, parts_of
 from .physics import CONSTANTS, STARTS, costs
 from .work import GROUPS, WIDTHS, Work
 
@@ -46,37 +47,62 @@ LEAST_ROWS = 300
 """Measurements of a part below which it is not learned."""
 
 
-class Measured(NamedTuple):
-    """Measurements on one GPU: the kernels, the part of each, and device seconds of shape (kernels,)."""
+@dataclass(frozen=True)
+class Measured:
+    """Measurements on one GPU.
+
+    Args:
+        gpu: The GPU that was measured.
+        parts: The measured kernels.
+        device_s: Device seconds, shape (kernels,). So are all columns that a class adds.
+    """
 
     gpu: GPU
-    kernels: OperationList
-    parts: NDArray[np.str_]
+    parts: Parts
     device_s: FloatArray
 
-    def some(self, places: NDArray[np.int64]) -> Measured:
-        """The measurements at these indices."""
-        kernels = OperationList(self.kernels[place] for place in places.tolist())
-        return Measured(self.gpu, kernels, self.parts[places], self.device_s[places])
+    def some(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> Self:
+        """The measurements of a mask, or at these indices."""
+        columns = {each.name: getattr(self, each.name)[which] for each in fields(self)[2:]}
+        return replace(self, parts=self.parts.some(which), **columns)
 
-    def drawn(self, most: int, seed: int) -> Measured:
+    def drawn(self, most: int, seed: int) -> Self:
         """At most so many measurements of each part, drawn at random."""
         rng, chosen = np.random.default_rng(seed), []
-        for part in sorted(set(self.parts.tolist())):
-            places = np.flatnonzero(self.parts == part)
+        for part in sorted(set(self.parts.names.tolist())):
+            places = np.flatnonzero(self.parts.names == part)
             chosen.append(places if len(places) <= most else rng.choice(places, most, replace=False))
         found = np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
-        return self if len(found) == len(self.parts) else self.some(found)
+        return self if len(found) == len(self.device_s) else self.some(found)
 
-    def well_measured(self) -> Measured:
-        """The measurements of parts that have at least half of LEAST_ROWS on this GPU."""
-        names, counts = np.unique(self.parts, return_counts=True)
-        return self.some(np.flatnonzero(np.isin(self.parts, names[counts >= LEAST_ROWS / 2])))
+    @property
+    def kernels(self) -> OperationList:
+        """The measured kernels."""
+        return self.parts.kernels
 
     @property
     def generation(self) -> str:
         """The compute capability that the GPU's kernels were made for."""
         return generation_of(self.gpu)
+
+
+Table = TypeVar("Table", bound=Measured)
+
+
+def well_measured(tables: Sequence[Table], least: float) -> list[Table]:
+    """The measurements of parts with at least so many in all tables together; tables without any are left out."""
+    names, counts = np.unique(np.concatenate([[""], *(table.parts.names for table in tables)]), return_counts=True)
+    found = [table.some(np.isin(table.parts.names, names[counts >= least])) for table in tables]
+    return [table for table in found if len(table.device_s)]
+
+
+def gpus_of_parts(tables: Sequence[Measured]) -> dict[str, frozenset[str]]:
+    """Part -> names of the GPUs that it was measured on."""
+    measured: dict[str, set[str]] = defaultdict(set)
+    for table in tables:
+        for part in set(table.parts.names.tolist()):
+            measured[part].add(table.gpu.name)
+    return {part: frozenset(names) for part, names in sorted(measured.items())}
 
 
 def measured_tables(datasets: Iterable[Dataset]) -> list[Measured]:
@@ -100,12 +126,8 @@ def measured_tables(datasets: Iterable[Dataset]) -> list[Measured]:
         seconds = np.array([min(map(median, kernels.values())) for kernels in by_operation.values()])
         parts = parts_of(OperationList(by_operation))
         parts = parts.some(parts.runs_on(gpu))
-        if len(parts.kernels):
-            found.append(Measured(gpu, parts.kernels, parts.names, seconds[parts.places]))
-    names, counts = np.unique(np.concatenate([[""], *(table.parts for table in found)]), return_counts=True)
-    learned = names[counts >= LEAST_ROWS]
-    tables = [table.some(np.flatnonzero(np.isin(table.parts, learned))) for table in found]
-    return [table for table in tables if len(table.device_s)]
+        found.append(Measured(gpu, parts.alone(), seconds[parts.places]))
+    return well_measured(found, LEAST_ROWS)
 
 
 def _is_trusted(operation: Operation) -> bool:
@@ -134,12 +156,32 @@ def model_of(
     tables: Sequence[Measured], constants: FloatArray, trees: Mapping[Key, FittedTrees], trust: float = USUAL_TRUST
 ) -> OneModel:
     """The model that was fitted to tables."""
-    measured: dict[str, set[str]] = defaultdict(set)
-    for table in tables:
-        for part in set(table.parts.tolist()):
-            measured[part].add(table.gpu.name)
-    gpus = {part: frozenset(names) for part, names in sorted(measured.items())}
-    return OneModel(constants, trees, gpus, dict.fromkeys(gpus, trust))
+    gpus = gpus_of_parts(tables)
+    return OneModel(constants=constants, trees=trees, measured=gpus, trust=dict.fromkeys(gpus, trust))
+
+
+Examples = list[tuple[NDArray[np.float32], FloatArray]]
+"""Of each GPU, what trees see of its kernels, shape (kernels, features), and what they learn, shape (kernels,)."""
+
+
+def examples_by_key(
+    tables: Iterable[tuple[str, NDArray[np.float32], FloatArray, NDArray[np.int64]]],
+    generations: Collection[str],
+    *,
+    shared: bool,
+) -> dict[Key, Examples]:
+    """Examples for the trees of some generations, and for those over all GPUs if they are asked for.
+
+    Each table has a GPU's generation, what trees see, what they learn, and the group of each kernel.
+    """
+    found: dict[Key, Examples] = defaultdict(list)
+    for generation, inputs, targets, groups in tables:
+        names = [*([generation] if generation in generations else []), *([ALL] if shared else [])]
+        for group in np.unique(groups).tolist():
+            mine = groups == group
+            for name in names:
+                found[name, GROUPS[group]].append((inputs[mine], targets[mine]))
+    return dict(sorted(found.items()))
 
 
 def fit_trees(
@@ -155,22 +197,13 @@ def fit_trees(
     Raises:
         MissingDependencyError: xgboost is not installed.
     """
-    examples: dict[Key, list[tuple[NDArray[np.float32], FloatArray]]] = defaultdict(list)
-    for table in tables:
-        if not shared and table.generation not in generations:
-            continue
-        inputs, targets, groups = _examples(table, constants)
-        for group in np.unique(groups).tolist():
-            mine = groups == group
-            for name in (
-                *((table.generation,) if table.generation in generations else ()),
-                *((ALL,) if shared else ()),
-            ):
-                examples[name, GROUPS[group]].append((inputs[mine], targets[mine]))
-    return {key: _trees(some, recipe, key[0]) for key, some in sorted(examples.items())}
+    asked = [table for table in tables if shared or table.generation in generations]
+    known = ((table.generation, *_examples(table, constants)) for table in asked)
+    examples = examples_by_key(known, generations, shared=shared)
+    return {key: _trees(some, recipe, key[0]) for key, some in examples.items()}
 
 
-def _trees(examples: Sequence[tuple[NDArray[np.float32], FloatArray]], recipe: KernelRecipe, name: str) -> FittedTrees:
+def _trees(examples: Examples, recipe: KernelRecipe, name: str) -> FittedTrees:
     settings: TreeSettings = recipe.other_generations if name == ALL else recipe.generation
     inputs, targets = (np.concatenate(columns) for columns in zip(*examples, strict=True))
     weights = None

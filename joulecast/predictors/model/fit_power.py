@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,11 @@ from ...operations.operation_list import OperationList
 from ..measured import DeviceRow
 from ..recipes import KernelRecipe, TreeSettings
 from ..regressors.fitted_trees import FittedTrees, unfitted_trees
-from .basis import generation_of
-from .learned import ALL, Key, OneModel
+from .basis import ALL
+from .fit import Measured, examples_by_key, gpus_of_parts, well_measured
+from .learned import OneModel
 from .parts import Parts, parts_of
 from .power import PowerDemand, demand_at_cap_w, power_inputs
-from .work import GROUPS
 
 LEAST_POWERS = 300
 """Readings of a part below which its power is not learned."""
@@ -32,32 +32,23 @@ _TREES = TreeSettings(trees=150, depth=6, subsample=0.8, min_child_weight=5.0)
 _ALL_TREES = TreeSettings(trees=100, depth=3, subsample=0.8, min_child_weight=20.0)
 
 
-class Readings(NamedTuple):
+@dataclass(frozen=True)
+class Readings(Measured):
     """Power readings on one GPU; arrays have one value for each reading.
 
     Args:
-        gpu: The GPU that was measured.
-        parts: The measured kernels.
         group: Group of each, as an index into GROUPS.
         inputs: What the trees see, shape (readings, features).
         log_demand: Log ratio of the power without a cap to the cap.
         power_w: Measured board power in watts.
-        measured_s, burst_s: Measured seconds, and predicted seconds in a burst.
+        burst_s: Predicted seconds in a burst.
     """
 
-    gpu: GPU
-    parts: Parts
     group: NDArray[np.int64]
     inputs: NDArray[np.float32]
     log_demand: FloatArray
     power_w: FloatArray
-    measured_s: FloatArray
     burst_s: FloatArray
-
-    def some(self, which: NDArray[np.bool_]) -> Readings:
-        """The readings of a mask."""
-        columns: Any = self[2:]
-        return Readings(self.gpu, self.parts.some(which), *(each[which] for each in columns))
 
 
 def readings(model: OneModel, rows: Sequence[DeviceRow], recipe: KernelRecipe) -> list[Readings]:
@@ -78,9 +69,7 @@ def readings(model: OneModel, rows: Sequence[DeviceRow], recipe: KernelRecipe) -
         parts = parts.some(_drawn(parts, model.known(parts, gpu), recipe))
         if len(parts.kernels):
             found.append(_readings(model, gpu, parts, [mine[place] for place in parts.places.tolist()]))
-    names, counts = np.unique(np.concatenate([[""], *(each.parts.names for each in found)]), return_counts=True)
-    enough = names[counts >= LEAST_POWERS]
-    return [each.some(np.isin(each.parts.names, enough)) for each in found]
+    return well_measured(found, LEAST_POWERS)
 
 
 def _drawn(parts: Parts, known: NDArray[np.bool_], recipe: KernelRecipe) -> NDArray[np.bool_]:
@@ -100,7 +89,7 @@ def _readings(model: OneModel, gpu: GPU, parts: Parts, rows: Sequence[DeviceRow]
         demand = demand_w(gpu, power_w[mine], measured_s[mine] / burst.device_s[mine])
         log_demand[mine] = np.log(demand / gpu.power_limit_w)
     inputs = power_inputs(burst, gpu)
-    return Readings(gpu, parts, burst.group, inputs, log_demand, power_w, measured_s, burst.device_s)
+    return Readings(gpu, parts, measured_s, burst.group, inputs, log_demand, power_w, burst.device_s)
 
 
 def demand_w(gpu: GPU, power_w: FloatArray, over_burst: FloatArray) -> FloatArray:
@@ -126,21 +115,12 @@ def fit_power(tables: Sequence[Readings], recipe: KernelRecipe, generations: Col
     Raises:
         MissingDependencyError: xgboost is not installed.
     """
-    examples: dict[Key, list[tuple[NDArray[np.float32], FloatArray]]] = defaultdict(list)
-    measured: dict[str, set[str]] = defaultdict(set)
-    for table in tables:
-        for part in set(table.parts.names.tolist()):
-            measured[part].add(table.gpu.name)
-        for group in np.unique(table.group).tolist():
-            mine, own = table.group == group, generation_of(table.gpu)
-            for name in (ALL, *((own,) if own in generations else ())):
-                examples[name, GROUPS[group]].append((table.inputs[mine], table.log_demand[mine]))
-    trees = {key: _fitted(some, _ALL_TREES if key[0] == ALL else _TREES) for key, some in sorted(examples.items())}
-    return PowerDemand(trees, {part: frozenset(names) for part, names in sorted(measured.items())})
-
-
-def _fitted(examples: Sequence[tuple[NDArray[np.float32], FloatArray]], settings: TreeSettings) -> FittedTrees:
-    inputs, targets = (np.concatenate(columns) for columns in zip(*examples, strict=True))
-    # The absolute error gives the median. Some readings are too low, because the memory held zeros.
-    trees = unfitted_trees(settings, settings.trees, objective="reg:absoluteerror")
-    return FittedTrees(trees.fit(inputs, targets))
+    known = ((table.generation, table.inputs, table.log_demand, table.group) for table in tables)
+    trees = {}
+    for key, examples in examples_by_key(known, generations, shared=True).items():
+        settings = _ALL_TREES if key[0] == ALL else _TREES
+        inputs, targets = (np.concatenate(columns) for columns in zip(*examples, strict=True))
+        # The absolute error gives the median. Some readings are too low, because the memory held zeros.
+        unfitted = unfitted_trees(settings, settings.trees, objective="reg:absoluteerror")
+        trees[key] = FittedTrees(unfitted.fit(inputs, targets))
+    return PowerDemand(trees=trees, measured=gpus_of_parts(tables))

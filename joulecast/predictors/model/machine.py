@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU, full_rates
 from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES, PRECISIONS
-from ..physics.bandwidth import chosen_clock_mhz, reached_bandwidth
 from ..physics.energy import process_factor
-from ..physics.roofline import precision_table
+from ..physics.roofline import chosen_clock_mhz, precision_table, reached_bandwidth
 from .basis import generation_of
 from .work import ATTENTION, DECODING, EXPERTS, PRODUCT, Work
 

@@ -69,10 +69,15 @@ class Parts(NamedTuple):
     flash: NDArray[np.bool_]
     backward: NDArray[np.bool_]
 
-    def some(self, which: NDArray[np.bool_]) -> Parts:
-        """The kernels of a mask."""
-        kernels = OperationList(self.kernels[place] for place in np.flatnonzero(which).tolist())
+    def some(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> Parts:
+        """The kernels of a mask, or at these indices."""
+        kernels = OperationList(self.kernels[place] for place in np.arange(len(self.kernels))[which].tolist())
         return Parts(self.places[which], kernels, self.names[which], self.flash[which], self.backward[which])
+
+    def alone(self) -> Parts:
+        """Each kernel as an operation of its own."""
+        no = np.zeros(len(self.kernels), dtype=bool)
+        return self._replace(places=np.arange(len(self.kernels)), flash=no, backward=no)
 
     def runs_on(self, gpu: GPU) -> NDArray[np.bool_]:
         """Whether a GPU runs each kernel in the same way as measured GPUs do, shape (kernels,)."""

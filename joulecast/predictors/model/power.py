@@ -12,7 +12,7 @@ the clock, so the same product takes longer than in a short burst, which ends be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,15 +20,11 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ..batches import asked_together
-from ..contract import Regressor
-from ..physics.energy import static_power_w
-from ..physics.voltage import relative_voltage
-from .basis import Basis, basis_of, boards_of, generation_of, is_measured, known_basis
+from ..physics.energy import relative_voltage, static_power_w
+from .basis import ALL, PartTrees, boards_of, generation_of, is_measured
 from .parts import Parts
 from .work import GROUPS
 
-_ALL = "all"
 _LEAST_W, _MOST_OVER_CAP = 1.0, 2.0
 _NEAR = ("9.", "10.", "12.")
 """Prefixes of the compute capabilities from Hopper on, whose power is like that of the measured GPUs. For older GPUs
@@ -56,24 +52,12 @@ class Burst(NamedTuple):
     uncapped_s: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class PowerDemand:
-    """A learned model of the power demand of kernels.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PowerDemand(PartTrees):
+    """A learned model of the power demand of kernels: its trees predict the log ratio of demand to the board's cap.
 
-    Args:
-        trees: Generation, or "all", and group -> trees that predict the log ratio of demand to the board's cap.
-        measured: Part -> names of the GPUs whose power was measured.
-        errors: Part -> basis -> "power" and "energy" -> sorted absolute log errors on measurements left out.
+    There are errors of "power" and of "energy".
     """
-
-    trees: Mapping[tuple[str, str], Regressor] = field(default_factory=dict)
-    measured: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    errors: Mapping[str, Mapping[str, Mapping[str, FloatArray]]] = field(default_factory=dict)
-
-    @property
-    def gpus(self) -> frozenset[str]:
-        """Names of the GPUs whose power was measured."""
-        return frozenset().union(*self.measured.values())
 
     def covers(self, gpu: GPU) -> bool:
         """Whether this can predict the power of a GPU."""
@@ -83,16 +67,6 @@ class PowerDemand:
         """A measured GPU with the die of a GPU, whose power is predicted instead; the GPU itself if there is none."""
         same_die = () if is_measured(gpu, self.gpus) else boards_of(self.gpus)
         return next((each for each in same_die if each.chip == gpu.chip), gpu)
-
-    def basis(self, part: str, gpu: GPU) -> Basis:
-        """The basis of predictions of a measured part for a GPU."""
-        return basis_of(gpu, self.measured[part])
-
-    def basis_of_errors(self, part: str, gpu: GPU) -> Basis | None:
-        """The basis whose errors hold for a part on a GPU; None where none are known."""
-        if part not in self.measured or part not in self.errors:
-            return None
-        return known_basis(self.basis(part, gpu), self.errors[part])
 
     def demands_w(
         self, asked: Mapping[GPU, Parts], bursts: Mapping[GPU, Burst], alike: Mapping[GPU, GPU]
@@ -107,7 +81,7 @@ class PowerDemand:
         Returns:
             GPU -> watts, shape (kernels,); NaN for kernels whose power was not measured.
         """
-        regressors, tables, places = [], [], []
+        keys, tables, places = [], [], []
         kernels = {other: asked[gpu] for gpu, other in alike.items()}
         logs = {gpu: np.full(len(parts.kernels), np.nan) for gpu, parts in kernels.items()}
         for gpu, parts in kernels.items():
@@ -116,13 +90,13 @@ class PowerDemand:
             for part, group in dict.fromkeys(zip(parts.names.tolist(), groups.tolist(), strict=True)):
                 mine = (parts.names == part) & (groups == group)
                 near = part in self.measured and self.basis(part, gpu) != "other generations"
-                key = generation_of(gpu) if near else _ALL, GROUPS[group]
+                key = generation_of(gpu) if near else ALL, GROUPS[group]
                 # A layer of a single input is no product, and its power was not measured.
                 if part in self.measured and key in self.trees:
-                    regressors.append(self.trees[key])
+                    keys.append(key)
                     tables.append(inputs[mine])
                     places.append((gpu, mine))
-        for (gpu, mine), values in zip(places, asked_together(regressors, tables), strict=True):
+        for (gpu, mine), values in zip(places, self.ask(keys, tables), strict=True):
             logs[gpu][mine] = values
         found = {}
         for gpu, other in alike.items():

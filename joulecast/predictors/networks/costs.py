@@ -59,6 +59,28 @@ class OperationCost:
         """Modules of the model that call it."""
         return self.entry.module_paths
 
+    @property
+    def static_energy_j(self) -> float | None:
+        """Its share of the board's static energy."""
+        return None if self.energy_j is None else max(0.0, self.energy_j - (self.dynamic_energy_j or 0.0))
+
+    @property
+    def forward_fraction(self) -> float:
+        """The share of the forward pass in the cost of a training operation.
+
+        It is the share of FLOPs, or of bytes if these decide the time: a third for a product with both gradients, and
+        two of five passes over memory for a ReLU.
+        """
+        operation = self.operation
+        if not operation.has_backward:
+            return 0.0 if operation.gradients == "recomputed" else 1.0
+        forward = operation.replace(mode="inference")
+        if self.bound_by == "memory" or not operation.flops:
+            part, whole = (each.bytes_read + each.bytes_written for each in (forward, operation))
+        else:
+            part, whole = forward.executed_flops, operation.executed_flops
+        return min(1.0, part / whole) if whole else 1.0
+
     def to_dict(self) -> dict[str, Any]:
         """The operation with its count and modules, as `Entry.to_dict` has it, and what it costs in SI units."""
         return {**self.entry.to_dict(), **{name: getattr(self, name) for name in COLUMNS}}

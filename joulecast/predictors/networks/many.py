@@ -20,7 +20,7 @@ from ...errors import InputError, UncoveredError
 from ...operations.columns import Calls
 from ...progress import paced
 from ...rendering.answers import Answer, Table
-from ...rendering.notebook import Picture, front_picture
+from ...rendering.pictures import Picture, front_picture
 from ..intervals.conformal import conformal_rank
 from ..intervals.network_calibration import Interval
 from ..operation_predictions import OperationPredictions
@@ -28,8 +28,8 @@ from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from .composition import composed
 from .parts import part_factors
-from .prediction import Composition, checked_composition
-from .prepared import NetworkPredictor, PreparedNetwork, over_gpus
+from .predictor import AtClock, NetworkPredictor
+from .prepared import PreparedNetwork, over_gpus
 
 Item = TypeVar("Item")
 
@@ -184,7 +184,6 @@ def predict_networks(
     """
     if level is not None:
         conformal_rank(level, 1)
-    way = checked_composition(composition or "overlap")
     asked = []
     for predictor in predictors:
         gpu = predictor.operations.gpu
@@ -194,7 +193,7 @@ def predict_networks(
 
     def answer(calls: Calls) -> NetworkPredictions:
         count, several = len(calls.names), len(ways) > 1
-        beside = zip(*(_totals(calls, *each, way, level) for each in asked), strict=True)
+        beside = zip(*(_totals(calls, *each, composition, level) for each in asked), strict=True)
         values, problems, intervals = (np.concatenate(arrays, axis=-1) for arrays in beside)
         known, clocks, caps = zip(*ways, strict=True)
         gpus, by = (tuple(each.operations.gpu.name for each in known), tuple(each.name for each in known))
@@ -217,7 +216,7 @@ def _totals(
     predictor: NetworkPredictor,
     clocks_mhz: FloatArray,
     cap_w: float,
-    composition: Composition,
+    composition: str | None,
     level: float | None,
 ) -> tuple[FloatArray, NDArray[np.object_], NDArray[np.object_]]:
     """Totals of some networks at each clock, shape (6, networks, clocks); why there are none, and intervals.
@@ -229,7 +228,7 @@ def _totals(
     totals, problems, intervals = np.empty((6, *shape)), np.full(shape, "", object), np.empty(shape, object)
     found = operations.in_network(operations.predict_for_network(calls.operations, cap_w))
     alone = np.ones(shape[0], dtype=bool)
-    if calls.names and level is None and composition == "overlap" and _same_everywhere(predictor, calls):
+    if calls.names and level is None and composition in (None, "overlap") and _same_everywhere(predictor, calls):
         totals[:] = _of_shared(predictor, calls, found, clocks_mhz, cap_w)
         missing = np.array([source == "missing" for source in found.source], dtype=bool)
         alone = calls.sums(missing[calls.places].astype(float)) > 0
@@ -242,16 +241,16 @@ def _totals(
         prepared.append((PreparedNetwork(predictor, network, cap_w, known=known), clocks_mhz))
     for place, over in zip(places, over_gpus(prepared, composition=composition), strict=True):
         try:
-            over.refuse_uncovered()
+            over.prepared.refuse_uncovered()
         except (InputError, UncoveredError) as error:
             totals[:, place], problems[place, :] = np.nan, str(error)
             continue
-        share = np.nan if over.coverage.share is None else over.coverage.share
+        share = np.nan if over.prepared.coverage.share is None else over.prepared.coverage.share
         of_one = (over.time_s, over.energy_j, over.device_time_s, over.host_time_s, over.held_clocks_mhz, share)
         totals[:, place] = [np.broadcast_to(each, shape[1]) for each in of_one]
         if level is not None:
             for clock in paced(range(shape[1])):
-                intervals[place, clock] = over.at(clock).caveats(level)[0]
+                intervals[place, clock] = AtClock(over, clock).interval(level)
     return totals, problems, intervals
 
 

@@ -24,12 +24,9 @@ from ...energy.node import Node, Phase
 from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
 from ...hardware.ncu import Traffic
-from ...operations.entry import Entry
-from ...operations.operation import Operation
 from ...rendering.answers import Answer, Table
-from ...rendering.notebook import Picture, StackedBar, one_below_the_other, stacked_bars
+from ...rendering.pictures import Picture, StackedBar, one_below_the_other, stacked_bars
 from ...units import si
-from ..operation_predictions import Source
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 from ..physics.memory_traffic import ACCESS_BYTES, AccessEnergies, traffic_bytes
 from .costs import OperationCost
@@ -55,7 +52,7 @@ def iteration_rows(costs: Iterable[tuple[OperationCost, Mapping[str, float | Non
     for cost, energy_j in listed:
         static_j = energy_j.get(STATIC)
         own_j = {**energy_j, STATIC: None if static_j is None else busy * static_j}
-        yield from energy_rows(cost.entry, cost.device_time_s, own_j, cost.source, by_memory=cost.bound_by == "memory")
+        yield from energy_rows(cost, own_j)
     static_all_j = [joules for _, each in listed if (joules := each.get(STATIC)) is not None]
     if busy < 1:
         energy = {(DEVICE, STATIC): Figure((1 - busy) * math.fsum(static_all_j), "modelled")} if static_all_j else {}
@@ -63,26 +60,19 @@ def iteration_rows(costs: Iterable[tuple[OperationCost, Mapping[str, float | Non
         yield Row("", Share({DEVICE: Figure(time_s - busy_s, "modelled")}, energy), WAITING, phase)
 
 
-def energy_rows(
-    entry: Entry,
-    device_time_s: float | None,
-    energy_j: Mapping[str, float | None],
-    source: Source,
-    by_memory: bool,
-) -> Iterator[Row]:
+def energy_rows(cost: OperationCost, energy_j: Mapping[str, float | None]) -> Iterator[Row]:
     """The rows of one operation with all its calls.
 
-    Seconds and joules are those of all calls, None if the operation is not covered. Components of energy are "static",
-    which the board draws whether anything runs or not, and "dynamic", which the operation causes. `by_memory` says
-    whether memory traffic limits the operation, not arithmetic.
+    Components of energy are "static", which the board draws whether anything runs or not, and "dynamic", which the
+    operation causes; None if the operation is not covered.
     """
     whole = Share(
-        {DEVICE: Figure.of(device_time_s, source)},
-        {(DEVICE, component): Figure.of(joules, source) for component, joules in energy_j.items()},
+        {DEVICE: Figure.of(cost.device_time_s, cost.source)},
+        {(DEVICE, component): Figure.of(joules, cost.source) for component, joules in energy_j.items()},
     )
-    operation = entry.operation
-    for path, calls in (entry.by_module or {"": entry.count}).items():
-        mine = whole.scaled_by(calls / entry.count)
+    operation = cost.operation
+    for path, calls in (cost.entry.by_module or {"": cost.count}).items():
+        mine = whole.scaled_by(calls / cost.count)
         if operation.row.is_optimizer_step:
             yield Row(path, mine, operation.kind, "optimizer", calls)
         elif path == _BACKWARD:
@@ -90,27 +80,11 @@ def energy_rows(
         elif operation.mode == "inference":
             yield Row(path, mine, operation.kind, "forward", calls)
         else:
-            forward = forward_fraction(operation, by_memory)
+            forward = cost.forward_fraction
             if forward:
                 yield Row(path, mine.scaled_by(forward), operation.kind, "forward", calls)
             if operation.gradients != "none":
                 yield Row(path, mine.scaled_by(1 - forward), operation.kind, "backward", calls)
-
-
-def forward_fraction(operation: Operation, by_memory: bool) -> float:
-    """The share of the forward pass in the cost of a training operation.
-
-    It is the share of FLOPs, or of bytes if these decide the time: a third for a product with both gradients, and two
-    of five passes over memory for a ReLU.
-    """
-    if not operation.has_backward:
-        return 0.0 if operation.gradients == "recomputed" else 1.0
-    forward = operation.replace(mode="inference")
-    if by_memory or not operation.flops:
-        part, whole = forward.bytes_read + forward.bytes_written, operation.bytes_read + operation.bytes_written
-    else:
-        part, whole = forward.executed_flops, operation.executed_flops
-    return min(1.0, part / whole) if whole else 1.0
 
 
 COMPUTE, REST = "compute", "rest"

@@ -92,14 +92,80 @@ class CpuNetworkPredictor:
             )
         return self
 
-    def prepared(self, network: Network) -> PreparedOnCpu:
-        """A network that `at` predicts, in the precisions in which a CPU runs it."""
-        entries = tuple(replace(entry, operation=as_run(entry.operation)) for entry in network.entries)
-        return PreparedOnCpu(self, replace(network, entries=entries))
+    def predict(self, network: Network, *, composition: str | None = None, strict: bool = False) -> Prediction:
+        """Predict one iteration of a network, in the precisions in which a CPU runs it.
 
-    def predict(self, network: Network) -> Prediction:
-        """Predict one iteration of a network; see `PreparedOnCpu.at`."""
-        return self.prepared(network).at()
+        Raises InputError: another composition, or operations of another mode. Raises UncoveredError: too much of the
+        network is not covered; in strict mode, anything is not.
+        """
+        if composition not in (None, COMPOSITION):
+            raise InputError("unknown composition on a CPU", given=repr(composition), allowed=COMPOSITION)
+        entries = tuple(replace(entry, operation=as_run(entry.operation)) for entry in network.entries)
+        network = replace(network, entries=entries)
+        calls, counts = self.operations.predict(network.operations), counts_of(network)
+        coverage = Coverage.of(network, calls.source, self.name)
+        coverage.refuse_too_much(network.name, strict=strict)
+        work_s, between_s = self.serial.parts_s(counts, calls.time_s)
+        costs = tuple(self._costs(network, calls, counts, (work_s + between_s) / work_s if work_s else 1.0))
+        energies_j = [cost.energy_j for cost in costs if cost.energy_j is not None]
+        errors, spread = self.network_errors, None
+        if errors and coverage.share is not None:
+            basis = f"{len(errors['time'])} measurements of networks on this CPU, each left out by name"
+            spread = NetworkSpread(errors, dict.fromkeys(errors, 1.0), coverage.share, False, basis, None)
+        need = None if network.input_shape is None else memory_need(network)
+        return Prediction(
+            network=network.name,
+            input_shape=network.input_shape,
+            mode=network.mode,
+            gpu=self.operations.cpu.name,
+            clock_mhz=None,
+            predictor=self.name,
+            composition=COMPOSITION,
+            time_s=work_s + between_s,
+            energy_j=sum(energies_j) if energies_j else None,
+            device_time_s=work_s,
+            host_time_s=between_s,
+            power_limit_w=None,
+            held_clock_mhz=None,
+            operations=costs,
+            spread=spread,
+            notes=tuple(self._notes(network, coverage)),
+            coverage=coverage,
+            host=self.operations.cpu.name,
+            memory_bytes=None if need is None else need.weights_bytes + need.activations_bytes,
+        )
+
+    def _costs(
+        self, network: Network, calls: PredictedCalls, counts: FloatArray, longer: float
+    ) -> Iterator[OperationCost]:
+        """The cost of each operation, all calls together.
+
+        A network takes `longer` times as long as its operations. The CPU draws as much power between operations as in
+        them, so their joules are longer by the same factor, and add up to the network's.
+        """
+        model, times_s = self.operations.calls, self.serial.factor * counts * calls.time_s
+        compute_s, memory_s = model.parts_s(calls.operations)
+        by_work = np.where(memory_s > compute_s, "memory", "compute")
+        bounds = np.where(calls.time_s > _CLEARLY_WORK * model.call_s, by_work, "launch")
+        columns = times_s, calls.power_w, longer * times_s * calls.power_w
+        for entry, bound, source, *values in zip(network, bounds, calls.source, *columns, strict=True):
+            # NaN stands for what is missing, or was not measured.
+            seconds, watts, joules = (None if np.isnan(value) else float(value) for value in values)
+            yield OperationCost(entry, seconds, watts, joules, source, cast(Bound, str(bound)), joules)
+
+    def _notes(self, network: Network, coverage: Coverage) -> Iterator[str]:
+        if coverage:
+            yield str(coverage)
+        yield from (f"assumed: {assumption}" for assumption in network.assumptions)
+        threads = self.operations.threads
+        yield (
+            f"measured on a CPU of this name with {threads} thread{'s' if threads > 1 else ''} of PyTorch: with another"
+            " number of threads, or beside other programs, it takes another time"
+        )
+        if self.operations.power is None:
+            yield "energy: not measured, because the energy counters of this CPU could not be read"
+        if not self.serial.networks:
+            yield "no network was measured on this CPU: its time is the sum of its operations"
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """How it is stored: facts, and the files of its regressors."""
@@ -135,84 +201,3 @@ class CpuNetworkPredictor:
         )
         errors = {str(quantity): tuple(sorted_errors(e).tolist()) for quantity, e in facts["network_errors"].items()}
         return cls(name, operations, SerialModel.from_dict(facts["serial"]), errors, facts["recipe"])
-
-
-@dataclass(frozen=True)
-class PreparedOnCpu:
-    """A network on a CPU, asked in the way of `PreparedNetwork`."""
-
-    predictor: CpuNetworkPredictor
-    network: Network
-
-    def at(self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False) -> Prediction:
-        """Predict one iteration.
-
-        Raises InputError: a clock, another composition, or operations of another mode. Raises UncoveredError: too much
-        of the network is not covered; in strict mode, anything is not.
-        """
-        known, network = self.predictor, self.network
-        known.operations.cpu.checked_clock_mhz(clock_mhz)
-        if composition not in (None, COMPOSITION):
-            raise InputError("unknown composition on a CPU", given=repr(composition), allowed=COMPOSITION)
-        calls, counts = known.operations.predict(network.operations), counts_of(network)
-        coverage = Coverage.of(network, calls.source, known.name)
-        coverage.refuse_too_much(network.name, strict=strict)
-        work_s, between_s = known.serial.parts_s(counts, calls.time_s)
-        costs = tuple(self._costs(calls, counts, (work_s + between_s) / work_s if work_s else 1.0))
-        energies_j = [cost.energy_j for cost in costs if cost.energy_j is not None]
-        errors, spread = known.network_errors, None
-        if errors and coverage.share is not None:
-            basis = f"{len(errors['time'])} measurements of networks on this CPU, each left out by name"
-            spread = NetworkSpread(errors, dict.fromkeys(errors, 1.0), coverage.share, False, basis, None)
-        need = None if network.input_shape is None else memory_need(network)
-        return Prediction(
-            network=network.name,
-            input_shape=network.input_shape,
-            mode=network.mode,
-            gpu=known.operations.cpu.name,
-            clock_mhz=None,
-            predictor=known.name,
-            composition=COMPOSITION,
-            time_s=work_s + between_s,
-            energy_j=sum(energies_j) if energies_j else None,
-            device_time_s=work_s,
-            host_time_s=between_s,
-            power_limit_w=None,
-            held_clock_mhz=None,
-            operations=costs,
-            spread=spread,
-            notes=tuple(self._notes(coverage)),
-            coverage=coverage,
-            host=known.operations.cpu.name,
-            memory_bytes=None if need is None else need.weights_bytes + need.activations_bytes,
-        )
-
-    def _costs(self, calls: PredictedCalls, counts: FloatArray, longer: float) -> Iterator[OperationCost]:
-        """The cost of each operation, all calls together.
-
-        A network takes `longer` times as long as its operations. The CPU draws as much power between operations as in
-        them, so their joules are longer by the same factor, and add up to the network's.
-        """
-        model, times_s = self.predictor.operations.calls, self.predictor.serial.factor * counts * calls.time_s
-        compute_s, memory_s = model.parts_s(calls.operations)
-        by_work = np.where(memory_s > compute_s, "memory", "compute")
-        bounds = np.where(calls.time_s > _CLEARLY_WORK * model.call_s, by_work, "launch")
-        columns = times_s, calls.power_w, longer * times_s * calls.power_w
-        for entry, bound, source, *values in zip(self.network, bounds, calls.source, *columns, strict=True):
-            # NaN stands for what is missing, or was not measured.
-            seconds, watts, joules = (None if np.isnan(value) else float(value) for value in values)
-            yield OperationCost(entry, seconds, watts, joules, source, cast(Bound, str(bound)), joules)
-
-    def _notes(self, coverage: Coverage) -> Iterator[str]:
-        if coverage:
-            yield str(coverage)
-        yield from (f"assumed: {assumption}" for assumption in self.network.assumptions)
-        threads = self.predictor.operations.threads
-        yield (
-            f"measured on a CPU of this name with {threads} thread{'s' if threads > 1 else ''} of PyTorch: with another"
-            " number of threads, or beside other programs, it takes another time"
-        )
-        if self.predictor.operations.power is None:
-            yield "energy: not measured, because the energy counters of this CPU could not be read"
-        if not self.predictor.serial.networks:
-            yield "no network was measured on this CPU: its time is the sum of its operations"

@@ -31,12 +31,10 @@ from ...operations.fusion import fusion_of
 from ...operations.network import Network
 from ...operations.operation_list import OperationList
 from ..operation_predictions import OperationPredictions
-from ..physics.bandwidth import reached_bandwidth
-from ..physics.bounds import kernel_floor_s
 from ..physics.convolutions import TRANSPOSED
 from ..physics.least_times import LeastTimes
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
-from ..physics.roofline import on_tensor_cores
+from ..physics.roofline import kernel_floor_s, on_tensor_cores, reached_bandwidth
 from .composition import COMPILED_LAUNCH_S, KERNELS_IN_TRAINING
 
 SLOWER_DEPTHWISE = {"tf32": 1.8, "fp32": 3.3}
@@ -110,7 +108,7 @@ def unconfirmed_factors(network: Network, gpu: GPU) -> FloatArray:
     inside a network with channels first: without that, the operations of convnext_base add up to 470 ms (TF32) and
     476 ms (fp32) on an A30, 86 and 84 ms of these in such convolutions; 540 and 668 ms were measured (nicolai2025). A
     layer norm or linear layer on the same image with the channels last shows how tensors lie. Half precision needs no
-    factor (physics/half_precision.py).
+    factor (physics/variants.py).
     """
     factors = np.ones(len(network))
     if network.mode != "training" or not gpu.is_nvidia:

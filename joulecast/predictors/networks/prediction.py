@@ -13,7 +13,7 @@ from ...operations.inputs import InputShape, batch_size_of, shape_to_json, title
 from ...operations.operation_list import IDENTITY, identity, operation_text
 from ...rendering.answers import Answer, Table, plain
 from ...rendering.described import LEVEL, Column, Description, Grid, Unit, listing, quantity, totals, word
-from ...rendering.notebook import Bar, Picture, bars, short
+from ...rendering.pictures import Bar, Picture, bars, short
 from ...units import NOT_MEASURED, number, si
 from ..intervals.conformal import require_level
 from ..intervals.network_calibration import Interval, NetworkSpread
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from .memory_levels import MemoryLevels
 
 Composition = Literal["overlap", "sum", "serial"]
-COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
-"""How networks are composed on GPUs. On a CPU there is one way only, "serial"."""
-
-
-def checked_composition(name: str) -> Composition:
-    """The composition of this name. Raises InputError: there is none."""
-    for known in COMPOSITIONS:
-        if name == known:
-            return known
-    raise InputError("unknown composition", given=repr(name), allowed=", ".join(COMPOSITIONS))
-
-
 QUANTITIES = (("time", "time_s", "s"), ("power", "power_w", "W"), ("energy", "energy_j", "J"))
 _TOTALS: tuple[tuple[str, str, Unit], ...] = (
     *QUANTITIES,
@@ -199,11 +187,8 @@ class Prediction(Answer):
         from ...energy import EnergyTree
         from .memory_levels import DYNAMIC, STATIC, iteration_rows
 
-        def energy_j(cost: OperationCost) -> dict[str, float | None]:
-            static_j = None if cost.energy_j is None else max(0.0, cost.energy_j - (cost.dynamic_energy_j or 0.0))
-            return {STATIC: static_j, DYNAMIC: cost.dynamic_energy_j}
-
-        rows = iteration_rows(((cost, energy_j(cost)) for cost in self.operations), self.time_s)
+        parts = ({STATIC: cost.static_energy_j, DYNAMIC: cost.dynamic_energy_j} for cost in self.operations)
+        rows = iteration_rows(zip(self.operations, parts, strict=True), self.time_s)
         return EnergyTree.of(titled(self.network, self.input_shape), rows, notes=self.notes)
 
     def by_memory_level(self, gpu: GPU | str | Path | None = None) -> MemoryLevels:

@@ -1,4 +1,4 @@
-"""A network on a GPU under a power cap, with everything computed that does not depend on the clock; what predicts it.
+"""Networks on GPUs under power caps: what does not depend on the clock, and their totals at clocks, composed together.
 
 Most of the work of a prediction is the cost of operations at the default clock, which needs features and regressors.
 The clock law (physics/clock.py) then derives the cost at any other clock with a few array operations, for all networks,
@@ -7,55 +7,88 @@ GPUs and clocks that are asked for together. A single network at one clock is a 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from itertools import compress
 
 import numpy as np
 
 from ...arrays import FloatArray
-from ...hardware import find_gpu
-from ...hardware.host import USUAL, Host
+from ...errors import InputError, named
+from ...operations.attributes import ELEMENT_BYTES
 from ...operations.network import Network
 from ...operations.operation_list import OperationList
 from ...progress import paced
-from ..board.calibrated import calibrated
-from ..board.profile import launches_in
-from ..chip import ChipPart
-from ..contract import INPUT_NAMES, Files, Regressor, Shared
-from ..formats.numbers import number, require_features
-from ..intervals.calibration import Calibration
-from ..intervals.network_calibration import NetworkCalibration
+from ..intervals.network_calibration import NetworkCalibration, shares_of
 from ..operation_predictions import OperationPredictions
-from ..physics.baseline import Baseline
 from ..physics.cached import cached
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from ..predictor import OperationPredictor
-from .composition import MOST_NETWORK_STATIC_W, TF32_FACTORS, Execution, HostModel, composed, counts_of, plain_sum
-from .knowledge import NetworkKnowledge, OverClocks
-from .memory import MemoryNeed, memory_need
+from .composition import HostModel, composed, counts_of, plain_sum
+from .costs import Coverage
+from .memory import memory_need
 from .parts import as_compiled, as_parts
-from .prediction import Prediction, checked_composition
+from .prediction import Composition
+
+_SHOWN_OPERATIONS = 3
+_MAJORITY = 0.5  # Share of the device time in 16 bits and less from which a network counts as one in half precision.
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkKnowledge:
+    """A predictor of single operations, and everything else that is needed to compose networks from them.
+
+    Args:
+        name: Name of the zoo entry that it comes from, such as "a30/forest-inference".
+        operations: Predicts single operations.
+        host: Model of the host seconds of a call inside a network.
+        network_errors: Errors on networks that were left out; None where no network was measured.
+        half_errors: Errors on left-out networks that spend most of their time in half precision; None if
+            `network_errors` holds for these as well.
+        any_gpu: Whether the predictor is for GPUs and clocks that were not measured. Its errors come from such GPUs, so
+            they do not grow at other clocks than the default.
+        find_shared: Gives the knowledge of a GPU of which nothing was measured, for networks with operations that were
+            not measured on its chip. It is loaded when this is called first.
+    """
+
+    name: str
+    operations: OperationPredictor
+    host: HostModel
+    network_errors: NetworkCalibration | None = None
+    half_errors: NetworkCalibration | None = None
+    any_gpu: bool = False
+    find_shared: Callable[[], NetworkKnowledge | None] = lambda: None
+
+    def errors_on(self, counts: FloatArray, predictions: OperationPredictions) -> NetworkCalibration | None:
+        """Errors on networks like this one; None where nothing is known."""
+        if self.operations.not_of_chip(predictions.operations):
+            # A GPU's own errors come from networks whose operations were all measured there.
+            shared = self.find_shared()
+            return None if shared is None else shared.errors_on(counts, predictions)
+        if self.half_errors is None:
+            return self.network_errors
+        shares, known = shares_of(counts, predictions)
+        half = [ELEMENT_BYTES[operation.precision] <= 2 for operation in compress(predictions.operations, known)]
+        return self.half_errors if float(shares[half].sum()) > _MAJORITY else self.network_errors
 
 
 @dataclass(frozen=True)
 class PreparedNetwork:
-    """A network that can be predicted at one clock after the other.
+    """A network on a GPU under a power cap, which can be predicted at one clock after the other.
 
     Args:
         knowledge: Predicts operations and composes them, on one GPU in one mode.
         network: Operations of that mode.
         power_limit_w: Power cap in watts.
-        notes: Warnings about the network on this GPU, in addition to those that every prediction carries.
         known: Its operations at the default clock, as they are inside networks, if these are predicted already.
     """
 
     knowledge: NetworkKnowledge
     network: Network
     power_limit_w: float
-    notes: tuple[str, ...] = ()
     known: OperationPredictions | None = None
 
     @cached_property
@@ -63,13 +96,13 @@ class PreparedNetwork:
         """Calls of each operation per iteration, shape (operations,)."""
         return self.network.derived(counts_of)
 
-    @cached_property
-    def memory(self) -> MemoryNeed | None:
+    @property
+    def memory_bytes(self) -> int | None:
         """Device memory that the network needs, estimated; None for a list of operations.
 
         The tensors of a list of operations need not be in memory at the same time.
         """
-        return None if self.network.input_shape is None else self.network.derived(memory_need)
+        return None if self.network.input_shape is None else self.network.derived(memory_need).total_bytes
 
     @cached_property
     def at_default(self) -> OperationPredictions:
@@ -87,101 +120,31 @@ class PreparedNetwork:
         static = found.static_power_w / float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
         return self.knowledge.host.total_s(self.counts, found), static, self.power_limit_w
 
-    def at(self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False) -> Prediction:
-        """Predict one iteration at a graphics clock; see `NetworkPredictor.predict`.
+    @cached_property
+    def coverage(self) -> Coverage:
+        """The part of the network that its totals lack; the same at all clocks."""
+        return Coverage.of(self.network, self.at_default.source, self.knowledge.name)
 
-        Raises InputError, UncoveredError: see `NetworkPredictor.predict`.
+    @property
+    def missing(self) -> int:
+        """Number of operations that are not covered and that the totals lack."""
+        return self.at_default.source.count("missing")
+
+    def refuse_uncovered(self, *, strict: bool = False) -> None:
+        """Refuse the network if too much of it is not covered; in strict mode, if anything is not.
+
+        Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or
+        strict mode, and anything is not.
         """
-        clock = self.knowledge.operations.gpu.checked_clock_mhz(clock_mhz)
-        need_bytes = None if self.memory is None else self.memory.total_bytes
-        return over_clocks(self, [clock], composition=composition).at(0).prediction(strict, need_bytes, self.notes)
-
-
-def over_clocks(
-    prepared: PreparedNetwork, clocks_mhz: Iterable[float], *, composition: str | None = None
-) -> OverClocks:
-    """Predict a prepared network at many clocks, at least one; see `over_gpus`."""
-    (found,) = over_gpus([(prepared, np.array(list(clocks_mhz), dtype=float))], composition=composition)
-    return found
-
-
-def over_gpus(
-    asked: Sequence[tuple[PreparedNetwork, FloatArray]], *, composition: str | None = None
-) -> list[OverClocks]:
-    """Predict prepared networks, each at clocks of its own GPU.
-
-    Raises InputError: another mode, an unknown composition, or a clock or a cap that a GPU cannot hold.
-
-    Args:
-        asked: Networks and clocks in MHz. All of them are computed together.
-        composition: "overlap" or "sum"; None for overlap.
-    """
-    way, together = checked_composition(composition or "overlap"), dict[bool, list[int]]()
-    found: list[OverClocks | None] = []
-    for place, (prepared, clocks_mhz) in enumerate(paced(asked)):
-        gpu, operations = prepared.knowledge.operations.gpu, prepared.at_default
-        for clock in (clocks_mhz.min(), clocks_mhz.max()):
-            gpu.checked_clock_mhz(float(clock))
-        if operations.work is None:
-            found.append(_over_clocks(prepared, clocks_mhz, np.full((5, len(clocks_mhz)), np.nan)))
-        elif way == "sum":
-            found.append(_summed(prepared, clocks_mhz))
-        else:
-            # Operations that have highest clocks of their own would cost the others an array of voltages.
-            together.setdefault(bool(np.isfinite(operations.work.most_mhz).any()), []).append(place)
-            found.append(None)
-    for places in paced(together.values()):
-        some = [asked[place] for place in places]
-        for place, values in zip(places, _composed(some), strict=True):
-            found[place] = _over_clocks(*asked[place], values)
-    return [each for each in found if each is not None]
-
-
-def _composed(asked: Sequence[tuple[PreparedNetwork, FloatArray]]) -> list[FloatArray]:
-    """Totals of prepared networks whose host and device overlap, each at clocks of its own; see `composed`."""
-    each = [prepared for prepared, _ in asked]
-    most_mhz = [prepared.knowledge.host.execution.most_clock_mhz for prepared in each]
-    places = np.arange(max(len(clocks_mhz) for _, clocks_mhz in asked))
-    wanted = np.array([clocks_mhz[np.minimum(places, len(clocks_mhz) - 1)] for _, clocks_mhz in asked])
-    wanted = np.minimum(wanted, np.array(most_mhz)[:, None])
-    works = [work for prepared in each if (work := prepared.at_default.work) is not None]
-    jobs = Jobs.of(works, [prepared.counts for prepared in each], [prepared.facts for prepared in each])
-    gaps_s = [prepared.knowledge.host.execution.gap_s * prepared.counts.sum() for prepared in each]
-    values = composed(jobs, wanted, np.array(gaps_s)[:, None])
-    return [values[:, place, : len(clocks_mhz)] for place, (_, clocks_mhz) in enumerate(asked)]
-
-
-def _over_clocks(
-    prepared: PreparedNetwork, clocks_mhz: FloatArray, values: FloatArray, loops: Sequence[OperationPredictions] = ()
-) -> OverClocks:
-    shared_mhz, held_mhz, time_s, energy_j, device_s = values
-    return OverClocks(
-        knowledge=prepared.knowledge,
-        network=prepared.network,
-        operations=loops[0] if loops else prepared.at_default,
-        power_limit_w=prepared.power_limit_w,
-        composition="sum" if loops else "overlap",
-        clocks_mhz=clocks_mhz,
-        shared_mhz=shared_mhz,
-        held_clocks_mhz=held_mhz,
-        time_s=time_s,
-        energy_j=energy_j,
-        device_time_s=device_s,
-        host_time_s=plain_sum(prepared.counts, loops[0]).host_time_s if loops else prepared.facts[0],
-        loops=tuple(loops),
-    )
-
-
-def _summed(prepared: PreparedNetwork, clocks_mhz: FloatArray) -> OverClocks:
-    """Plain sums of loops, each of which settles at a clock of its own."""
-    operations, cap_w, values, loops = prepared.network.operations, prepared.power_limit_w, [], []
-    for clock in paced(clocks_mhz.tolist()):
-        found = prepared.knowledge.operations.predict(operations, clock, cap_w)
-        totals, busy_s = plain_sum(prepared.counts, found), np.nan_to_num(prepared.counts * found.device_time_s)
-        mean = float(busy_s @ np.nan_to_num(found.held_clock_mhz)) / busy_s.sum() if busy_s.any() else clock
-        values.append((clock, round(mean, 6), totals.time_s, totals.energy_j, totals.device_time_s))
-        loops.append(found)
-    return _over_clocks(prepared, clocks_mhz, np.array(values).T, loops)
+        knowledge, network = self.knowledge, self.network
+        if self.missing == len(network):
+            raise InputError(
+                f"{knowledge.name} covers none of these operations",
+                given="; ".join(map(repr, network.operations[:_SHOWN_OPERATIONS])),
+                allowed=", ".join(knowledge.operations.coverage),
+                hint="choose another precision or GPU",
+            )
+        self.coverage.refuse_too_much(network.name, strict=strict)
 
 
 @cached
@@ -192,81 +155,104 @@ def _in_networks(
     return predictor.in_network(predictor.predict_for_network(operations, power_limit_w))
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkPredictor(NetworkKnowledge):
-    """Predicts networks by what is known of their operations; see `NetworkKnowledge` for the arguments."""
+@dataclass(frozen=True)
+class OverClocks:
+    """Totals of a network at many clocks, shape (clocks,) each; NaN where nothing of the network is covered.
 
-    def under(self, execution: Execution) -> Self:
-        """The same predictor for networks that are run in another way, by another host, or on a board of its own.
+    Args:
+        prepared: The network on its GPU.
+        clocks_mhz: Requested graphics clocks in MHz.
+        shared_mhz: The one clock of the whole network under the power cap.
+        held_clocks_mhz: Mean clock over device time. It is lower than `shared_mhz` if single operations were measured
+            to hold a lower clock.
+        time_s, energy_j, device_time_s: Seconds, joules and seconds of the device per iteration.
+        loops: For plain sums, the operations in loops of their own at each clock.
+    """
 
-        Raises InputError: the board's profile is of another GPU.
-        """
-        profile, host = execution.profile, execution.host.of(self.operations.gpu)
-        operations = self.operations if profile is None else calibrated(self.operations, profile)
-        launches = launches_in(self.operations.mode)
-        if profile is not None and execution.host is USUAL and launches in profile.factors:
-            host = Host("the calibrated host", profile.factors[launches], "measured by joulecast calibrate")
-        return replace(self, operations=operations, host=replace(self.host, execution=execution, host=host))
+    prepared: PreparedNetwork
+    clocks_mhz: FloatArray
+    shared_mhz: FloatArray
+    held_clocks_mhz: FloatArray
+    time_s: FloatArray
+    energy_j: FloatArray
+    device_time_s: FloatArray
+    loops: tuple[OperationPredictions, ...] = ()
 
-    def predict(
-        self,
-        network: Network,
-        clock_mhz: float | None = None,
-        power_limit_w: float | None = None,
-        *,
-        composition: str | None = None,
-        strict: bool = False,
-    ) -> Prediction:
-        """Predict one iteration of a network in this predictor's mode; see `joulecast.predict` for the arguments.
+    @property
+    def composition(self) -> Composition:
+        """How operations are added up."""
+        return "sum" if self.loops else "overlap"
 
-        Raises InputError: another mode, a clock or a cap that the GPU cannot hold, an unknown composition, or a network
-        of which nothing is covered. Raises UncoveredError: strict, and some operations are not covered.
-        """
-        return self.prepared(network, power_limit_w).at(clock_mhz, composition=composition, strict=strict)
+    @property
+    def host_time_s(self) -> float:
+        """Seconds that the host needs per iteration, at any clock."""
+        prepared = self.prepared
+        return plain_sum(prepared.counts, self.loops[0]).host_time_s if self.loops else prepared.facts[0]
 
-    def prepared(self, network: Network, power_limit_w: float | None = None) -> PreparedNetwork:
-        """Compute everything that does not depend on the clock. Raises InputError: a cap that the GPU cannot hold."""
-        return PreparedNetwork(self, network, self.operations.gpu.checked_power_limit_w(power_limit_w))
 
-    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
-        """How the predictor of a measured chip is stored: facts, and the files of its regressors."""
-        chip = self.operations.chips[self.operations.mode]
-        networks = None if self.network_errors is None else self.network_errors.to_dict()
-        facts = {**chip.facts(), "host": self.host.to_dict(), "network_errors": networks}
-        return facts, {**chip.time.to_files("time"), **chip.power.to_files("power")}
+Asked = Sequence[tuple[PreparedNetwork, FloatArray]]
 
-    @classmethod
-    def from_files(
-        cls,
-        name: str,
-        facts: Mapping[str, Any],
-        files: Files,
-        regressor: Callable[[Files, str], Regressor],
-        find_shared: Callable[[], Shared],
-    ) -> Self:
-        """Read what `to_files` wrote; `regressor` reads what was learned of a quantity, see `OneGpuForm.from_files`.
 
-        For what was not measured on the chip, `find_shared` gives what all GPUs share. Raises ZooError, InputError,
-        LookupError, TypeError, ValueError: it is something else.
-        """
-        require_features(facts["inputs"], INPUT_NAMES, name)
-        chip = ChipPart(
-            gpu=find_gpu(facts["gpu"]),
-            mode=facts["mode"],
-            baseline=Baseline.from_dict(facts["baseline"]),
-            time=regressor(files, "time"),
-            power=regressor(files, "power"),
-            measured=frozenset(facts["measured"]),
-            transferred=tuple(facts["transferred"]),
-            calibration=None if facts.get("calibration") is None else Calibration.from_dict(facts["calibration"]),
-            # Entries of GPUs without measured networks may lack what these teach.
-            network_static_w=number(facts.get("network_static_w", 0.0), 0.0, MOST_NETWORK_STATIC_W),
-            network_tf32_factor=number(facts.get("network_tf32_factor", 1.0), *TF32_FACTORS),
-        )
-        errors = facts.get("network_errors")
-        return cls(
-            name,
-            OperationPredictor(chip.gpu, chip.mode, find_shared, {chip.mode: chip}),
-            HostModel.from_dict(facts["host"]),
-            network_errors=None if errors is None else NetworkCalibration.from_dict(errors),
-        )
+def over_gpus(asked: Asked, *, composition: str | None = None) -> list[OverClocks]:
+    """Predict prepared networks, each at clocks of its own GPU, all of them together.
+
+    Raises UnknownNameError: an unknown composition. Raises InputError: a clock that a GPU cannot hold.
+
+    Args:
+        asked: Networks, and the clocks in MHz at which they are predicted.
+        composition: "overlap" or "sum"; None for overlap.
+    """
+    for prepared, clocks_mhz in asked:
+        for clock in (clocks_mhz.min(), clocks_mhz.max()):
+            prepared.knowledge.operations.gpu.checked_clock_mhz(float(clock))
+    return named("composition", composition or "overlap", COMPOSITIONS)(asked)
+
+
+def over_clocks(prepared: PreparedNetwork, clocks_mhz: Iterable[float]) -> OverClocks:
+    """Predict a prepared network at many clocks, at least one; see `over_gpus`."""
+    (found,) = over_gpus([(prepared, np.array(list(clocks_mhz), dtype=float))])
+    return found
+
+
+def _overlapping(asked: Asked) -> list[OverClocks]:
+    """Networks whose host and device overlap, and whose operations share a clock; see `composed`."""
+    found: dict[int, OverClocks] = {}
+    together: dict[bool, list[int]] = defaultdict(list)
+    for place, (prepared, clocks_mhz) in enumerate(paced(asked)):
+        if (work := prepared.at_default.work) is None:
+            found[place] = OverClocks(prepared, clocks_mhz, *np.full((5, len(clocks_mhz)), np.nan))
+        else:
+            # Operations that have highest clocks of their own would cost the others an array of voltages.
+            together[bool(np.isfinite(work.most_mhz).any())].append(place)
+    for places in paced(together.values()):
+        each, clocks = zip(*(asked[place] for place in places), strict=True)
+        column = np.arange(max(map(len, clocks)))
+        runs = [prepared.knowledge.host.execution for prepared in each]
+        wanted = np.array([one[np.minimum(column, len(one) - 1)] for one in clocks])
+        wanted = np.minimum(wanted, np.array([run.most_clock_mhz for run in runs])[:, None])
+        works = [work for prepared in each if (work := prepared.at_default.work) is not None]
+        jobs = Jobs.of(works, [prepared.counts for prepared in each], [prepared.facts for prepared in each])
+        gaps_s = [run.gap_s * prepared.counts.sum() for run, prepared in zip(runs, each, strict=True)]
+        values = composed(jobs, wanted, np.array(gaps_s)[:, None])
+        for row, place in enumerate(places):
+            found[place] = OverClocks(*asked[place], *values[:, row, : len(clocks[row])])
+    return [found[place] for place in range(len(asked))]
+
+
+def _summed(asked: Asked) -> list[OverClocks]:
+    """Plain sums of loops, each of which settles at a clock of its own."""
+    found = []
+    for prepared, clocks_mhz in asked:
+        values, loops = [], []
+        for clock in paced(clocks_mhz.tolist()):
+            loop = prepared.knowledge.operations.predict(prepared.network.operations, clock, prepared.power_limit_w)
+            totals, busy_s = plain_sum(prepared.counts, loop), np.nan_to_num(prepared.counts * loop.device_time_s)
+            mean = float(busy_s @ np.nan_to_num(loop.held_clock_mhz)) / busy_s.sum() if busy_s.any() else clock
+            values.append((clock, round(mean, 6), totals.time_s, totals.energy_j, totals.device_time_s))
+            loops.append(loop)
+        found.append(replace(OverClocks(prepared, clocks_mhz, *np.array(values).T), loops=tuple(loops)))
+    return found
+
+
+COMPOSITIONS: Mapping[str, Callable[[Asked], list[OverClocks]]] = {"overlap": _overlapping, "sum": _summed}
+"""How operations are added up on GPUs. On a CPU there is one way only, "serial"."""

@@ -4,9 +4,10 @@ Moving a byte and computing a FLOP take energy, and so does every clock cycle of
 
     E = bytes x e_memory + k V^2 (FLOPs x e_unit + SMs x clock x device time x e_awake)
 
-V is the supply voltage relative to that at the boost clock: switching a capacitance C takes energy proportional to
-C V^2. k is the energy of logic in the chip's manufacturing process relative to 7 nm. e_memory depends on the type of
-memory (HBM or GDDR), e_unit on the unit that computes (fp32 pipes or tensor cores). Static power comes on top.
+V is the supply voltage relative to that at the boost clock (`RelativeVoltage`): switching a capacitance C takes energy
+proportional to C V^2. k is the energy of logic in the chip's manufacturing process relative to 7 nm. e_memory depends
+on the type of memory (HBM or GDDR), e_unit on the unit that computes (fp32 pipes or tensor cores). Static power comes
+on top.
 
 Bytes that the L2 cache still holds take less energy, because they do not come from memory (`l2_share`). Without this,
 a ResNet-101 in batches of 8 images, whose activations mostly fit into the 40 MB of an A100, was predicted to draw
@@ -16,22 +17,21 @@ a ResNet-101 in batches of 8 images, whose activations mostly fit into the 40 MB
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
-from typing import Any, Self
+from dataclasses import asdict, astuple, dataclass, fields
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
 from ...arrays import FloatArray
-from ...hardware import GPU
-from ...hardware.gpu import IdleCurve
+from ...hardware import GPU, find_gpu
+from ...hardware.gpu import IdleCurve, VoltageCurve
 from ...operations.attributes import ELEMENT_BYTES
 from ...operations.operation import Operation
 from ...system.caches import remembered
 from ..formats.numbers import numbers
 from .operation_numbers import numbers_of
 from .roofline import of_precisions, on_tensor_cores, precision_table
-from .voltage import logic_energy, relative_voltage, voltage_like
 
 # Process in nm -> energy of logic relative to TSMC 7 nm, each at its highest voltage. 12 nm and Samsung's 8 nm were
 # chosen with the measured powers of the RTX 2080 Ti and the A10 in view. The others are priors, not measurements.
@@ -45,8 +45,75 @@ L2_SAVES = 1 - 368 / 2090
 A100 (Delestrac et al., ASAP 2024). A fit to measured networks gave 0.79 instead of 0.82."""
 
 
+@cache
+def best_known() -> GPU:
+    """The GPU whose voltage, idle power and energies of memory accesses stand for those of others, scaled to them.
+
+    It is the only one with published energies of its levels of memory (Delestrac et al., ASAP 2024).
+    """
+    return find_gpu("NVIDIA A100-PCIE-40GB")
+
+
+class RelativeVoltage(NamedTuple):
+    """Supply voltage at a clock over that at the boost clock, of one GPU or of several.
+
+    Args:
+        curve: The measured curve; for several GPUs its fields are arrays of shape (gpus, 1, 1).
+        measured_boost_mhz: Boost clock of the GPU that it was measured on.
+        boost_mhz: Boost clock of the GPU that it is scaled to.
+        boost_mv: Millivolts of the measured GPU at its boost clock.
+    """
+
+    curve: VoltageCurve
+    measured_boost_mhz: Any
+    boost_mhz: Any
+    boost_mv: Any
+
+    @classmethod
+    def of_all(cls, gpus: Sequence[GPU]) -> Self:
+        """The curves of several GPUs as one, for clocks of shape (gpus, clocks, operations)."""
+        if len(gpus) == 1:
+            return cls(*voltage_of(gpus[0]))
+        each = [voltage_of(gpu) for gpu in gpus]
+        table = np.array([(*astuple(one.curve), *one[1:]) for one in each], dtype=float).T[:, :, None, None]
+        curve, others = np.split(table, [-3])
+        return cls(VoltageCurve(*curve), *others)
+
+    def at(self, clock_mhz: FloatArray) -> FloatArray:
+        """The voltage at each of some clocks, relative to that at the boost clock; in the shape of the clocks."""
+        relative: FloatArray = self.curve.at(clock_mhz * self.measured_boost_mhz / self.boost_mhz) / self.boost_mv
+        return relative
+
+
+@lru_cache(maxsize=256)
+def voltage_of(gpu: GPU) -> RelativeVoltage:
+    """The voltage of a GPU; without a measured curve that of `best_known`, scaled to its boost clock."""
+    known = best_known() if gpu.voltage is None else gpu
+    curve, boost_mhz = cast(VoltageCurve, known.voltage), float(known.boost_clock_mhz)
+    return RelativeVoltage(curve, boost_mhz, float(gpu.boost_clock_mhz), float(curve.at(boost_mhz)))
+
+
+def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
+    """Supply voltage at a clock over that at the boost clock.
+
+    Returns:
+        An array in the shape of `clock_mhz`, or of shape (1,) for a number.
+    """
+    return voltage_of(gpu).at(np.atleast_1d(np.asarray(clock_mhz, dtype=float)))
+
+
+def logic_energy(voltage: FloatArray, power: FloatArray | float) -> FloatArray:
+    """Energy of a chip's logic, relative to that at the boost clock."""
+    # numpy's own power function takes ten times as long.
+    found: FloatArray = voltage**2 * (1.0 + (power - 2.0) * (voltage - 1.0))
+    return found
+
+
 def static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
-    """Board power in watts while a process has a context open on the GPU, but no kernel runs."""
+    """Board power in watts while a process has a context open on the GPU, but no kernel runs.
+
+    Where it was not measured at several clocks, it follows the clock as that of `best_known` does.
+    """
     return _static_power_w(gpu, clock_mhz) if np.ndim(clock_mhz) else _static_power_at_w(gpu, float(clock_mhz))
 
 
@@ -56,54 +123,24 @@ def _static_power_at_w(gpu: GPU, clock_mhz: float) -> float:
 
 
 def _static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
+    curve, like, top = gpu.idle_curve, cast(IdleCurve, best_known().idle_curve), float(best_known().boost_clock_mhz)
+    if curve is not None and len(curve.clock_mhz) > 1:
+        watts = np.interp(clock_mhz, curve.clock_mhz, curve.power_w)
+    else:
+        usual_w = max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
+        at_boost_w = usual_w if curve is None else curve.power_w[0]
+        relative_mhz = np.asarray(clock_mhz) / gpu.boost_clock_mhz
+        watts = np.interp(relative_mhz * top, like.clock_mhz, like.power_w) / like.at(top) * at_boost_w
     # A board with a context open draws no less than one without.
-    return np.maximum(_power_without_work_w(gpu, clock_mhz), gpu.idle_power_w or 0.0)
+    return np.maximum(watts, gpu.idle_power_w or 0.0)
 
 
 def static_power_on_gpus_w(gpus: Sequence[GPU], clock_mhz: FloatArray) -> FloatArray:
-    """`static_power_w` of several GPUs at once, shape (gpus, clocks)."""
+    """`static_power_w` of several GPUs, or of one for all, at clocks of shape (gpus, clocks)."""
     if len(gpus) == 1:
         alone: FloatArray = static_power_w(gpus[0], clock_mhz)
         return alone
-    boost_mhz = np.array([float(gpu.boost_clock_mhz) for gpu in gpus])
-    at_boost_w = np.array([_usual_power_w(gpu) for gpu in gpus])
-    watts: FloatArray = _idle_like_known(clock_mhz / boost_mhz[:, None]) * at_boost_w[:, None]
-    for place, gpu in enumerate(gpus):
-        if _idle_curve(gpu) is not None:
-            watts[place] = _power_without_work_w(gpu, clock_mhz[place])
-    least_w = np.array([gpu.idle_power_w or 0.0 for gpu in gpus])
-    found: FloatArray = np.maximum(watts, least_w[:, None])
-    return found
-
-
-def _power_without_work_w(gpu: GPU, clock_mhz: Any) -> Any:
-    if (curve := _idle_curve(gpu)) is not None:
-        return np.interp(clock_mhz, curve.clock_mhz, curve.power_w)
-    return _idle_like_known(np.asarray(clock_mhz) / gpu.boost_clock_mhz) * _usual_power_w(gpu)
-
-
-def _idle_curve(gpu: GPU) -> IdleCurve | None:
-    """The curve of power without work, where it was measured at several clocks."""
-    curve = gpu.idle_curve
-    return None if curve is None or len(curve.clock_mhz) < 2 else curve
-
-
-def _usual_power_w(gpu: GPU) -> float:
-    """Watts without work at the boost clock: as measured, or a share of the power cap."""
-    if gpu.idle_curve is not None:
-        return gpu.idle_curve.power_w[0]
-    return max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
-
-
-def _idle_like_known(relative_clock: FloatArray) -> FloatArray:
-    """Power without work relative to that at the boost clock, from the idle curve of `voltage_like`."""
-    known = voltage_like()
-    curve = known.idle_curve
-    if curve is None:  # a catalogue that was changed
-        return np.ones_like(relative_clock)
-    top = float(known.boost_clock_mhz)
-    watts: FloatArray = np.interp(relative_clock * top, curve.clock_mhz, curve.power_w)
-    return watts / curve.at(top)
+    return np.array([static_power_w(gpu, clocks) for gpu, clocks in zip(gpus, clock_mhz, strict=True)])
 
 
 @lru_cache(maxsize=512)
@@ -165,17 +202,13 @@ class EnergyConstants:
         fp32, tensor, hbm, gddr, awake = values.tolist()
         return cls(fp32, tensor, hbm, gddr, awake, l2_saves, voltage_power)
 
-    def dynamic_energy_j(
-        self,
-        operations: Sequence[Operation],
-        device_s: FloatArray,
-        gpu: GPU,
-        clock_mhz: FloatArray | float,
+    def dynamic_j(
+        self, operations: Sequence[Operation], device_s: FloatArray, gpu: GPU, clock_mhz: FloatArray | float
     ) -> FloatArray:
-        """Joules above static power, shape (operations,)."""
+        """Joules above static power by each of the first five constants, shape (operations, 5)."""
         parts = self.parts(operations, device_s, gpu, clock_mhz, self.l2_saves, self.voltage_power)
-        energy_j: FloatArray = parts @ self.values()
-        return energy_j
+        joules: FloatArray = parts * self.values()
+        return joules
 
     @staticmethod
     def parts(

@@ -20,20 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 
 from ...arrays import FloatArray
-from ...hardware import GPU, find_gpu
+from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
 from ...operations.operation import Operation
-from .energy import ENERGY_SPREAD, PRIOR_ENERGY, process_factor
-from .operation_numbers import FAMILIES, numbers_of
+from .energy import ENERGY_SPREAD, PRIOR_ENERGY, best_known, process_factor, relative_voltage
+from .operation_numbers import FAMILIES, is_depthwise, numbers_of
 from .roofline import on_tensor_cores
 from .tiling import LOADED_TILE, loaded_tile
-from .voltage import relative_voltage
 
 _THREAD_TILE = 8.0  # Rows, and columns, of the outputs that one thread computes on fp32 pipes.
 _POOLING = FAMILIES.index("pooling")
@@ -41,7 +39,6 @@ _POOLING = FAMILIES.index("pooling")
 ACCESS_BYTES = 32
 """Bytes of a sector, the smallest unit that caches and DRAM of NVIDIA GPUs transfer."""
 
-_LIKE = "NVIDIA A100-PCIE-40GB"  # The only GPU with published energies of its levels (Delestrac et al., ASAP 2024).
 # The paper prints no error of its four figures, and it used one board, one clock and one sensor. A tenth is our guess.
 _MEASURED_SPREAD = 1.1
 _LOGIC_SPREAD, _DRAM_SPREAD = ENERGY_SPREAD[0], ENERGY_SPREAD[2]
@@ -58,7 +55,7 @@ def traffic_bytes(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     """
     n = numbers_of(operations)
     products = (n.is_product > 0) & (n.reduction > 0) & (n.columns > 0)
-    depthwise = (n.is_convolution > 0) & (n.groups > 1) & (n.groups == n.channels_in)
+    depthwise = is_depthwise(n)
     tiled = products & ~depthwise
     multiplications = n.flops / 2
     sums = np.maximum(n.batch * n.rows * n.columns * n.reduction, 1.0)
@@ -102,13 +99,12 @@ class AccessEnergies:
         follows the clock. DRAM scales with its type, HBM or GDDR; it has a clock and a voltage of its own.
         """
         voltage = float(relative_voltage(gpu, clock_mhz)[0]) ** 2
-        if gpu.access_energy_j is not None:
-            known, logic, dram = gpu.access_energy_j, voltage, 1.0
-        else:
-            known = _known()
-            logic = voltage * process_factor(gpu) / process_factor(find_gpu(_LIKE))
+        known, logic, dram = gpu.access_energy_j, voltage, 1.0
+        measured = known is not None
+        if known is None:
+            known = cast(Mapping[str, float], best_known().access_energy_j)
+            logic = voltage * process_factor(gpu) / process_factor(best_known())
             dram = 1.0 if gpu.has_hbm else PRIOR_ENERGY.gddr_j_per_byte / PRIOR_ENERGY.hbm_j_per_byte
-        measured = gpu.access_energy_j is not None
         factors = {level: dram if level == "dram" else logic for level in MEMORY_LEVELS}
         priors = {level: _DRAM_SPREAD if level == "dram" else _LOGIC_SPREAD for level in MEMORY_LEVELS}
         return cls(
@@ -119,11 +115,3 @@ class AccessEnergies:
             else "the A100's, scaled by process and type of memory (prior)",
             measured,
         )
-
-
-@cache
-def _known() -> Mapping[str, float]:
-    known = find_gpu(_LIKE).access_energy_j
-    if known is None:
-        raise AssertionError(f"the catalogue lacks the access energies of {_LIKE}")
-    return known

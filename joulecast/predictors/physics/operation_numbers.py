@@ -15,7 +15,7 @@ from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import AlikeOperations, Group, OperationList, alike_groups
 from ...operations.rules import Product, size
-from .operation_rows import OperationRows
+from .cached import OperationRows
 
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(kind.family for kind in KINDS.values()))
 
@@ -130,6 +130,11 @@ _ROWS = OperationRows(len(_Numbers._fields))
 def numbers_of(operations: Sequence[Operation]) -> Any:
     """The numbers of many operations: `_Numbers` whose fields are read-only arrays of shape (operations,)."""
     return OperationList.of(operations).derived(_numbers_of)
+
+
+def is_depthwise(n: Any) -> Any:
+    """Whether each operation is a convolution in which each channel of the input has filters of its own."""
+    return (n.is_convolution > 0) & (n.groups > 1) & (n.groups == n.channels_in)
 
 
 def _numbers_of(operations: OperationList) -> _Numbers:

@@ -2,13 +2,14 @@
 
 A GPU that would draw more than its cap lowers the clock until it does not. It averages power over tens of milliseconds,
 which is longer than most operations. A loop over one operation therefore settles at the clock of this operation, and a
-network settles at one clock for all of its operations. So a loop is a network of one operation here.
+network settles at one clock for all of its operations. So a loop is a network of one operation here. Loops that were
+measured at the cap ran at a lower clock than the default, which follows in the same way (`measured_work`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
 from typing import Self
@@ -18,11 +19,13 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray, total
 from ...hardware import GPU
+from ...operations.operation import Operation
 from .clock import COLUMNS, ClockLaw, Work
-from .energy import static_power_on_gpus_w
+from .energy import EnergyConstants, RelativeVoltage, static_power_on_gpus_w
+from .least_times import LeastTimes
 from .norms import smooth_max
-from .voltage import RelativeVoltage
 
+_AT_CAP = 0.97  # Share of the cap from which a measured loop counts as throttled by it.
 # Clocks are found on a grid of so many steps between the lowest and the highest: to 0.1 MHz of 2000 MHz.
 _NETWORK_STEPS, _LOOP_STEPS = 24**3, 2**14
 # Clocks that are tried at once, and the most operations of all jobs for which that is quicker than one after the other.
@@ -214,3 +217,49 @@ def loop_clocks_mhz(work: Work, clock_mhz: float, power_limit_w: float, host_s: 
     low = np.full(len(high), min(float(work.gpu.min_clock_mhz), float(clock_mhz)))
     held: FloatArray = np.where(fits, high, loops.highest_mhz(low, high, _LOOP_STEPS))
     return held
+
+
+def throttled_mhz(
+    operations: Sequence[Operation], gpu: GPU, device_s: FloatArray, constants: EnergyConstants, power_limit_w: float
+) -> FloatArray:
+    """The clock that each operation must have run at, given its measured time under a power cap.
+
+    Returns:
+        Clocks in MHz, at most the default clock, shape (operations,).
+    """
+    boost = float(gpu.boost_clock_mhz)
+    least = LeastTimes.of(operations, gpu, boost)
+    ratio = device_s / least.time_s
+    # The measured time already is the time at the unknown clock. It must not change while that clock is searched for,
+    # so all of it counts as memory time, which does not depend on the clock.
+    work, nothing = Work.of(operations, gpu, boost, ratio, constants), np.zeros(len(operations))
+    still = replace(work, compute_s=nothing, memory_s=least.time_s * ratio, cache_s=nothing)
+    return loop_clocks_mhz(still, boost, power_limit_w)
+
+
+def measured_work(
+    operations: Sequence[Operation],
+    gpu: GPU,
+    device_s: FloatArray,
+    dynamic_energy_j: FloatArray,
+    power_w: FloatArray,
+    constants: EnergyConstants,
+) -> Work:
+    """The work of operations that were measured at the default clock under the default cap.
+
+    A loop whose power is close to the cap was throttled: it ran at a lower clock than the default. This clock is
+    derived from the clock law, and the measured time and energy are taken to hold at it.
+
+    Args:
+        operations: The measured operations.
+        gpu: The GPU that they were measured on.
+        device_s: Device seconds, shape (operations,).
+        dynamic_energy_j: Joules above static power, shape (operations,).
+        power_w: Board power in watts while each ran, shape (operations,).
+        constants: Energy per FLOP, byte and cycle, by which the measured energy is split.
+    """
+    cap_w = gpu.power_limit_w
+    capped = power_w > _AT_CAP * cap_w
+    held = np.where(capped, throttled_mhz(operations, gpu, device_s, constants, cap_w), float(gpu.boost_clock_mhz))
+    work = Work.of(operations, gpu, held, np.ones(len(operations)), constants)
+    return replace(work.scaled_to(device_s, dynamic_energy_j), most_mhz=held, cap_w=cap_w).bounded(operations)

@@ -3,7 +3,7 @@
 A streaming multiprocessor (SM) computes one tile of the output at a time, along the whole reduction. All SMs together
 compute one wave of tiles. A tile that lies half outside the output takes as long as a full one, and a last wave that
 leaves half of the SMs idle takes as long as a full one. Three modules say which tiles a library has and which share of
-the peak it reaches with them: model/tiles.py (half precision and below), fp32_products.py and convolutions.py.
+the peak it reaches with them: model/tiles.py (half precision and below), fp32_kernels.py and convolutions.py.
 """
 
 from __future__ import annotations
@@ -36,6 +36,15 @@ class Tile(NamedTuple):
     def flops_per_step(self) -> float:
         """FLOPs of one step along the reduction; a multiply-add is two."""
         return 2.0 * self.outputs
+
+
+PASCAL, AMPERE = 6, 8
+"""The first and the last generation whose kernels in fp32 are known."""
+
+
+def kernel_generation(gpu: GPU) -> int:
+    """The NVIDIA generation whose fp32 kernels a GPU runs: 6, 7 or 8 (AMD's GPUs count as 8)."""
+    return min(max(int(gpu.generation), PASCAL), AMPERE)
 
 
 def padded(size: Any, side: float) -> Any:

@@ -9,9 +9,9 @@ the arrays. Loading an entry runs no code from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any, NamedTuple, Self
 
@@ -202,39 +202,56 @@ def _refused(reason: str, given: object, allowed: object) -> ZooError:
 
 
 INPUT, OUTPUT = "operations", "variable"
+_COUNTING = Lock()
 
 
 class StoredTrees:
-    """Trees of an entry, evaluated with numpy at first, and with ONNX Runtime once it is worth its start.
+    """Trees of an entry, read when they are first used: a GPU needs few of an entry's.
 
-    For each node of the trees, starting ONNX Runtime takes about as long as numpy needs to walk one tree with one row.
-    For a command that predicts a single network with a large forest, that would be most of the wait.
-
-    Raises ZooError: the trees have another number of inputs.
+    They are evaluated with numpy at first, and with ONNX Runtime once it is worth its start. For each node of the
+    trees, starting ONNX Runtime takes about as long as numpy needs to walk one tree with one row. For a command that
+    predicts a single network with a large forest, that would be most of the wait.
 
     Args:
-        trees: The stored trees; explanations read them, whatever evaluates them.
+        read: Gives the trees; explanations read them, whatever evaluates them. It raises ZooError if they are damaged.
         columns: Expected number of inputs per operation.
     """
 
-    def __init__(self, trees: Trees, columns: int = len(INPUT_NAMES)) -> None:
-        if trees.columns != columns:
-            raise damaged_entry(
-                "stored trees have another number of inputs than there are features", trees.columns, columns
-            )
-        self.trees = trees
-        self._base = np.float32(trees.base)
+    def __init__(self, read: Callable[[], Trees], columns: int = len(INPUT_NAMES)) -> None:
+        self._read, self._columns = read, columns
         self._session: Any = None
         self._walked = 0
-        self._lock = Lock()
+        self.check: Callable[[], None] | None = None
+        """Compares a golden prediction of these trees; called once, before they predict anything else."""
+
+    @cached_property
+    def trees(self) -> Trees:
+        """The trees. Raises ZooError: they are damaged, or have another number of inputs."""
+        trees = self._read()
+        if trees.columns != self._columns:
+            raise damaged_entry(
+                "stored trees have another number of inputs than there are features", trees.columns, self._columns
+            )
+        return trees
 
     def __call__(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        """One value per row of inputs. Raises ZooError: ONNX Runtime cannot load these trees."""
+        """One value per row of inputs.
+
+        Raises ZooError: the trees are damaged, their golden prediction comes out differently, or ONNX Runtime cannot
+        load them.
+        """
+        check, self.check = self.check, None
+        if check is not None:
+            try:
+                check()
+            except BaseException:
+                self.check = check
+                raise
         session = self._session_for(len(inputs))
         if session is None:
             return self.trees.sums(inputs).astype(np.float64)
         (values,) = session.run(None, {INPUT: inputs})
-        column: NDArray[np.float64] = (values + self._base).astype(np.float64).reshape(-1)
+        column: NDArray[np.float64] = (values + np.float32(self.trees.base)).astype(np.float64).reshape(-1)
         return column
 
     def to_files(self, name: str) -> dict[str, bytes]:
@@ -244,7 +261,7 @@ class StoredTrees:
     def _session_for(self, rows: int) -> Any:
         """ONNX Runtime's session; None until rows have walked through as many trees as there are nodes."""
         if self._session is None:
-            with self._lock:
+            with _COUNTING:
                 self._walked += rows * len(self.trees.starts)
                 if self._session is None and self._walked > len(self.trees.is_leaf):
                     self._session = _session(self.trees)
@@ -257,13 +274,14 @@ def _session(trees: Trees) -> Any:
 
 
 def stored_trees(files: Files, name: str, columns: int = len(INPUT_NAMES)) -> StoredTrees:
-    """The trees that a forest or boosted trees wrote with `to_files`.
-
-    Raises ZooError: the trees are missing or damaged, or have another number of inputs.
-    """
+    """The trees that a forest or boosted trees wrote with `to_files`. Raises ZooError: they are missing."""
     if trees_file(name) not in files:
         raise damaged_entry("the trees of a regressor are missing in a zoo entry", name, trees_file(name))
-    return StoredTrees(Trees.from_bytes(files[trees_file(name)]), columns)
+    return StoredTrees(partial(_read, files, trees_file(name)), columns)
+
+
+def _read(files: Files, name: str) -> Trees:
+    return Trees.from_bytes(files[name])
 
 
 def trees_to_onnx(trees: Trees) -> bytes:

@@ -13,7 +13,7 @@ from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.board.fit import fit_profile
 from joulecast.predictors.board.profile import VOLTAGE, find_profile
-from joulecast.predictors.physics.voltage import relative_voltage
+from joulecast.predictors.physics.energy import relative_voltage
 from joulecast.queries.worth_measuring import worth_measuring
 from joulecast.zoo import find_predictor
 

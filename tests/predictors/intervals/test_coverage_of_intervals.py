@@ -34,7 +34,7 @@ from joulecast.predictors.intervals.conformal import (
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.model.shared import chip_alone
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.recipes import ForestRecipe
 
 A30 = find_gpu("A30")

@@ -21,7 +21,7 @@ from joulecast.predictors.model.fit_networks import fit_energies
 from joulecast.predictors.model.operations import LearnedOperations
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.prepared import NetworkPredictor
+from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.physics.energy import PRIOR_ENERGY, EnergyConstants, static_power_w
 from joulecast.predictors.physics.fp32_kernels import counted_ratio
 from joulecast.predictors.physics.least_times import LeastTimes
@@ -88,12 +88,10 @@ def test_operations_that_another_network_had_are_not_computed_again(learned):
     counted = replace(learned, log_ratio=lambda inputs: (asked.append(len(inputs)), learned.log_ratio(inputs))[1])
     operations = simulated_operations()
     first, second = OperationList(operations[:20]), OperationList(operations[10:25][::-1])
-    counted.prefetch(first, [find_gpu(names[0])])
-    counted.prefetch(second, map(find_gpu, names))  # 5 of these are new on the RTX 4090, all 15 on the L4
     for name in names:
         for some in (first, second):
             assert counted.factors(some, find_gpu(name)).tolist() == learned.factors(some, find_gpu(name)).tolist()
-    assert asked == [20, 5 + 15, 10]  # Those of several GPUs are asked for together.
+    assert asked == [20, 5] * 2  # on each GPU
 
 
 def test_energy_constants_are_recovered(learned):

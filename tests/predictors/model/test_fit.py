@@ -1,5 +1,7 @@
 """The one model of kernels: fitted to simulated GPUs, and the basis of each prediction."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from simulated_measurements import simulated_kernels
@@ -9,8 +11,8 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.evaluation.kernels import coverage, stored_errors, validate_kernels
 from joulecast.predictors.measured import DeviceRow
-from joulecast.predictors.model.basis import basis_of
-from joulecast.predictors.model.fit import Measured, fit_constants, fit_one_model, measured_tables
+from joulecast.predictors.model.basis import PartTrees, basis_of
+from joulecast.predictors.model.fit import fit_constants, fit_one_model, measured_tables
 from joulecast.predictors.model.fit_power import fit_power, readings
 from joulecast.predictors.model.machine import TENSORRT_LLM, Machine
 from joulecast.predictors.model.physics import STARTS, costs
@@ -67,9 +69,9 @@ def test_left_out_sizes_gpus_and_generations(measured):
         assert 0 < time["median"] <= 2 * time["mean"]
         assert time["median"] < (0.3 if row["split"].startswith("other") else 0.06), row
     assert set(trust) == {"linear, half"}
-    kept = stored_errors(errors, "linear, half")
+    kept = stored_errors(errors, "linear, half", "time")
     assert set(kept) == {"measured", "same generation", "other generations"}
-    assert all(np.all(np.diff(values) >= 0) for values in kept.values())
+    assert all(np.all(np.diff(values["time"]) >= 0) for values in kept.values())
     within = {row.split: row.within["time"] for row in coverage(errors) if row.group == "linear, half"}
     assert within["measured"] == pytest.approx(0.9, abs=0.2)
 
@@ -78,7 +80,7 @@ def test_trees_are_trusted_where_three_generations_show_that_they_help():
     tables = []
     for table in measured_tables([simulated_kernels(name) for name in ("H100 SXM", "A100 SXM4 80GB", "L40S")]):
         narrow = [kernel.attributes["out_features"] < 2000 for kernel in table.kernels]
-        tables.append(table._replace(device_s=table.device_s * np.where(narrow, 3.0, 1.0)))
+        tables.append(replace(table, device_s=table.device_s * np.where(narrow, 3.0, 1.0)))
     assert 0.5 < validate_kernels(tables, RECIPE)[1]["linear, half"] <= 1
     # Two generations say too little about a third.
     assert validate_kernels(tables[:2], RECIPE)[1] == {"linear, half": 0.0}
@@ -107,6 +109,21 @@ def test_what_physics_leaves_belongs_to_a_chip_of_which_a_board_was_measured(ker
     )
     assert other == pytest.approx(measured, rel=1e-3)
     assert np.ptp(measured) > 0.05
+
+
+def test_trees_are_asked_once_for_all_of_their_tables():
+    asked = []
+
+    def first(rows):
+        asked.append(len(rows))
+        return rows[:, 0]
+
+    one, other = ("9.0", "product"), ("all", "product")
+    trees = PartTrees(trees={one: first, other: lambda rows: -rows[:, 1]})
+    tables = [np.full((count, 2), float(count), dtype=np.float32) for count in (1, 2, 3, 600)]
+    found = trees.ask([one, other, one, one], tables)
+    assert [values.tolist() for values in found] == [[1.0], [-2.0] * 2, [3.0] * 3, [600.0] * 600]
+    assert (asked, trees.ask([], [])) == ([604], [])
 
 
 def test_only_fp16_and_bf16_stand_in_for_each_other(kernels):
@@ -140,16 +157,14 @@ def test_triton_multiplies_experts_on_blackwell_as_on_hopper():
     assert cycles[1] == pytest.approx(cycles[0], rel=0.05)
 
 
-def by_engine(operation):
-    attributes = {**operation.attributes, "implementation": "tensorrt_llm"}
-    return Operation("linear", operation.input_shapes, attributes, precision="bf16")
-
-
 def test_a_way_that_was_measured_on_one_of_two_generations_stays_near_its_start():
     names = [f"{gpu.name}" for gpu in (H100, A100)]
     tables = measured_tables([simulated_kernels(name) for name in names])
-    engine = OperationList([by_engine(each) for each in tables[0].kernels])
-    slow = Measured(tables[1].gpu, engine, tables[1].parts, 3 * tables[1].device_s)
+    engine = OperationList(
+        Operation("linear", each.input_shapes, {**each.attributes, "implementation": "tensorrt_llm"}, precision="bf16")
+        for each in tables[0].kernels
+    )
+    slow = replace(tables[1], parts=tables[1].parts._replace(kernels=engine), device_s=3 * tables[1].device_s)
     alone, both = (fit_constants(some, RECIPE) for some in ([slow], [slow, *tables]))
     place = PRODUCT, TENSORRT_LLM, WIDTHS.index("half")
     farther = [np.abs(np.log(found[place] / STARTS[place])).sum() for found in (alone, both)]
@@ -161,7 +176,7 @@ def test_power_is_learned_from_readings(measured, kernels):
     table = next(each for each in measured if each.gpu == H100)
     known = [*zip(table.kernels, table.device_s.tolist(), strict=True)]
     rows = [DeviceRow(H100, o, seconds, 200.0 if o.input_shapes[0][0] < 100 else 500.0) for o, seconds in known]
-    assert [len(each.power_w) for each in readings(kernels, rows, RECIPE)] == [0]
+    assert readings(kernels, rows, RECIPE) == []
     (found,) = readings(kernels, [*rows * 2, DeviceRow(H200, *known[0], None)], RECIPE)
     assert (found.gpu, len(found.power_w)) == (H100, 2 * len(rows))
     assert 700 * np.exp(found.log_demand) == pytest.approx(found.power_w)

@@ -50,7 +50,7 @@ def test_demand_stays_above_static_power_and_below_twice_the_cap():
 
 
 def test_generations_before_hopper_are_left_to_the_energies_of_networks():
-    demand = PowerDemand({("all", "product"): lambda rows: rows[:, 0]})
+    demand = PowerDemand(trees={("all", "product"): lambda rows: rows[:, 0]})
     assert not PowerDemand().covers(find_gpu("B200"))
     assert demand.covers(find_gpu("B200"))
     assert not demand.covers(find_gpu("A100 SXM4 80GB"))

@@ -22,8 +22,8 @@ from joulecast.predictors.networks.composition import (
     fit_tf32_factor,
 )
 from joulecast.predictors.networks.parts import INPUT_GRADIENT, SLOWER_DEPTHWISE, SLOWER_NORMS, unconfirmed_share
-from joulecast.predictors.physics.bandwidth import PRODUCTS_SHARE, READ_SHARE
-from joulecast.predictors.physics.half_precision import DEPTHWISE_TRAINING
+from joulecast.predictors.physics.fp32_kernels import DEPTHWISE_TRAINING
+from joulecast.predictors.physics.roofline import PRODUCTS_SHARE, READ_SHARE
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import find_predictor

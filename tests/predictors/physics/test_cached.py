@@ -10,9 +10,8 @@ import pytest
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.physics import operation_rows
-from joulecast.predictors.physics.cached import _MOST_OF_ONE, cached
-from joulecast.predictors.physics.operation_rows import OperationRows
+from joulecast.predictors.physics import cached as kept
+from joulecast.predictors.physics.cached import _MOST_OF_ONE, OperationRows, cached
 
 A30, T4 = find_gpu("A30"), find_gpu("T4")
 
@@ -83,8 +82,8 @@ class Table:
 @pytest.fixture
 def few(monkeypatch):
     """Room for ten operations."""
-    monkeypatch.setattr(operation_rows, "MOST_OPERATIONS", 10)
-    monkeypatch.setattr(operation_rows, "_NUMBERING", operation_rows._Numbering())
+    monkeypatch.setattr(kept, "MOST_OPERATIONS", 10)
+    monkeypatch.setattr(kept, "_NUMBERING", kept._Numbering())
 
 
 def test_each_operation_is_computed_once_whatever_list_it_is_in():

@@ -9,20 +9,20 @@ from round_gpu import ROUND
 from joulecast.hardware import find_gpu
 from joulecast.hardware.gpu import IdleCurve
 from joulecast.operations.operation import Operation
-from joulecast.predictors.physics import energy, voltage
 from joulecast.predictors.physics.clock import Work
-from joulecast.predictors.physics.energy import EnergyConstants, process_factor, static_power_on_gpus_w, static_power_w
-from joulecast.predictors.physics.voltage import relative_voltage
+from joulecast.predictors.physics.energy import (
+    EnergyConstants,
+    process_factor,
+    relative_voltage,
+    static_power_on_gpus_w,
+    static_power_w,
+)
 
 LINEAR = Operation("linear", [(100, 1000)], {"out_features": 200, "bias": False})
 FLOPS = 2 * 100 * 1000 * 200
 BYTES = 4 * (100 * 1000 + 200 * 1000 + 100 * 200)
 CONSTANTS = EnergyConstants(
-    fp32_j_per_flop=1e-11,
-    tensor_j_per_flop=2e-12,
-    hbm_j_per_byte=5e-11,
-    gddr_j_per_byte=1e-10,
-    awake_w_per_sm_ghz=0.5,
+    fp32_j_per_flop=1e-11, tensor_j_per_flop=2e-12, hbm_j_per_byte=5e-11, gddr_j_per_byte=1e-10, awake_w_per_sm_ghz=0.5
 )
 SECONDS = 1e-3
 A100 = find_gpu("A100 PCIe 40GB")
@@ -30,7 +30,7 @@ UNKNOWN = replace(ROUND, idle_curve=None)
 
 
 def energy_j(operation, gpu=ROUND, clock_mhz=2000.0, constants=CONSTANTS):
-    return constants.dynamic_energy_j([operation], np.array([SECONDS]), gpu, clock_mhz)[0]
+    return constants.dynamic_j([operation], np.array([SECONDS]), gpu, clock_mhz)[0].sum()
 
 
 @pytest.mark.parametrize(("clock", "volts"), [(500, 0.8), (1000, 0.8), (1500, 0.9), (2000, 1.0), (2500, 1.1)])
@@ -164,11 +164,3 @@ def test_static_power_of_one_gpu_and_of_many():
         assert static_power_w(gpu, np.array([clock, clock])) == pytest.approx([expected, expected])
     together = static_power_on_gpus_w(gpus, np.array([clocks, clocks], dtype=float).T)
     assert together == pytest.approx(np.array([watts, watts]).T)
-
-
-def test_a_catalogue_without_any_curve_takes_voltage_and_idle_power_for_constant(monkeypatch):
-    for module in (energy, voltage):
-        monkeypatch.setattr(module, "voltage_like", lambda: replace(A100, voltage=None, idle_curve=None))
-    unknown = replace(UNKNOWN, name="GPU of a catalogue without curves", voltage=None, idle_power_w=None)
-    assert relative_voltage(unknown, np.array([500.0, 2000.0])).tolist() == [1.0, 1.0]
-    assert static_power_w(unknown, np.array([500.0, 2000.0])).tolist() == pytest.approx([36.0, 36.0])

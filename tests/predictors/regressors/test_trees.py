@@ -74,7 +74,7 @@ def test_the_same_numbers_as_the_library_computes(model):
 def test_numpy_and_onnx_runtime_agree_to_the_last_bit(model):
     trees = FittedTrees(model).trees()
     found = trees.sums(INPUTS).tolist()
-    assert StoredTrees(trees, COLUMNS)(INPUTS).tolist() == found
+    assert StoredTrees(lambda: trees, COLUMNS)(INPUTS).tolist() == found
     assert [float(trees.sums(row[None])[0]) for row in INPUTS[:40]] == found[:40]
 
 
@@ -102,13 +102,13 @@ def test_trees_by_hand():
     assert trees.otherwise.tolist() == [2, 4]
     assert trees.levels() == 3
     inputs = np.array([[0, 0], [1, 1.9], [1, 2]], np.float32)
-    assert StoredTrees(trees, 2)(inputs).tolist() == [15.5, 25.5, 35.5]
+    assert StoredTrees(lambda: trees, 2)(inputs).tolist() == [15.5, 25.5, 35.5]
 
 
 def test_few_rows_get_no_session_ready(monkeypatch):
     made = []
     monkeypatch.setattr(trees, "_session", lambda stored, make=trees._session: made.append(1) or make(stored))
-    stored = StoredTrees(by_hand(), 2)  # two trees of eight nodes
+    stored = StoredTrees(by_hand, 2)  # two trees of eight nodes
     few, many = np.zeros((3, 2), np.float32), np.ones((2, 2), np.float32)
     assert (stored(few).tolist(), made) == ([15.5] * 3, [])
     assert (stored(many).tolist(), made) == ([25.5] * 2, [1])
@@ -198,7 +198,7 @@ def test_the_path_and_the_questions_are_those_of_the_trees():
     )
     row = np.zeros((1, len(INPUT_NAMES)), np.float32)
     row[0, :2] = 3, 5
-    chip = SimpleNamespace(time=StoredTrees(trees), power=None)
+    chip = SimpleNamespace(time=StoredTrees(lambda: trees), power=None)
     predictor = SimpleNamespace(chip=chip, regressor_inputs=lambda operation: row)
     found = decisions(predictor, RELU)
     first, second = INPUT_NAMES[:2]

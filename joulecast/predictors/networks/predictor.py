@@ -1,150 +1,50 @@
-"""What is known of networks on one GPU, and what is said of one of them: totals over clocks, and at one clock."""
+"""What predicts networks on one GPU, and what is said of one of them at one clock: intervals, notes, each operation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
+from typing import Any, Self
 
 import numpy as np
 
-from ...arrays import FloatArray, total
-from ...errors import InputError
-from ...hardware.host import REFERENCE, USUAL
-from ...operations.attributes import ELEMENT_BYTES
+from ...arrays import total
+from ...hardware import find_gpu
+from ...hardware.host import REFERENCE, USUAL, Host
 from ...operations.network import Network
 from ...units import si
+from ..board.calibrated import calibrated
+from ..board.profile import launches_in
+from ..chip import ChipPart
+from ..contract import INPUT_NAMES, Files, Regressor, Shared
+from ..formats.numbers import number, require_features
+from ..intervals.calibration import Calibration
 from ..intervals.conformal import power_range_w
-from ..intervals.network_calibration import (
-    FAR_SHARE,
-    STEP_BASIS,
-    Interval,
-    NetworkCalibration,
-    NetworkSpread,
-    shares_of,
-)
+from ..intervals.network_calibration import FAR_SHARE, STEP_BASIS, Interval, NetworkCalibration, NetworkSpread
 from ..operation_predictions import OperationPredictions
+from ..physics.baseline import Baseline
 from ..physics.energy import static_power_w
 from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
-from .composition import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S, HostModel, counts_of
-from .costs import Coverage, OperationCost
+from .composition import (
+    COMPILED_LAUNCH_S,
+    EAGER,
+    GRAPH_LAUNCH_S,
+    MOST_NETWORK_STATIC_W,
+    TF32_FACTORS,
+    Execution,
+    HostModel,
+)
+from .costs import OperationCost
 from .parts import unconfirmed_share
-from .prediction import Composition, Prediction
+from .prediction import Prediction
+from .prepared import NetworkKnowledge, OverClocks, PreparedNetwork, over_gpus
 
 _SHOWN_KINDS = 4
-_SHOWN_OPERATIONS = 3
 _LEAST_S = 1e-15  # Instead of a division by zero.
 _LEAST = 1e-300
-_MAJORITY = 0.5  # Share of the device time in 16 bits and less from which a network counts as one in half precision.
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkKnowledge:
-    """A predictor of single operations, and everything else that is needed to compose networks from them.
-
-    Args:
-        name: Name of the zoo entry that it comes from, such as "a30/forest-inference".
-        operations: Predicts single operations.
-        host: Model of the host seconds of a call inside a network.
-        network_errors: Errors on networks that were left out; None where no network was measured.
-        half_errors: Errors on left-out networks that spend most of their time in half precision; None if
-            `network_errors` holds for these as well.
-        any_gpu: Whether the predictor is for GPUs and clocks that were not measured. Its errors come from such GPUs, so
-            they do not grow at other clocks than the default.
-        find_shared: Gives the knowledge of a GPU of which nothing was measured, for networks with operations that were
-            not measured on its chip. It is loaded when this is called first.
-    """
-
-    name: str
-    operations: OperationPredictor
-    host: HostModel
-    network_errors: NetworkCalibration | None = None
-    half_errors: NetworkCalibration | None = None
-    any_gpu: bool = False
-    find_shared: Callable[[], NetworkKnowledge | None] = lambda: None
-
-    def errors_on(self, counts: FloatArray, predictions: OperationPredictions) -> NetworkCalibration | None:
-        """Errors on networks like this one; None where nothing is known."""
-        if self.operations.not_of_chip(predictions.operations):
-            # A GPU's own errors come from networks whose operations were all measured there.
-            shared = self.find_shared()
-            return None if shared is None else shared.errors_on(counts, predictions)
-        if self.half_errors is None:
-            return self.network_errors
-        shares, known = shares_of(counts, predictions)
-        half = [ELEMENT_BYTES[operation.precision] <= 2 for operation in compress(predictions.operations, known)]
-        return self.half_errors if float(shares[half].sum()) > _MAJORITY else self.network_errors
-
-
-@dataclass(frozen=True)
-class OverClocks:
-    """Totals of a network at many clocks, one value each; NaN where nothing of the network is covered.
-
-    Args:
-        knowledge: Predicts operations and composes them, on one GPU in one mode.
-        network: The network.
-        operations: Predictions of its operations at the default clock, as parts of the network.
-        power_limit_w: Power cap in watts.
-        composition: How operations are added up: "overlap" of host and device, or "sum".
-        clocks_mhz: Requested graphics clocks in MHz, shape (clocks,).
-        shared_mhz: The one clock of the whole network under the power cap, shape (clocks,).
-        held_clocks_mhz: Mean clock over device time, shape (clocks,). It is lower than `shared_mhz` if single
-            operations were measured to hold a lower clock.
-        time_s, energy_j, device_time_s: Seconds, joules and seconds of the device per iteration, shape (clocks,).
-        host_time_s: Seconds that the host needs per iteration, at any clock.
-        loops: For "sum", the operations in loops of their own at each clock.
-    """
-
-    knowledge: NetworkKnowledge
-    network: Network
-    operations: OperationPredictions
-    power_limit_w: float
-    composition: Composition
-    clocks_mhz: FloatArray
-    shared_mhz: FloatArray
-    held_clocks_mhz: FloatArray
-    time_s: FloatArray
-    energy_j: FloatArray
-    device_time_s: FloatArray
-    host_time_s: float
-    loops: tuple[OperationPredictions, ...] = ()
-
-    @cached_property
-    def coverage(self) -> Coverage:
-        """The part of the network that the totals lack; the same at all clocks."""
-        return Coverage.of(self.network, self.operations.source, self.knowledge.name)
-
-    @property
-    def missing(self) -> int:
-        """Number of operations that are not covered and that the totals lack."""
-        return self.operations.source.count("missing")
-
-    @cached_property
-    def counts(self) -> FloatArray:
-        """Calls of each operation per iteration, shape (operations,)."""
-        return self.network.derived(counts_of)
-
-    def at(self, place: int) -> AtClock:
-        """The network at one of the clocks."""
-        return AtClock(self, place)
-
-    def refuse_uncovered(self, *, strict: bool = False) -> None:
-        """Refuse the network if too much of it is not covered; in strict mode, if anything is not.
-
-        Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or
-        strict mode, and anything is not.
-        """
-        knowledge, network = self.knowledge, self.network
-        if self.missing == len(network):
-            raise InputError(
-                f"{knowledge.name} covers none of these operations",
-                given="; ".join(map(repr, network.operations[:_SHOWN_OPERATIONS])),
-                allowed=", ".join(knowledge.operations.coverage),
-                hint="choose another precision or GPU",
-            )
-        self.coverage.refuse_too_much(network.name, strict=strict)
 
 
 class AtClock:
@@ -156,8 +56,9 @@ class AtClock:
     """
 
     def __init__(self, over: OverClocks, place: int) -> None:
-        self.over, self.place, self.knowledge, self.network = over, place, over.knowledge, over.network
-        self.gpu, self.host, self.cap_w = over.knowledge.operations.gpu, over.knowledge.host, over.power_limit_w
+        self.over, self.place, on = over, place, over.prepared
+        self.knowledge, self.network, self.counts, self.coverage = on.knowledge, on.network, on.counts, on.coverage
+        self.gpu, self.host, self.cap_w = on.knowledge.operations.gpu, on.knowledge.host, on.power_limit_w
         columns = over.clocks_mhz, over.held_clocks_mhz, over.time_s, over.energy_j, over.device_time_s
         self.clock_mhz, self.held_mhz, self.time_s, self.energy_j, self.device_s = (float(c[place]) for c in columns)
 
@@ -167,10 +68,9 @@ class AtClock:
 
         Time, power and energy of measurement loops stay those at the default clock, because networks do not use them.
         """
-        found, work = self.over.operations, self.over.operations.work
-        if self.over.loops:
-            return self.over.loops[self.place]
-        if work is None:
+        found = self.over.loops[self.place] if self.over.loops else self.over.prepared.at_default
+        work = found.work
+        if self.over.loops or work is None:
             return found
         held_mhz, boost_mhz = float(self.over.shared_mhz[self.place]), float(work.gpu.boost_clock_mhz)
         device_s, dynamic_j = work.at(held_mhz)
@@ -187,13 +87,13 @@ class AtClock:
             * (static_power_w(work.gpu, held_mhz) / static_power_w(work.gpu, boost_mhz)),
         )
 
-    def prediction(self, strict: bool, memory_bytes: int | None = None, more_notes: tuple[str, ...] = ()) -> Prediction:
-        """Put a prediction together, given the memory that the network needs, and notes beside those of any prediction.
+    def prediction(self, *, strict: bool = False) -> Prediction:
+        """Put a prediction together.
 
         Raises InputError: no operation is covered. Raises UncoveredError: too much is not covered for a total; or
         strict mode, and anything is not.
         """
-        self.over.refuse_uncovered(strict=strict)
+        self.over.prepared.refuse_uncovered(strict=strict)
         network = self.network
         return Prediction(
             network=network.name,
@@ -211,28 +111,28 @@ class AtClock:
             held_clock_mhz=self.held_mhz,
             operations=tuple(self._costs()),
             spread=self.spread,
-            notes=(*self._notes(), *more_notes, *self._beyond_the_cap()),
-            coverage=self.over.coverage,
+            notes=tuple(self.notes()),
+            coverage=self.coverage,
             execution=self.host.execution.name,
             host=self.host.launcher.name,
             idle_power_w=power_range_w(self.gpu, self.cap_w)[0],
-            memory_bytes=memory_bytes,
+            memory_bytes=self.over.prepared.memory_bytes,
         )
 
-    def caveats(self, level: float) -> tuple[Interval | None, tuple[str, ...]]:
-        """How far to trust the totals: an interval, if enough errors are known; notes."""
+    def interval(self, level: float) -> Interval | None:
+        """The interval around the totals, if enough errors are known."""
         if self.spread is None or not self.spread.supports(level):
-            return None, tuple(self._notes())
+            return None
         totals = self.time_s, self.energy_j, self.held_mhz, power_range_w(self.gpu, self.cap_w)
-        return self.spread.interval(level, *totals), tuple(self._notes())
+        return self.spread.interval(level, *totals)
 
     @cached_property
     def spread(self) -> NetworkSpread | None:
         """The spread of errors on networks like this one; None where no errors are known."""
-        coverage, host_s = self.over.coverage, self.over.host_time_s
+        coverage, host_s = self.coverage, self.over.host_time_s
         if coverage.share is None:
             return None  # It is not known how much time the uncovered operations add.
-        errors = self.knowledge.errors_on(self.over.counts, self.operations)
+        errors = self.knowledge.errors_on(self.counts, self.operations)
         if errors is None or self.over.composition not in errors.scores:
             return None
         if self.host.execution.name == "compiled":
@@ -243,8 +143,8 @@ class AtClock:
             # The known errors come from eager runs on the hosts on which networks were measured. They hold where the
             # device needs twice as long as such a run would make it wait.
             eager = replace(self.host, execution=EAGER, host=REFERENCE)
-            eager_s = eager.total_s(self.over.counts, self.operations) * max(1.0, self.host.launcher.factor)
-            if eager.device_s(self.over.counts, self.operations) <= 2 * eager_s:
+            eager_s = eager.total_s(self.counts, self.operations) * max(1.0, self.host.launcher.factor)
+            if eager.device_s(self.counts, self.operations) <= 2 * eager_s:
                 return None
         # Some errors come from GPUs and clocks that were not measured.
         elsewhere = self.knowledge.any_gpu or bool(self.knowledge.operations.not_of_chip(self.network.operations))
@@ -253,11 +153,11 @@ class AtClock:
             errors,
             self.over.composition,
             self.operations.spread if errors.difficulties else None,
-            self.over.counts,
+            self.counts,
             self.operations,
             missing_share=coverage.share,
             measured_mhz=None if as_measured else float(self.gpu.boost_clock_mhz),
-            unconfirmed_share=unconfirmed_share(self.network, self.gpu, self.over.counts, self.operations),
+            unconfirmed_share=unconfirmed_share(self.network, self.gpu, self.counts, self.operations),
         )
 
     @property
@@ -265,9 +165,9 @@ class AtClock:
         """Whether a GPU's own measurements were made at this clock and under this power cap."""
         return self.clock_mhz == self.gpu.boost_clock_mhz and self.cap_w == self.gpu.power_limit_w
 
-    def _notes(self) -> Iterator[str]:
+    def notes(self) -> Iterator[str]:
         """Warnings that a prediction carries: work that its totals lack, the basis of its numbers, how it is run."""
-        knowledge, network, coverage, spread = self.knowledge, self.network, self.over.coverage, self.spread
+        knowledge, network, coverage, spread = self.knowledge, self.network, self.coverage, self.spread
         if coverage:
             yield str(coverage)
         yield from (f"assumed: {assumption}" for assumption in network.assumptions)
@@ -302,6 +202,10 @@ class AtClock:
         elif spread.far_outside:
             yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
         yield from self._execution_notes()
+        at_cap = self.cap_w < self.gpu.power_limit_w and self.energy_j > 0.999 * self.cap_w * self.time_s
+        if at_cap and self.held_mhz < 1.01 * self.gpu.min_clock_mhz:  # It has to pause, which no law here models.
+            lowest = f"at its lowest clock, {self.gpu.min_clock_mhz} MHz"
+            yield f"{lowest}, it would draw more than this cap: it takes longer"
 
     def _execution_notes(self) -> Iterator[str]:
         """Warnings about how the network is run: whether the host decides its time, and what is assumed."""
@@ -329,7 +233,7 @@ class AtClock:
         Dynamic energy belongs to the operation that causes it. Static energy is distributed in proportion to device
         time, so that the parts add up to the whole.
         """
-        found, counts = self.operations, self.over.counts
+        found, counts = self.operations, self.counts
         device_s, dynamic_j = counts * found.device_time_s, counts * found.dynamic_energy_j
         power_w = found.static_power_w + found.dynamic_energy_j / np.maximum(found.device_time_s, _LEAST_S)
         power_w = np.minimum(power_w, self.cap_w)
@@ -350,14 +254,94 @@ class AtClock:
                 bound, (seconds, watts, joules, dynamic) = next(by_line), values
                 yield OperationCost(entry, seconds, watts, joules, source, bound if longer else "launch", dynamic)
 
-    def _beyond_the_cap(self) -> Iterator[str]:
-        """A warning if even the lowest clock exceeds the cap: the GPU has to pause, which the law does not model."""
-        at_cap = self.cap_w < self.gpu.power_limit_w and self.energy_j > 0.999 * self.cap_w * self.time_s
-        if at_cap and self.held_mhz < 1.01 * self.gpu.min_clock_mhz:
-            lowest = f"at its lowest clock, {self.gpu.min_clock_mhz} MHz"
-            yield f"{lowest}, it would draw more than this cap: it takes longer"
-
 
 def _first(kinds: Sequence[str]) -> str:
     more = f" and {len(kinds) - _SHOWN_KINDS} more" if len(kinds) > _SHOWN_KINDS else ""
     return ", ".join(kinds[:_SHOWN_KINDS]) + more
+
+
+def at_clock(prepared: PreparedNetwork, clock_mhz: float | None = None, composition: str | None = None) -> AtClock:
+    """A prepared network at a graphics clock, None for the GPU's default; see `over_gpus`."""
+    clock = prepared.knowledge.operations.gpu.checked_clock_mhz(clock_mhz)
+    (over,) = over_gpus([(prepared, np.array([clock]))], composition=composition)
+    return AtClock(over, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPredictor(NetworkKnowledge):
+    """Predicts networks by what is known of their operations; see `NetworkKnowledge` for the arguments."""
+
+    def under(self, execution: Execution) -> Self:
+        """The same predictor for networks that are run in another way, by another host, or on a board of its own.
+
+        Raises InputError: the board's profile is of another GPU.
+        """
+        profile, host = execution.profile, execution.host.of(self.operations.gpu)
+        operations = self.operations if profile is None else calibrated(self.operations, profile)
+        launches = launches_in(self.operations.mode)
+        if profile is not None and execution.host is USUAL and launches in profile.factors:
+            host = Host("the calibrated host", profile.factors[launches], "measured by joulecast calibrate")
+        return replace(self, operations=operations, host=replace(self.host, execution=execution, host=host))
+
+    def predict(
+        self,
+        network: Network,
+        clock_mhz: float | None = None,
+        power_limit_w: float | None = None,
+        *,
+        composition: str | None = None,
+        strict: bool = False,
+    ) -> Prediction:
+        """Predict one iteration of a network in this predictor's mode; see `joulecast.predict` for the arguments.
+
+        Raises InputError: another mode, a clock or a cap that the GPU cannot hold, an unknown composition, or a network
+        of which nothing is covered. Raises UncoveredError: strict, and some operations are not covered.
+        """
+        return at_clock(self.prepared(network, power_limit_w), clock_mhz, composition).prediction(strict=strict)
+
+    def prepared(self, network: Network, power_limit_w: float | None = None) -> PreparedNetwork:
+        """Compute everything that does not depend on the clock. Raises InputError: a cap that the GPU cannot hold."""
+        return PreparedNetwork(self, network, self.operations.gpu.checked_power_limit_w(power_limit_w))
+
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """How the predictor of a measured chip is stored: facts, and the files of its regressors."""
+        chip = self.operations.chips[self.operations.mode]
+        networks = None if self.network_errors is None else self.network_errors.to_dict()
+        facts = {**chip.facts(), "host": self.host.to_dict(), "network_errors": networks}
+        return facts, {**chip.time.to_files("time"), **chip.power.to_files("power")}
+
+    @classmethod
+    def from_files(
+        cls,
+        name: str,
+        facts: Mapping[str, Any],
+        files: Files,
+        regressor: Callable[[Files, str], Regressor],
+        find_shared: Callable[[], Shared],
+    ) -> Self:
+        """Read what `to_files` wrote; `regressor` reads what was learned of a quantity, see `OneGpuForm.from_files`.
+
+        For what was not measured on the chip, `find_shared` gives what all GPUs share. Raises ZooError, InputError,
+        LookupError, TypeError, ValueError: it is something else.
+        """
+        require_features(facts["inputs"], INPUT_NAMES, name)
+        chip = ChipPart(
+            gpu=find_gpu(facts["gpu"]),
+            mode=facts["mode"],
+            baseline=Baseline.from_dict(facts["baseline"]),
+            time=regressor(files, "time"),
+            power=regressor(files, "power"),
+            measured=frozenset(facts["measured"]),
+            transferred=tuple(facts["transferred"]),
+            calibration=None if facts.get("calibration") is None else Calibration.from_dict(facts["calibration"]),
+            # Entries of GPUs without measured networks may lack what these teach.
+            network_static_w=number(facts.get("network_static_w", 0.0), 0.0, MOST_NETWORK_STATIC_W),
+            network_tf32_factor=number(facts.get("network_tf32_factor", 1.0), *TF32_FACTORS),
+        )
+        errors = facts.get("network_errors")
+        return cls(
+            name,
+            OperationPredictor(chip.gpu, chip.mode, find_shared, {chip.mode: chip}),
+            HostModel.from_dict(facts["host"]),
+            network_errors=None if errors is None else NetworkCalibration.from_dict(errors),
+        )
