@@ -205,12 +205,6 @@ def test_images_of_three_channels_run_on_fp32_pipes_or_are_padded():
     assert half.flops == pytest.approx(56 * 56 * WIDE * (49 * 8 + 64) / 0.75)  # 3,136 blocks
 
 
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
-def test_waves_never_make_more_work_cheaper(precision):
-    operations = [conv((batch, 64, 14, 14), 128, precision, stride=2) for batch in range(1, 257)]
-    assert (np.diff(LeastTimes.of(operations, A30, 1440).time_s) >= -1e-12).all()
-
-
 def test_alignment_counts_positions_not_sides():
     assert [seen(conv((8, 64, n, n), 64))["position_alignment"] for n in (7, 14, 28)] == [0, 2, 3]
 
