@@ -261,10 +261,11 @@ class StoredTrees:
     def _session_for(self, rows: int) -> Any:
         """ONNX Runtime's session; None until rows have walked through as many trees as there are nodes."""
         if self._session is None:
+            trees = self.trees  # Read outside of the lock, which all predictors share.
             with _COUNTING:
-                self._walked += rows * len(self.trees.starts)
-                if self._session is None and self._walked > len(self.trees.is_leaf):
-                    self._session = _session(self.trees)
+                self._walked += rows * len(trees.starts)
+                if self._session is None and self._walked > len(trees.is_leaf):
+                    self._session = _session(trees)
         return self._session
 
 
