@@ -43,7 +43,7 @@ from ...operations.attributes import HALF_BYTES
 from ...operations.operation_list import OperationList
 from .norms import overlapped
 from .operation_numbers import numbers_of
-from .roofline import reached_bandwidth
+from .roofline import on_tensor_cores, peak_flops, reached_bandwidth
 from .tiling import Tile, padded, tile_count
 
 CONVOLUTION_NAMES: tuple[str, ...] = (
@@ -183,7 +183,7 @@ def _blocks(n: Any, channels_in: Any, channels_out: Any, rows: Any, reduction: A
     return Blocks(*np.array(algorithms).transpose(1, 0, 2))
 
 
-def transposed_bytes(n: Any, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
+def transposed_bytes(n: Any, gpu: GPU) -> FloatArray:
     """Bytes that transposes move in the training of grouped convolutions; 0 for others, shape (operations,).
 
     Those of dense ones are in their blocks. In inference, timm's published times of networks with groups show none:
@@ -193,7 +193,7 @@ def transposed_bytes(n: Any, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
     is_grouped = (n.is_convolution > 0) & (n.groups > 1) & (n.groups < n.channels_in)
     passes = np.where(n.is_training > 0, _TRAINING_PASSES, 0.0) * (TRANSPOSED - 1)
     moved = passes * n.element_bytes * (n.input_size + n.output_size)
-    found: FloatArray = np.where(is_grouped & on_tensor_cores & (n.kernel > 1), moved, 0.0)
+    found: FloatArray = np.where(is_grouped & on_tensor_cores(n, gpu) & (n.kernel > 1), moved, 0.0)
     return found
 
 
@@ -252,22 +252,23 @@ class Convolutions(NamedTuple):
             alignment=np.sum([positions % alignment == 0 for alignment in _ALIGNMENTS], axis=0) * 1.0,
         )
 
-    def _taken(self, times_s: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> NDArray[np.int_]:
+    def _taken(self, times_s: FloatArray, gpu: GPU) -> NDArray[np.int_]:
         """Index of each convolution's algorithm: tensor cores if they can load it, else the quickest on fp32 pipes."""
-        tensor = self.loads & on_tensor_cores
+        tensor = self.loads & on_tensor_cores(self, gpu)
         taken: NDArray[np.int_] = np.where(tensor, _TENSOR, np.argmin(times_s[:_TENSOR], axis=0))
         return taken
 
-    def least(self, gpu: GPU, peak_flops: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> ConvolutionWork:
+    def least(self, gpu: GPU) -> ConvolutionWork:
         """The work of the algorithm that is taken, in all passes of the mode."""
-        taken, each = self._taken(self.forward.times_s(gpu, peak_flops), on_tensor_cores), np.arange(len(self.places))
-        peak = np.where(taken == _TENSOR, peak_flops, gpu.peak_flops["fp32"])
+        peak = peak_flops(self.precision, gpu)
+        taken, each = self._taken(self.forward.times_s(gpu, peak), gpu), np.arange(len(self.places))
+        peak = np.where(taken == _TENSOR, peak, gpu.peak_flops["fp32"])
         flops, moved = (
             values[taken, each] * self.passes for values in (self.forward.flops_on(gpu.sms), self.forward.bytes)
         )
         return ConvolutionWork(flops, flops / peak, moved, _IN_TURN[taken, 0])
 
-    def features(self, gpu: GPU, peak_flops: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
+    def features(self, gpu: GPU) -> FloatArray:
         """Features from the times of the algorithms; 0 for operations other than dense convolutions.
 
         Returns:
@@ -275,9 +276,10 @@ class Convolutions(NamedTuple):
             FLOPs alone, for the forward pass and for the gradient of the input; the times of fused, separate and
             fourier over that of implicit; and the alignment.
         """
-        forward_s, backward_s = (blocks.times_s(gpu, peak_flops) for blocks in (self.forward, self.backward))
-        own_s, each = self.own_flops / peak_flops, np.arange(len(self.places))
-        taken, back = (self._taken(times_s, on_tensor_cores) for times_s in (forward_s, backward_s))
+        peak = peak_flops(self.precision, gpu)
+        forward_s, backward_s = (blocks.times_s(gpu, peak) for blocks in (self.forward, self.backward))
+        own_s, each = self.own_flops / peak, np.arange(len(self.places))
+        taken, back = (self._taken(times_s, gpu) for times_s in (forward_s, backward_s))
         ratio = forward_s[_FUSED:_TENSOR] / np.min(forward_s[_IMPLICIT:_FUSED], axis=0)
         ratio[:, taken == _TENSOR] = np.inf
         columns = np.zeros((len(CONVOLUTION_NAMES), self.operations))

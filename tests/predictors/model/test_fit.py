@@ -157,15 +157,13 @@ def test_triton_multiplies_experts_on_blackwell_as_on_hopper():
     assert cycles[1] == pytest.approx(cycles[0], rel=0.05)
 
 
-def by_engine(operation):
-    attributes = {**operation.attributes, "implementation": "tensorrt_llm"}
-    return Operation("linear", operation.input_shapes, attributes, precision="bf16")
-
-
 def test_a_way_that_was_measured_on_one_of_two_generations_stays_near_its_start():
     names = [f"{gpu.name}" for gpu in (H100, A100)]
     tables = measured_tables([simulated_kernels(name) for name in names])
-    engine = OperationList([by_engine(each) for each in tables[0].kernels])
+    engine = OperationList(
+        Operation("linear", each.input_shapes, {**each.attributes, "implementation": "tensorrt_llm"}, precision="bf16")
+        for each in tables[0].kernels
+    )
     slow = replace(tables[1], parts=tables[1].parts._replace(kernels=engine), device_s=3 * tables[1].device_s)
     alone, both = (fit_constants(some, RECIPE) for some in ([slow], [slow, *tables]))
     place = PRODUCT, TENSORRT_LLM, WIDTHS.index("half")

@@ -119,25 +119,6 @@ def test_under_the_cap_that_was_measured_nothing_is_searched_for():
     assert loop_clocks_mhz(among, 2000.0, 200.0).tolist() == [1900.0]
 
 
-def test_a_network_holds_one_clock_for_its_mean_power():
-    """Two operations of 1 ms at 2000 MHz: 0.4 J and 0.2 J of computing are 300 W on average, as above."""
-    both = work(compute_s=1e-3, switching_j=np.array([0.4, 0.2]))
-
-    def held(*clocks, cap_w, counts=(1.0, 1.0), host_s=0.0, static=1.0):
-        return Jobs.of([both], [np.array(counts)], [(host_s, static, cap_w)]).settled(np.array([clocks]))[0][0]
-
-    for cap_w, expected in CAPS:
-        assert held(2000.0, cap_w=cap_w) == pytest.approx([expected], abs=1.0)
-    # Three calls of the first: 0.35 J each on average, 350 W.
-    assert held(2000.0, cap_w=222.25, counts=(3.0, 1.0)) < 1450.0
-    # Another clock that is asked for, and several at once.
-    assert held(800.0, 1400.0, 1900.0, cap_w=222.25) == pytest.approx([800.0, 1400.0, 1500.0], abs=1.0)
-    # A host that takes as long as the device leaves pauses: 0.6 J are spread over 2 ms x 2^0.25.
-    assert held(2000.0, cap_w=310.0, host_s=2e-3) == pytest.approx([2000.0])
-    # Twice the static power: 2 x 40 W at 1500 MHz.
-    assert held(2000.0, cap_w=262.25, static=2.0) == pytest.approx([1500.0], abs=1.0)
-
-
 # Work of operations, and of loops that were measured.
 
 

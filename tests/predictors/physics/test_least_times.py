@@ -30,8 +30,7 @@ def linear(columns, **more):
 
 
 @pytest.mark.parametrize(
-    ("gpu", "loaded"),
-    [("A100 PCIe 40GB", [128, 64, 64]), ("H100 SXM", [171, 171, 171]), ("RTX 5090", [128, 64, 64])],
+    ("gpu", "loaded"), [("A100 PCIe 40GB", [128, 64, 64]), ("H100 SXM", [171, 171, 171]), ("RTX 5090", [128, 64, 64])]
 )
 def test_what_tensor_cores_load(gpu, loaded):
     """A warp holds 64 x 64 sums; fewer rows than that read the weights once. Groups of warps on Hopper load for 171."""
