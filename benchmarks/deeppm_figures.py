@@ -25,7 +25,7 @@ from joulecast.predictors.measured import DeviceRow
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.fit import Examples, fit_transformer
-from joulecast.rendering.notebook import COLOURS
+from joulecast.rendering.pictures import COLOURS
 from joulecast.rendering.plots import pyplot
 
 SHOWN = ("ours", "A: one stack, layer norm, no weighting")

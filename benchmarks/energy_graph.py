@@ -23,7 +23,7 @@ from joulecast.energy import EnergyTree
 from joulecast.errors import JoulecastError
 from joulecast.operations.inputs import parse_shape
 from joulecast.rendering.answers import Plain
-from joulecast.rendering.notebook import checked_path
+from joulecast.rendering.pictures import checked_path
 from joulecast.units import si
 
 try:

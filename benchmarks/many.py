@@ -19,7 +19,7 @@ from pathlib import Path
 import joulecast
 from joulecast import Operation
 from joulecast.operations.operation_list import IDENTITY, identity
-from joulecast.rendering.notebook import Line, Picture, lines_over
+from joulecast.rendering.pictures import Line, Picture, lines_over
 
 SIZES = (1_000, 5_000, 20_000, 50_000, 100_000)
 BLOCKS, CHANNELS = 20, tuple(range(16, 257, 16))

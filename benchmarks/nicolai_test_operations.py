@@ -22,7 +22,7 @@ from joulecast.datasets.importers.nicolai2025 import import_nicolai2025
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.errors import r2
 from joulecast.predictors.fitting.forms import load_recipe
-from joulecast.rendering.notebook import Bar, bars
+from joulecast.rendering.pictures import Bar, bars
 from joulecast.units import si
 
 ROOT = Path(__file__).resolve().parents[1]

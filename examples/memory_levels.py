@@ -12,7 +12,7 @@ from pathlib import Path
 import joulecast
 from joulecast.hardware import find_gpu
 from joulecast.predictors.networks.memory_levels import COMPONENTS, MemoryLevels
-from joulecast.rendering.notebook import StackedBar, stacked_bars
+from joulecast.rendering.pictures import StackedBar, stacked_bars
 
 GPU = "A100 SXM 80GB"
 SETTINGS = (("A100 PCIe 80GB", 1065), (GPU, None))

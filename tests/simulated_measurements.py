@@ -69,7 +69,7 @@ def simulated_gpu(name: str) -> Dataset:
     clock = float(gpu.boost_clock_mhz)
     least = LeastTimes.of(operations, gpu, clock)
     device_s = least.time_s * np.array([SLOWER_THAN_PHYSICS[operation.kind] for operation in operations])
-    energy_j = TRUE_ENERGY.dynamic_energy_j(operations, device_s, gpu, clock)
+    energy_j = TRUE_ENERGY.dynamic_j(operations, device_s, gpu, clock).sum(axis=1)
     power_w = static_power_w(gpu, clock) + energy_j / device_s
     rows = []
     for operation, seconds, watts in zip(operations, device_s.tolist(), power_w.tolist(), strict=True):

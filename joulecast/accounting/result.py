@@ -17,7 +17,7 @@ from ..metering.recording import Recording
 from ..predictors.networks.memory_levels import DYNAMIC
 from ..rendering.answers import Answer, Table
 from ..rendering.described import Description, Grid
-from ..rendering.notebook import Picture
+from ..rendering.pictures import Picture
 from ..units import si
 from .events import Events
 from .model_share import model_shares, tree_by_module

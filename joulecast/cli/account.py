@@ -118,7 +118,7 @@ def merge(shown: Shown, accounts: list[Path], depth: int = 3) -> None:
 def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) -> str:
     """The largest parts of several equal runs, with mean and standard deviation."""
     from ..energy.comparison import repeated
-    from ..rendering.notebook import Bar, Picture, bars
+    from ..rendering.pictures import Bar, Picture, bars
 
     parts = repeated([tree.root for tree in trees])[:top]
     unit = "J" if parts and parts[0].energy_j else "s"

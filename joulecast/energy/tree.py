@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..progress import paced
 from ..rendering.answers import Answer, Table
 from ..rendering.described import Column, Description, Grid, listing
-from ..rendering.notebook import COLOURS, Picture, drawing
+from ..rendering.pictures import COLOURS, Picture, drawing
 from ..units import si
 from .comparison import TreeComparison, comparison
 from .node import PHASES, Level, Node, Phase, Row, Share, starred

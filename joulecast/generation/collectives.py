@@ -36,7 +36,6 @@ from ..operations.rules import size
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.clock import Work
 from ..predictors.physics.energy import PRIOR_ENERGY
-from ..predictors.physics.least_times import LeastTimes
 from ..system.caches import remembered
 
 FILE = "collectives.json.gz"
@@ -114,8 +113,8 @@ def with_collectives(predictions: OperationPredictions, gpu: GPU) -> OperationPr
     seconds, joules = np.array(costs).T
     still, clock = np.zeros(len(places)), float(gpu.boost_clock_mhz)
     # The time of a link does not depend on the graphics clock.
-    parts = LeastTimes(still, np.nan_to_num(seconds), still)
-    work = Work(gpu, np.full(len(places), clock), parts, still, still, np.nan_to_num(joules))
+    seconds_known, joules_known = np.nan_to_num(seconds), np.nan_to_num(joules)
+    work = Work(gpu, np.full(len(places), clock), still, seconds_known, still, still, still, joules_known)
 
     power_w = predictions.static_power_w + joules / seconds
     known: Mapping[str, FloatArray | float] = {

@@ -10,7 +10,7 @@ from ..hardware.host import USUAL
 from ..predictors.networks.prediction import Prediction
 from ..rendering.answers import Answer, Table
 from ..rendering.described import LEVEL, Description, Unit, totals
-from ..rendering.notebook import Picture, StackedBar, stacked_bars
+from ..rendering.pictures import Picture, StackedBar, stacked_bars
 from ..units import si
 from .deployment import GenerationMemory
 from .intervals import HOST_S, GenerationInterval, factors

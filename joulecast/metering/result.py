@@ -18,7 +18,7 @@ from ..energy.node import SOURCES, Source
 from ..errors import InputError
 from ..hardware import find_gpu
 from ..rendering.answers import Answer, Table
-from ..rendering.notebook import Line, Picture, lines_over
+from ..rendering.pictures import Line, Picture, lines_over
 from ..units import si
 from .energy_curve import EnergyCurve, window_rows
 from .gpu_shares import GpuShare, program_share

@@ -21,7 +21,6 @@ from ..hardware import GPU
 from ..operations.attributes import PRECISIONS
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList, digests_of
-from .batches import in_batches
 from .contract import INPUT_NAMES, Regressor, regressor_inputs
 from .intervals.calibration import Calibration
 from .physics.baseline import Baseline, DeviceCosts, Loops, group_of, stand_ins
@@ -127,7 +126,7 @@ class ChipPart:
     def known(self, operations: OperationList) -> Known:
         """What the measurements say of operations, which are whole ones (physics/variants.py)."""
         covered, measured, longer, more, *columns = self._rows.of(operations, self._made).T
-        work = Work.of_columns(self.gpu, np.array(columns), self.gpu.power_limit_w)
+        work = Work(self.gpu, *columns, cap_w=self.gpu.power_limit_w)
         return Known(covered > 0, measured > 0, longer, more, work)
 
     @cached_property
@@ -177,9 +176,7 @@ class ChipPart:
 
     def _learned_loops(self, operations: OperationList, loop_s: FloatArray, host_s: FloatArray) -> Loops:
         inputs = regressor_inputs(relative_features(operations, self.gpu), loop_s, host_s)
-        likeness = [numbers_of(operations).kind, loop_s]
-        log_ratio, share = in_batches(lambda rows: (self.time(rows), self.power(rows)), inputs, likeness)
-        return Loops(loop_s * np.exp(log_ratio), share * self.gpu.power_limit_w)
+        return Loops(loop_s * np.exp(self.time(inputs)), self.power(inputs) * self.gpu.power_limit_w)
 
     def inputs(self, operation: Operation) -> NDArray[np.float32] | None:
         """What the regressors see of an operation, shape (1, inputs); None for one that is not covered."""

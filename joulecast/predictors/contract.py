@@ -64,10 +64,10 @@ class Regressor(Protocol):
 
 
 class SharedModel(Protocol):
-    """What predictors of several GPUs share, and what can be asked for all of them at once."""
+    """What predictors of several GPUs share, and what is asked for all of them at once because that is quicker."""
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """Compute what is learned of operations on many GPUs at once, which takes less time than one after the other.
+        """Compute what is learned of operations on many GPUs at once.
 
         Args:
             operations: Operations in precisions that all these GPUs have. The result is kept for later questions.
@@ -107,7 +107,7 @@ class Shared(Protocol):
         """What can be asked for several GPUs at once."""
 
 
-class ResidualModel(SharedModel, Protocol):
+class ResidualModel(Protocol):
     """The ratio of measured operations to physics, learned from many GPUs. It does not depend on the clock."""
 
     @property

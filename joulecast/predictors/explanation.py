@@ -16,7 +16,7 @@ from ..operations.operation import Operation
 from ..operations.operation_list import OperationList, operation_text
 from ..rendering.answers import Answer, Plain, Table
 from ..rendering.described import Description, Grid
-from ..rendering.notebook import Bar, Picture, bars
+from ..rendering.pictures import Bar, Picture, bars
 from ..units import si
 from .contract import INPUT_NAMES
 from .intervals.calibration import coordinates

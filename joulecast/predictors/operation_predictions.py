@@ -15,7 +15,7 @@ from ..arrays import FloatArray
 from ..operations.operation import Operation
 from ..operations.operation_list import IDENTITY, identity, operation_text
 from ..rendering.answers import Answer, Table
-from ..rendering.notebook import Bar, Picture, bars, short
+from ..rendering.pictures import Bar, Picture, bars, short
 from ..units import si
 from .intervals.conformal import within_range
 from .intervals.operation_spread import OperationIntervals, OperationSpread

@@ -84,8 +84,7 @@ class OperationPredictor:
             return found
         # Weights come from the memory, which no clock changes.
         read_s = np.where(others, self.find_shared().read_s(listed, self.gpu), np.nan)
-        bounds = found.work.bounds
-        work = replace(found.work, bounds=bounds._replace(fixed_s=np.fmax(bounds.fixed_s, read_s)))
+        work = replace(found.work, least_fixed_s=np.fmax(found.work.least_fixed_s, read_s))
         known_s = found.device_time_s
         return replace(found, work=work, device_time_s=np.where(np.isnan(known_s), known_s, np.fmax(known_s, read_s)))
 

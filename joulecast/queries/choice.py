@@ -11,7 +11,7 @@ from ..predictors.networks.costs import INCOMPLETE, percent
 from ..predictors.networks.prediction import QUANTITIES
 from ..rendering.answers import Answer, Drawn, Plain, Table
 from ..rendering.described import Column, Description, listing, quantity, totals, word
-from ..rendering.notebook import Bar, Picture, bars, short
+from ..rendering.pictures import Bar, Picture, bars, short
 from ..units import si
 from .objectives import OBJECTIVES, Objective
 

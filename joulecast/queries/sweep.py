@@ -10,7 +10,7 @@ from ..arrays import front_of
 from ..operations.inputs import InputShape, shape_to_json, titled
 from ..rendering.answers import Answer, Table
 from ..rendering.described import Column, Description, listing, word
-from ..rendering.notebook import Line, Picture, front_picture, lines_over, one_below_the_other
+from ..rendering.pictures import Line, Picture, front_picture, lines_over, one_below_the_other
 from .choice import COSTS, Choice, LeftOut, choices_table, incomplete_notes, left_out_lines
 from .objectives import OBJECTIVES, Tariff, find_objective
 

@@ -12,7 +12,7 @@ from ..arrays import front_of
 from ..errors import InputError, JoulecastError, unknown_name
 from ..rendering.answers import Answer, Table
 from ..rendering.described import Column, Description, listing
-from ..rendering.notebook import Picture, front_picture
+from ..rendering.pictures import Picture, front_picture
 from .choice import reason_lines
 from .objectives import Tariff, refuse_without
 

@@ -187,26 +187,15 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
 _TAG = "$"
-_HARDWARE = (GPU, IdleCurve, VoltageCurve)
-_NETWORKS = (Coverage, Dropped, DroppedWork, Entry, Network, NetworkPredictions, ParameterBytes, Uncovered)
-_OPERATIONS = (OperationCost, OperationPredictions)
-_INTERVALS = (Interval, NetworkSpread, OperationIntervals, SentOperationSpread)
-_EXPLAINED = (Contribution, Explanation, Factor, Neighbour)
-_CHOSEN = (Choice, LeftOut, Sweep, Tariff)
-_SERVED = (GenerationChoice, GenerationMemory, GenerationPrediction, ImagePrediction, ServingSimulation)
-_TRAINED = (Layout, Part, Run)
 CLASSES: Mapping[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
-        Prediction,
-        *_HARDWARE,
-        *_NETWORKS,
-        *_OPERATIONS,
-        *_INTERVALS,
-        *_EXPLAINED,
-        *_CHOSEN,
-        *_SERVED,
-        *_TRAINED,
+        *(Prediction, OperationCost, OperationPredictions, GPU, IdleCurve, VoltageCurve),
+        *(Coverage, Dropped, DroppedWork, Entry, Network, NetworkPredictions, ParameterBytes, Uncovered),
+        *(Interval, NetworkSpread, OperationIntervals, SentOperationSpread),
+        *(Contribution, Explanation, Factor, Neighbour, Choice, Choices, LeftOut, Sweep, Tariff),
+        *(GenerationChoice, GenerationChoices, GenerationMemory, GenerationPrediction, ImagePrediction),
+        *(Layout, Part, Run, RunChoices, ServingSimulation),
     )
 }
 """Name -> class of what is sent."""
@@ -283,12 +272,6 @@ def _tagged(tag: Any, value: dict[str, Any]) -> Any:
             return {unpack(key): unpack(item) for key, item in content["items"]}
         case "array":
             return np.array([math.nan if item is None else item for item in content["values"]], dtype=float)
-        case "Choices":
-            return Choices(unpack(content["choices"]), unpack(content["left_out"]))
-        case "GenerationChoices":
-            return GenerationChoices(unpack(content["rows"]), unpack(content["left_out"]))
-        case "RunChoices":
-            return RunChoices(unpack(content["rows"]), unpack(content["left_out"]), content["objective"])
         case "Operation":
             return Operation.from_dict(content)
     if tag not in CLASSES:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, needing
 from .described import Description, first_rows
-from .notebook import Picture
+from .pictures import Picture
 
 if TYPE_CHECKING:
     import pandas as pd

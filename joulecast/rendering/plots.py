@@ -44,7 +44,7 @@ _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
 def write_png(svg: str, path: Path) -> None:
-    """Draw a picture of `notebook.py` or an energy tree into a PNG file, on white."""
+    """Draw a picture of `pictures.py` or an energy tree into a PNG file, on white."""
     plt = pyplot()
     root = ElementTree.fromstring(svg)  # noqa: S314 (written by this library a moment ago)
     left, top, width, height = map(float, root.attrib["viewBox"].split())

@@ -16,7 +16,7 @@ from ..predictors.networks.prediction import Prediction
 from ..queries.objectives import Tariff
 from ..rendering.answers import Answer, Table
 from ..rendering.described import LEVEL, Description, Grid, Unit, totals
-from ..rendering.notebook import Bar, Picture, bars
+from ..rendering.pictures import Bar, Picture, bars
 from ..units import duration, number, si
 from .layout import Layout
 

@@ -29,7 +29,6 @@ from .. import __version__
 from ..errors import InputError, JoulecastError, RefusalError, UnknownNameError
 from ..hardware import find_gpu
 from ..operations.operation import MODES
-from ..predictors.batches import load_threads
 from ..predictors.board.profile import profiles_in
 from ..system.caches import RESULTS, BoundedCache
 from ..zoo import find_predictor
@@ -173,7 +172,6 @@ async def _warm(app: FastAPI) -> None:
         if not app.state.ready:
             app.state.ready = True
             logs.log(logging.INFO, "ready")
-    await asyncio.to_thread(load_threads)
     # Everything loaded so far stays in memory. Scanning it for garbage would delay answers by tens of milliseconds.
     gc.collect()
     gc.freeze()

@@ -15,7 +15,7 @@ from ..checked import in_range
 from ..errors import InputError
 from ..rendering.answers import Answer, Table, finite
 from ..rendering.described import Description, Grid
-from ..rendering.notebook import Line, Picture, lines_over, one_below_the_other
+from ..rendering.pictures import Line, Picture, lines_over, one_below_the_other
 from ..units import duration, number, si
 from .timeline import Columns, Timeline, end_s_of, gaps, weighted_quantile
 

@@ -34,10 +34,7 @@ SHOWN = {
         ("time per output token", "energy per token", "90 % interval", "16.1 GB of weights", "note: assumed"),
     ),
     (*GENERATE, "--tree"): (" energy    share", ("self_attn",)),
-    PRICED: (
-        "llama3_8b, 200 + 100 +- 50 tokens, by vllm: Pareto front",
-        ("cost per million", "CO2 per million"),
-    ),
+    PRICED: ("llama3_8b, 200 + 100 +- 50 tokens, by vllm: Pareto front", ("cost per million", "CO2 per million")),
     IMAGE: ("pixart_sigma, 1024 x 1024", ("t5_xxl", "denoiser", "per image", "10.8 GB of weights")),
     VIDEO: ("wan_2_1_1_3b", ("832 x 480, 5 frames", "per video")),
 }

@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from modules import module
+from modules import counted_flops, kept_bytes, module
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.checkpoint import checkpoint
-from torch.utils.flop_counter import FlopCounterMode
 
 import joulecast
 from joulecast import Operation
@@ -74,14 +73,6 @@ def without_gradients() -> nn.Module:
         return x * self.side(x.detach())
 
     return module(forward, body=nn.Linear(16, 16), head=nn.Linear(16, 16), side=frozen(16, 16))
-
-
-def counted_flops(model: nn.Module, shape: tuple[int, ...]) -> int:
-    """FLOPs of the products of a forward and a backward, by PyTorch."""
-    model = model.train().to("meta")
-    with FlopCounterMode(display=False) as counter:
-        model(torch.empty(shape, device="meta")).sum().backward()
-    return counter.get_total_flops()
 
 
 def product_flops(network: Network) -> int:
@@ -250,21 +241,6 @@ def test_a_weight_that_modules_share_is_held_once():
     for optimizer in (None, "sgd"):
         network = joulecast.extract(nn.Sequential(first, last), (8, 32), mode="training", optimizer=optimizer)
         assert memory_need(network).weights_bytes == 2 * 32 * 32 * 4  # with its gradient
-
-
-def kept_bytes(model: nn.Module, shape: tuple[int, ...]) -> int:
-    """Bytes of all storages that autograd keeps after a forward, without parameters, and the inputs of checkpoints."""
-    parameters = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
-    kept = {}
-
-    def pack(tensor):
-        if tensor.untyped_storage()._cdata not in parameters:
-            kept[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        model.train()(torch.empty(shape, device="meta"))
-    return sum(storage.nbytes() for storage in kept.values())
 
 
 def test_checkpoints_keep_their_inputs_alone_and_take_longer():

@@ -29,15 +29,10 @@ class Evil:
         return os.mkdir, (self.marker,)
 
 
-def given(tmp_path, content):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(content))
-    return path
-
-
 def refusal(tmp_path, content):
+    (path := tmp_path / "config.json").write_text(json.dumps(content))
     with pytest.raises(JoulecastError) as caught:
-        joulecast.extract(given(tmp_path, content), (1, 3, 32, 32))
+        joulecast.extract(path, (1, 3, 32, 32))
     return str(caught.value)
 
 

@@ -46,11 +46,7 @@ def aten(name):
     return f"torch.ops.aten.{name}"
 
 
-def tensor(name):
-    return {"as_tensor": {"name": name}}
-
-
-RELU = (aten("relu.default"), [tensor("x")], "y")
+RELU = (aten("relu.default"), [{"as_tensor": {"name": "x"}}], "y")
 
 
 def test_a_program_by_hand_is_read(tmp_path):

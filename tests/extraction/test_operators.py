@@ -22,11 +22,6 @@ def operations(function: Callable[..., Any], shape=IMAGE, **options):
     return {entry.operation.kind: entry.operation for entry in network}
 
 
-def shaped(function, kind, shape=IMAGE):
-    operation = operations(function, shape)[kind]
-    return operation.input_shapes, operation.attributes
-
-
 @pytest.mark.parametrize(
     ("function", "kind", "shapes", "attributes"),
     [
@@ -62,9 +57,9 @@ def shaped(function, kind, shape=IMAGE):
     ],
 )  # fmt: skip
 def test_each_operator_becomes_its_operation(function, kind, shapes, attributes):
-    found, has = shaped(function, kind)
-    assert found == shapes
-    assert {name: value for name, value in has.items() if name != "gradients"} == attributes
+    operation = operations(function)[kind]
+    assert operation.input_shapes == shapes
+    assert {name: value for name, value in operation.attributes.items() if name != "gradients"} == attributes
 
 
 def test_in_place_nothing_is_copied_first():

@@ -210,8 +210,7 @@ def test_gpus_share_the_attention(ulysses, ring):
     alone, shared = (
         pipeline.networks(1, None, 1024, 1024, "bf16", Split(*degrees))[-2] for degrees in ((1, 1), (ulysses, ring))
     )
-    kinds = ("attention", "linear")
-    whole, part = ({kind: _flops_of(step, kind) for kind in kinds} for step in (alone, shared))
+    whole, part = ({kind: _flops(step, kind) for kind in ("attention", "linear")} for step in (alone, shared))
     assert part["attention"] * 8 == whole["attention"]  # 4096 + 512 tokens divide by 8
     assert part["linear"] * 8 == pytest.approx(whole["linear"], rel=0.01)  # embeddings of the time are computed by all
     calls = {kind: sum(e.count for e in shared if e.operation.kind == kind) for kind in ("all_to_all", "all_gather")}
@@ -253,12 +252,8 @@ def test_a_video_costs_by_its_frames():
     assert "per video" in str(default)
 
 
-def _flops_of(network, kind):
-    return sum(e.count * e.operation.flops for e in network if e.operation.kind == kind)
-
-
-def _flops(network):
-    return sum(e.count * e.operation.flops for e in network)
+def _flops(network, *kinds):
+    return sum(e.count * e.operation.flops for e in network if not kinds or e.operation.kind in kinds)
 
 
 def test_parts_add_up_to_an_image_and_fused_operations_are_quicker():

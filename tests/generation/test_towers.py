@@ -134,7 +134,7 @@ def test_requests_wait_for_the_images_of_all(output):
 def test_simulations_and_choices_read_images_as_predictions_do(gpu):
     asked = {"prompt_tokens": 200, "output_tokens": 200, "images": [(768, 1024)]}
     one = joulecast.predict_generation(SEEING, gpu, batch=16, **asked)
-    traffic = joulecast.simulate_serving(SEEING, gpu, concurrency=16, duration_s=60, warmup_s=20, **asked)
+    traffic = joulecast.simulate_serving(SEEING, gpu, concurrency=16, duration_s=180, warmup_s=20, **asked)
     assert traffic.tokens_per_s == pytest.approx(one.tokens_per_s, rel=0.03)
     assert traffic.energy_per_token_j == pytest.approx(one.energy_per_token_j, rel=0.03)
     assert any("images" in note for note in traffic.notes)

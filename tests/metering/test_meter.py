@@ -25,11 +25,7 @@ from joulecast.metering.recording import read_recording
 from joulecast.metering.result import Metering, merged
 
 ERROR = 0.01
-ZONES = {
-    "intel-rapl:0": ("package-0", "50 W"),
-    "intel-rapl:0:0": ("core", "20 W"),
-    "intel-rapl:0:1": ("dram", "8 W"),
-}
+ZONES = {"intel-rapl:0": ("package-0", "50 W"), "intel-rapl:0:0": ("core", "20 W"), "intel-rapl:0:1": ("dram", "8 W")}
 
 
 @pytest.fixture

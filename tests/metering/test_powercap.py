@@ -4,26 +4,13 @@ import pytest
 
 from joulecast.metering.cpu import zones
 
-
-def lay(folder, names):
-    for zone, name in names.items():
-        (folder / zone).mkdir()
-        (folder / zone / "name").write_text(f"{name}\n")
-    return folder
-
-
 TREES = {
     "one package": (
         {"intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1": "uncore", "intel-rapl:1": "psys"},
         {"cpu0": True, "cpu0.core": False, "cpu0.uncore": False, "platform": False},
     ),
     "memory beside packages": (
-        {
-            "intel-rapl:0": "package-0",
-            "intel-rapl:0:0": "dram",
-            "intel-rapl:1": "package-1",
-            "intel-rapl:1:0": "dram",
-        },
+        {"intel-rapl:0": "package-0", "intel-rapl:0:0": "dram", "intel-rapl:1": "package-1", "intel-rapl:1:0": "dram"},
         {"cpu0": True, "ram0": True, "cpu1": True, "ram1": True},
     ),
     "mirrored by memory-mapped registers": (
@@ -47,4 +34,7 @@ TREES = {
 @pytest.mark.parametrize("tree", TREES, ids=str)
 def test_each_counter_is_counted_once(tmp_path, tree):
     names, expected = TREES[tree]
-    assert {zone.device: zone.counted for zone in zones(lay(tmp_path, names))} == expected
+    for zone, name in names.items():
+        (tmp_path / zone).mkdir()
+        (tmp_path / zone / "name").write_text(f"{name}\n")
+    assert {zone.device: zone.counted for zone in zones(tmp_path)} == expected

@@ -108,15 +108,12 @@ def test_a_full_disk_leaves_whole_lines_and_the_recording_goes_on(tmp_path):
 
 
 def sealed_file(path, *records, **machine):
-    first = {"kind": "machine", "format": 1, **MACHINE, **machine}
-    path.write_text("".join(sealed_oddly(record) for record in (first, *records)))
+    """A file whose checksums are right, although the values may be NaN."""
+    with path.open("w") as file:
+        for record in ({"kind": "machine", "format": 1, **MACHINE, **machine}, *records):
+            text = json.dumps(record, separators=(",", ":"))[:-1]
+            file.write(f'{text},"crc32":"{zlib.crc32(text.encode()):08x}"}}\n')
     return path
-
-
-def sealed_oddly(record):
-    """A line with a checksum that is right, although the values may be NaN."""
-    text = json.dumps(record, separators=(",", ":"))[:-1]
-    return f'{text},"crc32":"{zlib.crc32(text.encode()):08x}"}}\n'
 
 
 def samples_of(**columns):

@@ -126,10 +126,7 @@ def test_parts_of_a_plan_have_every_measurement_once():
 @pytest.mark.parametrize(("limit", "networks", "operations"), [(1, 1, 0), (2, 2, 0), (5, 2, 3)])
 def test_a_limit_counts_operations_and_whole_networks_together(limit, networks, operations):
     settings = Campaign(
-        (Subject("squeezenet1_1", ((1, 3, 64, 64),)),),
-        modes=("inference", "training"),
-        whole_networks=True,
-        repeats=2,
+        (Subject("squeezenet1_1", ((1, 3, 64, 64),)),), modes=("inference", "training"), whole_networks=True, repeats=2
     )
     once, again = (
         [task for task in plan(settings, limit) if task.repeat == repeat] for repeat in range(settings.repeats)

@@ -44,8 +44,7 @@ def test_two_campaigns_refuse_each_other(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
-    [(_sealed({"journal_version": 7}), "version 7"), ("nonsense\n", "damaged"), ("[]\n", "damaged")],
+    ("text", "says"), [(_sealed({"journal_version": 7}), "version 7"), ("nonsense\n", "damaged"), ("[]\n", "damaged")]
 )
 def test_other_files_are_refused_as_journals_and_left_unchanged(tmp_path, text, says):
     path = tmp_path / "j"
@@ -61,10 +60,7 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
     with Journal(path, CAMPAIGN) as journal:
         journal.append({"key": 1})
         with monkeypatch.context() as patch:
-            patch.setattr(
-                "os.fsync",
-                lambda descriptor: os.write(os.open("/dev/full", os.O_WRONLY), b"x"),
-            )
+            patch.setattr("os.fsync", lambda descriptor: os.write(os.open("/dev/full", os.O_WRONLY), b"x"))
             with pytest.raises(JournalError, match="No space left"):
                 journal.append({"key": 2})
         journal.append({"key": 3})

@@ -7,12 +7,7 @@ import pytest
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.predictors.fitting.forms import load_recipe
 from joulecast.profiling.campaign import load_campaign
-from joulecast.system.resources import named_file, shipped
-
-
-@pytest.mark.parametrize("path", sorted(shipped("predictors").glob("*.toml")), ids=lambda path: path.stem)
-def test_every_recipe_is_called_by_its_name(path: Path) -> None:
-    assert named_file(path.stem, "predictors", "recipe") == path
+from joulecast.system.resources import shipped
 
 
 def test_a_name_and_its_file_are_the_same_recipe_and_campaign() -> None:

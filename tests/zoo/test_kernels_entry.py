@@ -87,14 +87,6 @@ def test_it_is_no_predictor_of_networks(entry):
         find_predictor("H100 SXM", "inference", entry)
 
 
-def rewritten(entry, change):
-    """The entry with another predictor.json and golden prediction, and with digests that fit them."""
-    facts, manifest = (json.loads((entry / name).read_text()) for name in ("predictor.json", MANIFEST))
-    change(facts, manifest["golden"])
-    (entry / MANIFEST).write_text(json.dumps(manifest))
-    rewrite(entry, "predictor.json", facts)
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -111,7 +103,10 @@ def rewritten(entry, change):
     ],
 )
 def test_impossible_facts_are_refused(entry, change, said):
-    rewritten(entry, change)
+    facts, manifest = (json.loads((entry / name).read_text()) for name in ("predictor.json", MANIFEST))
+    change(facts, manifest["golden"])
+    (entry / MANIFEST).write_text(json.dumps(manifest))
+    rewrite(entry, "predictor.json", facts)
     with pytest.raises(ZooError, match=said):
         load_any(entry)
 

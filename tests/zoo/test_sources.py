@@ -324,13 +324,7 @@ def test_answers_that_give_nothing(status, location, says):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "any-gpu/forest",
-        "any-gpu/forest-inference",
-        "t4/forest-inference",
-        "a30/forest-training",
-    ],
+    "name", ["any-gpu/forest", "any-gpu/forest-inference", "t4/forest-inference", "a30/forest-training"]
 )
 def test_a_name_means_what_it_holds(small_entry, tmp_path, fresh_cache, name):
     """Under another name, an entry would answer for other GPUs, or make their predictions fail."""

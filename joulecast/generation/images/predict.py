@@ -23,7 +23,7 @@ from ...predictors.networks.predictor import at_clock
 from ...predictors.physics.variants import refuse_precisions
 from ...rendering.answers import Answer, Table
 from ...rendering.described import Description, Grid
-from ...rendering.notebook import Bar, Picture, bars
+from ...rendering.pictures import Bar, Picture, bars
 from ...units import si
 from ...zoo import find_predictor
 from ..intervals import Listed, normal_quantile

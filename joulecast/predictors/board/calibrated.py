@@ -101,16 +101,17 @@ class CalibratedPredictor(OperationPredictor):
             return product
 
         work, whole, cycles = super().work(operations, capped=capped), factor(WHOLE), factor(CYCLES)
-        parts = replace(
-            work.parts,
-            compute_s=work.parts.compute_s * whole * cycles,
-            memory_s=work.parts.memory_s * whole * factor((DRAM,)),
-            cache_s=work.parts.cache_s * whole * cycles,
-        )
         # The clocks that this board holds under its cap were not measured one by one.
         work = work.scaled_by(1.0, factor(JOULES))
         board = with_voltage(self.gpu, *map(self._factor, VOLTAGE))
-        return replace(work, gpu=board, parts=parts, cap_w=np.inf)
+        return replace(
+            work,
+            gpu=board,
+            compute_s=work.compute_s * whole * cycles,
+            memory_s=work.memory_s * whole * factor((DRAM,)),
+            cache_s=work.cache_s * whole * cycles,
+            cap_w=np.inf,
+        )
 
     def _host_s(self, operations: OperationList) -> FloatArray:
         return super()._host_s(operations) * self._factor(launches_in(self.mode))

@@ -244,9 +244,9 @@ def _fitted(
 def _of_time(rows: _Rows, profile: BoardProfile) -> list[Equations]:
     """Errors of device times where they were measured, and of loops."""
     found, work = rows.on(profile)
-    parts, one = work.parts, np.ones(len(rows.groups))
+    one = np.ones(len(rows.groups))
     slower = work.clock_mhz / np.maximum(found.held_clock_mhz, 1.0)
-    on_clock, off_clock = (parts.compute_s**3 + parts.cache_s**3) * slower**3, parts.memory_s**3
+    on_clock, off_clock = (work.compute_s**3 + work.cache_s**3) * slower**3, work.memory_s**3
     share = on_clock / np.maximum(on_clock + off_clock, _LEAST)
     on_device = rows.follows(memory=1 - share, cycles=share, whole=one)
     busy = found.device_time_s**4 / (found.device_time_s**4 + found.host_time_s**4)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu, gpus, same_boards
-from ..batches import asked_together
 from ..contract import Regressor
 
 Basis = Literal["measured", "same generation", "other generations"]
@@ -123,5 +122,13 @@ class PartTrees:
         return known_basis(self.basis(part, gpu, flash=flash), self.errors[part])
 
     def ask(self, keys: Sequence[Key], tables: Sequence[NDArray[np.float32]]) -> list[FloatArray]:
-        """What the trees with these keys say of the rows of each table."""
-        return asked_together([self.trees[key] for key in keys], tables)
+        """What the trees with these keys say of the rows of each table; trees are asked once for all of theirs."""
+        places: dict[Key, list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(key, []).append(place)
+        found: dict[int, FloatArray] = {}
+        for key, some in places.items():
+            values = self.trees[key](np.concatenate([tables[place] for place in some]))
+            ends = np.cumsum([len(tables[place]) for place in some])[:-1]
+            found.update(zip(some, np.split(values, ends), strict=True))
+        return [found[place] for place in range(len(tables))]

@@ -8,10 +8,9 @@ trees see are relative to each GPU (relative.py), so one set of trees serves chi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import compress
+from functools import cached_property, lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +21,6 @@ from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..batches import asked_together
 from ..contract import Files, Regressor, host_times
 from ..formats.numbers import require_features
 from ..physics.cached import OperationRows
@@ -111,28 +109,13 @@ class LearnedOperations:
         trust = np.where(is_own_depthwise(n), 0.0, np.where(n.is_training > 0, in_training, in_inference))
         if gpu.chip in self.chips:
             trust[self._measured[gpu.chip][n.kind.astype(int)]] = 1.0
-        return device_ratio(listed, gpu, np.exp(trust * self._known_log_ratios(listed, [gpu])[gpu]), capped)
+        logs = self._log_ratios(gpu).of(listed, partial(self._asked, gpu))[:, 0]
+        return device_ratio(listed, gpu, np.exp(trust * logs), capped)
 
-    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `ResidualModel.prefetch`. It is quick, as paths through the trees are alike on all GPUs."""
-        self._known_log_ratios(operations, gpus)
-
-    def _known_log_ratios(self, operations: OperationList, gpus: Iterable[GPU]) -> dict[GPU, FloatArray]:
-        """GPU -> log ratio of each operation; those that are new are computed together and stored."""
-        known = {gpu: self._log_ratios(gpu).known(operations)[:, 0] for gpu in gpus}
-        new: dict[GPU, OperationList] = {}
-        for gpu, log_ratios in known.items():
-            if (is_new := np.isnan(log_ratios)).any():
-                new[gpu] = operations if is_new.all() else OperationList(compress(operations, is_new))
-        tables = [
-            relative_features(seen_as(some, gpu), stands_for(gpu, boards_of(self.gpus))).astype(np.float32)
-            for gpu, some in new.items()
-        ]
-        found = asked_together([self.log_ratio] * len(tables), tables)
-        for (gpu, some), logs in zip(new.items(), found, strict=True):
-            known[gpu][np.isnan(known[gpu])] = logs
-            self._log_ratios(gpu).store(some, logs[:, None])
-        return known
+    def _asked(self, gpu: GPU, operations: OperationList) -> FloatArray:
+        """Log ratios of operations on a GPU, shape (operations, 1)."""
+        rows = relative_features(seen_as(operations, gpu), stands_for(gpu, boards_of(self.gpus)))
+        return self.log_ratio(rows.astype(np.float32))[:, None]
 
     @cached_property
     def _log_ratios(self) -> Callable[[GPU], OperationRows]:

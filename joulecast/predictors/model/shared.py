@@ -7,7 +7,7 @@ kernels were measured one by one, and their model replaces the residual model (l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -36,7 +36,7 @@ _LEAST_J = 1e-15  # Instead of a division by zero.
 
 
 def lists_asked_for(operations: OperationList, gpu: GPU) -> tuple[OperationList, ...]:
-    """The lists that the residual model and the kernels are asked for, to prefetch them."""
+    """The lists that the kernels are asked for, to prefetch them."""
     listed = as_run(operations.derived(with_limits).operations, gpu)
     plain = listed.derived(tf32_in_fp32).operations
     return (listed, plain) if plain else (listed,)
@@ -153,7 +153,7 @@ class SharedByAll:
     @property
     def models(self) -> tuple[SharedModel, ...]:
         """What can be asked for several GPUs at once."""
-        return (self.learned,) if self.kernels is None else (self.learned, self.kernels)
+        return () if self.kernels is None else (self.kernels,)
 
 
 def _energy_if_slower(predictions: OperationPredictions, slower: FloatArray) -> FloatArray | float:
@@ -189,9 +189,6 @@ class NoResidual:
     def factors(self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True) -> FloatArray:
         """See `ResidualModel.factors`; all factors are 1."""
         return np.ones(len(operations))
-
-    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `ResidualModel.prefetch`; there is nothing to compute in advance."""
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """See `ResidualModel.to_files`; there is nothing to store but its name."""

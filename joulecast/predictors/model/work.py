@@ -12,16 +12,18 @@ Training adds a kernel to attention, of five products where the forward has two,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...operations.attributes import HALF_BYTES
+from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..physics.attention_sizes import attention_columns
+from ...operations.rules import visible_pairs
+from ...system.caches import OPERATION_BYTES, remembered
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 
 GROUPS: tuple[str, ...] = ("product", "attention", "decoding", "experts", "convolution", "stream")
@@ -258,15 +260,67 @@ def _add_convolutions(kernels: _Kernels, places: NDArray[np.int64], operations: 
 
 
 def _add_attention(kernels: _Kernels, places: NDArray[np.int64], operations: OperationList) -> None:
-    """Attention: a product over the keys that a query sees, with the heads that share keys as rows of one product."""
+    """Attention: a product over the keys that a query sees, with the heads that share keys as rows of one product.
+
+    Results have at least 16 bits per element, and what no query sees is not counted. The backward computes the scores
+    again, and the gradients of values, scores, queries and keys. Kernels of their own before and after it read results
+    and their gradients, set the sums of the gradients of queries in fp32 to zero, and convert them (Dao, arXiv
+    2307.08691, algorithm 2; flash_bwd_preprocess_kernel.h).
+    """
     if not len(places):
         return
-    found = attention_columns(OperationList(operations[place] for place in places.tolist()))
-    group = np.where(found.decodes, DECODING, ATTENTION)
-    kernels.add(places, group, _FORWARD, **found.forward)
+    sequences, heads, cached_heads, queries, keys, key_size, value_size, causal, window, width, cache_bytes = np.array(
+        [_attention_sizes(operations[place]) for place in places.tolist()], dtype=float
+    ).T
+    pairs: FloatArray = np.asarray(visible_pairs(queries, keys, causal > 0, window))
+    results = sequences * heads * queries
+    cached = sequences * cached_heads * np.minimum(keys, window + queries - 1) * cache_bytes * (key_size + value_size)
+    written = np.maximum(width, ELEMENT_BYTES["bf16"]) * value_size
+    forward = {
+        "flops": 2 * sequences * heads * pairs * (key_size + value_size),
+        "batch": sequences * cached_heads,
+        "rows": queries * heads / cached_heads,
+        "columns": key_size + value_size,
+        "reduction": pairs / queries,
+        "exponentials": np.ones(len(queries)),
+        "loads_rows": np.zeros(len(queries)),
+        "in_bytes": np.minimum(width, cache_bytes),
+        "moved_bytes": results * (width * key_size + written) + cached,
+        "held_bytes": cached,
+        "sharing": heads / cached_heads,
+        "span": keys,
+        "window": np.minimum(window, keys),
+        "causal": causal,
+    }
+    backward = forward | {
+        "columns": 3 * key_size + 2 * value_size,
+        "flops": 2.5 * forward["flops"],
+        "passed_bytes": results * (2 * width * value_size + (2 * ELEMENT_BYTES["fp32"] + width) * key_size),
+    }
+    # A sequence with a single query reads a cache of keys and values.
+    group = np.where((queries == 1) & (keys > 1), DECODING, ATTENTION)
+    kernels.add(places, group, _FORWARD, **forward)
     some = np.flatnonzero(kernels.back[places])
-    back = {name: column[some] for name, column in (found.forward | found.backward).items()}
-    kernels.add(places[some], group[some], BACKWARD, **back)
+    kernels.add(places[some], group[some], BACKWARD, **{name: column[some] for name, column in backward.items()})
+
+
+@remembered(lambda found: OPERATION_BYTES)
+def _attention_sizes(operation: Operation) -> tuple[float, ...]:
+    """The sizes that `_add_attention` takes apart; the last query stands at the position of the last key."""
+    q, k, v = operation.input_shapes
+    return (
+        prod(q[:-3]),
+        q[-3] if len(q) > 2 else 1,
+        k[-3] if len(k) > 2 else 1,
+        q[-2],
+        k[-2],
+        q[-1],
+        v[-1],
+        operation.attributes["causal"] and 1 < q[-2] <= k[-2],
+        operation.attributes["window"] or k[-2],
+        ELEMENT_BYTES[operation.precision],
+        ELEMENT_BYTES[operation.attributes["cache_precision"] or operation.precision],
+    )
 
 
 def _add_experts(kernels: _Kernels, places: NDArray[np.int64], operations: OperationList) -> None:

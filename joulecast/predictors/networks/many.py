@@ -20,7 +20,7 @@ from ...errors import InputError, UncoveredError
 from ...operations.columns import Calls
 from ...progress import paced
 from ...rendering.answers import Answer, Table
-from ...rendering.notebook import Picture, front_picture
+from ...rendering.pictures import Picture, front_picture
 from ..intervals.conformal import conformal_rank
 from ..intervals.network_calibration import Interval
 from ..operation_predictions import OperationPredictions

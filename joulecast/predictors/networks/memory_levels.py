@@ -25,7 +25,7 @@ from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
 from ...hardware.ncu import Traffic
 from ...rendering.answers import Answer, Table
-from ...rendering.notebook import Picture, StackedBar, one_below_the_other, stacked_bars
+from ...rendering.pictures import Picture, StackedBar, one_below_the_other, stacked_bars
 from ...units import si
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 from ..physics.memory_traffic import ACCESS_BYTES, AccessEnergies, traffic_bytes

@@ -13,7 +13,7 @@ from ...operations.inputs import InputShape, batch_size_of, shape_to_json, title
 from ...operations.operation_list import IDENTITY, identity, operation_text
 from ...rendering.answers import Answer, Table, plain
 from ...rendering.described import LEVEL, Column, Description, Grid, Unit, listing, quantity, totals, word
-from ...rendering.notebook import Bar, Picture, bars, short
+from ...rendering.pictures import Bar, Picture, bars, short
 from ...units import NOT_MEASURED, number, si
 from ..intervals.conformal import require_level
 from ..intervals.network_calibration import Interval, NetworkSpread

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,17 +58,13 @@ def stand_ins(operation: Operation) -> tuple[str, ...]:
     return (operation.kind, *(() if operation.row.measured_only else STAND_INS[operation.row.family]))
 
 
-def _group(kind: str, precision: str) -> str:
-    return f"{kind} {precision}"
-
-
 def group_of(operation: Operation, gpu: GPU) -> str:
     """The group of an operation on a GPU: its kind and the precision in which it really runs there.
 
     Raises:
         InputError: The GPU does not support the precision.
     """
-    return _group(operation.kind, gpu.running_precision(operation.precision))
+    return f"{operation.kind} {gpu.running_precision(operation.precision)}"
 
 
 @dataclass(frozen=True)
@@ -90,27 +86,15 @@ class GroupConstants:
     large_loops: int = 0
 
 
-@dataclass(frozen=True)
-class Loops:
-    """Predicted or measured loops of operations.
-
-    Args:
-        time_s: Seconds of one iteration of the loop, shape (operations,).
-        power_w: Mean board power in watts, shape (operations,).
-    """
+class Loops(NamedTuple):
+    """Predicted or measured loops of operations: seconds of one iteration and mean board power, shape (operations,)."""
 
     time_s: FloatArray
     power_w: FloatArray
 
 
-@dataclass(frozen=True)
-class DeviceCosts:
-    """The cost of an operation that occurs inside a network as well as in a loop.
-
-    Args:
-        time_s: Device seconds, shape (operations,).
-        dynamic_energy_j: Joules above static power, shape (operations,).
-    """
+class DeviceCosts(NamedTuple):
+    """What operations cost inside a network as well: device seconds and joules above static power, (operations,)."""
 
     time_s: FloatArray
     dynamic_energy_j: FloatArray
@@ -154,54 +138,49 @@ class Baseline:
             accumulates_gradients: The methods whose loops accumulate gradients.
         """
         has_power = ~np.isnan(loops.power_w)
-        groups = np.array([group_of(operation, gpu) for operation in operations])
-        method_array = np.array(methods)
+        group_of_each, method_array = np.array([group_of(each, gpu) for each in operations]), np.array(methods)
+        groups = {group: group_of_each == group for group in sorted(set(group_of_each.tolist()))}
         names, counts = np.unique(method_array, return_counts=True)
-        reference = str(names[np.argmax(counts)])
-        host_s = {
-            group: _host_times_s(loops.time_s[groups == group], method_array[groups == group], names)
-            for group in sorted(set(groups.tolist()))
-        }
-        own_host_s = np.array([host_s[group][method] for group, method in zip(groups, methods, strict=True)])
+        host_s = {group: _host_times_s(loops.time_s[mine], method_array[mine], names) for group, mine in groups.items()}
+        own_host_s = np.array([host_s[group][method] for group, method in zip(group_of_each, methods, strict=True)])
         # An identity has no work to relate its time to.
         works = np.array([not operation.is_identity for operation in operations])
         large = works & (loops.time_s > _CLEARLY_DEVICE * own_host_s)
-        slower = loops.time_s / physics_s
         accumulates = np.array([method in accumulates_gradients for method in methods])
         artefact_s = np.where(accumulates, _artefact_s(operations, loops.time_s, gpu), 0.0)
-        device_slower = (loops.time_s - artefact_s) / physics_s
-        typical_w = float(np.median(loops.power_w[large & has_power if (large & has_power).any() else has_power]))
-        large_slowdowns = {
-            group: (float(np.median(slower[mine])), float(np.median(device_slower[mine])))
-            for group in host_s
-            if (mine := large & (groups == group)).any()
+        slower = {
+            "slowdown": loops.time_s / physics_s,
+            "device_slowdown": (loops.time_s - artefact_s) / physics_s,
         }
+        in_large = {group: mine & large for group, mine in groups.items()}
+        medians = {
+            name: {group: float(np.median(each[some])) for group, some in in_large.items() if some.any()}
+            for name, each in slower.items()
+        }
+        typical_w = float(np.median(loops.power_w[large & has_power if (large & has_power).any() else has_power]))
         constants = {}
-        for group in host_s:
-            mine = groups == group
-            powered = mine & large & has_power
-            slowdown, device_slowdown = large_slowdowns.get(group) or (
-                _bounded_slowdown(slower[mine & works], [row[0] for row in large_slowdowns.values()]),
-                _bounded_slowdown(device_slower[mine & works], [row[1] for row in large_slowdowns.values()]),
-            )
+        for group, mine in groups.items():
+            powered = in_large[group] & has_power
             constants[group] = GroupConstants(
                 host_s=host_s[group],
-                slowdown=slowdown,
-                device_slowdown=device_slowdown,
+                **{
+                    name: medians[name].get(group) or _bounded_slowdown(each[mine & works], [*medians[name].values()])
+                    for name, each in slower.items()
+                },
                 active_power_w=float(np.median(loops.power_w[powered])) if powered.any() else typical_w,
-                large_loops=int((mine & large).sum()),
+                large_loops=int(in_large[group].sum()),
             )
         return cls(
             groups=constants,
             static_power_w=float(np.quantile(loops.power_w[has_power], _STATIC_QUANTILE)),
-            method=reference,
+            method=str(names[np.argmax(counts)]),
             accumulates_gradients=accumulates_gradients,
         )
 
     def stand_in(self, operation: Operation, gpu: GPU) -> str | None:
         """The measured group whose constants are used for an operation: its own, a similar one, or None."""
         for kind in stand_ins(operation):
-            group = _group(kind, gpu.running_precision(operation.precision))
+            group = f"{kind} {gpu.running_precision(operation.precision)}"
             if group in self.groups:
                 return group
         return None
@@ -271,11 +250,9 @@ class Baseline:
         return cls(
             groups={
                 group: GroupConstants(
-                    numbers(row["host_s"]),
-                    number(row["slowdown"]),
-                    number(row["device_slowdown"]),
-                    number(row["active_power_w"]),
-                    int(number(row["large_loops"])),
+                    host_s=numbers(row["host_s"]),
+                    **{name: number(row[name]) for name in ("slowdown", "device_slowdown", "active_power_w")},
+                    large_loops=int(number(row["large_loops"])),
                 )
                 for group, row in value["groups"].items()
             },

@@ -24,9 +24,9 @@ The power cap is applied last (power_cap.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,18 +37,9 @@ from ...operations.operation import Operation
 from .energy import EnergyConstants, RelativeVoltage, logic_energy, relative_voltage, voltage_of
 from .least_times import LeastTimes
 from .norms import cubed, overlapped
-from .roofline import NO_BOUNDS, Bounds
+from .roofline import Bounds
 
 _LEAST_S = 1e-15  # Avoids divisions by zero.
-
-COLUMNS = (
-    *("clock_mhz", "compute_s", "memory_s", "cache_s", "switching_j", "awake_j", "memory_j"),
-    *("most_mhz", "least_compute_s", "least_fixed_s", "voltage_power"),
-)
-"""Work as a table: its fields, and those of its parts and bounds."""
-
-# Rows of COLUMNS that grow with device time, and with dynamic energy.
-_SECONDS, _JOULES = np.array([1, 2, 3, 8, 9]), np.array([4, 5, 6])
 
 
 @dataclass(frozen=True)
@@ -60,28 +51,32 @@ class Work:
     Args:
         gpu: The GPU that they run on.
         clock_mhz: The graphics clock of each operation, in MHz, for which the times and energies below hold.
-        parts: Seconds of computing, of DRAM and of caches; their p-norm is the device time.
+        compute_s, memory_s, cache_s: Seconds of computing, of DRAM and of caches; their p-norm is the device time.
         switching_j: Joules for computing.
         awake_j: Joules of SMs that are awake.
         memory_j: Joules for moving bytes to and from memory.
         most_mhz: The highest clock in MHz that each can hold under the default cap; infinite where none was measured.
-        cap_w: The cap in watts that `most_mhz` was measured under. Under this cap or a higher one `most_mhz` is the
-            answer, and no clock needs to be searched for.
-        bounds: Least seconds of each operation (roofline.py); they hold even where the parts are smaller.
+        least_compute_s, least_fixed_s: Least seconds of each operation (`Bounds`); they hold even where the parts are
+            smaller.
         voltage_power: The power of the supply voltage that switching_j and awake_j follow, 2 or 3: one number, or one
             for each operation.
+        cap_w: The cap in watts that `most_mhz` was measured under. Under this cap or a higher one `most_mhz` is the
+            answer, and no clock needs to be searched for.
     """
 
     gpu: GPU
     clock_mhz: FloatArray
-    parts: LeastTimes
+    compute_s: FloatArray
+    memory_s: FloatArray
+    cache_s: FloatArray
     switching_j: FloatArray
     awake_j: FloatArray
     memory_j: FloatArray
     most_mhz: FloatArray | float = np.inf
-    cap_w: float = np.inf
-    bounds: Bounds = NO_BOUNDS
+    least_compute_s: FloatArray | float = 0.0
+    least_fixed_s: FloatArray | float = 0.0
     voltage_power: FloatArray | float = 2.0
+    cap_w: float = field(default=np.inf, kw_only=True)
 
     @classmethod
     def of(
@@ -98,54 +93,48 @@ class Work:
         least = LeastTimes.of(operations, gpu, boost)
         if (clocks != boost).any():
             least = least.slowed(boost / clocks)
-        paid = constants.parts(
-            operations, least.time_s * ratio, gpu, clocks, constants.l2_saves, constants.voltage_power
-        )
-        fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * constants.values()).T
+        joules = constants.dynamic_j(operations, least.time_s * ratio, gpu, clocks)
+        fp32_j, tensor_j, hbm_j, gddr_j, awake_j = joules.T
         # `time_s` is at least a nanosecond. An operation with less gets the rest of it as memory time, so that the
         # p-norm of its parts is `time_s`.
         rest_s = np.cbrt(cubed(least.time_s) - cubed(least.compute_s) - cubed(least.cache_s))
-        parts = replace(least, memory_s=np.where(least.overlapped_s < least.time_s, rest_s, least.memory_s))
+        memory_s = np.where(least.overlapped_s < least.time_s, rest_s, least.memory_s)
         works = ratio > 0
         return cls(
             gpu,
             clocks,
-            parts.times(ratio),
+            least.compute_s * ratio,
+            memory_s * ratio,
+            least.cache_s * ratio,
             (fp32_j + tensor_j) * works,
             awake_j * works,
             (hbm_j + gddr_j) * works,
             voltage_power=constants.voltage_power,
         )
 
+    def _multiplied(self, device: Any, energy: Any, bounds: Any = 1.0) -> Self:
+        table = self.columns.copy()
+        table[_PARTS] *= device
+        table[_JOULES] *= energy
+        table[_BOUNDS] *= bounds
+        return self._of(table)
+
     def scaled_to(self, device_s: FloatArray, dynamic_energy_j: FloatArray) -> Self:
         """This work with another device time and dynamic energy at the same clock; the shares of the parts stay."""
-        more = dynamic_energy_j / np.maximum(self.dynamic_j, 1e-30)
-        return replace(
-            self,
-            parts=self.parts.times(device_s / np.maximum(self.parts.overlapped_s, _LEAST_S)),
-            switching_j=self.switching_j * more,
-            awake_j=self.awake_j * more,
-            memory_j=self.memory_j * more,
-        )
+        longer = device_s / np.maximum(self.parts.overlapped_s, _LEAST_S)
+        return self._multiplied(longer, dynamic_energy_j / np.maximum(self.dynamic_j, 1e-30))
 
     def scaled_by(self, device: float | FloatArray, energy: float | FloatArray) -> Self:
         """This work with device time and dynamic energy multiplied by factors."""
-        return replace(
-            self,
-            parts=self.parts.times(np.asarray(device)),
-            # A factor below one stands for a part of an operation, whose least time is shorter as well.
-            bounds=Bounds(*(bound * np.minimum(device, 1.0) for bound in self.bounds)),
-            switching_j=self.switching_j * energy,
-            awake_j=self.awake_j * energy,
-            memory_j=self.memory_j * energy,
-        )
+        # A factor below one stands for a part of an operation, whose least time is shorter as well.
+        return self._multiplied(device, energy, np.minimum(device, 1.0))
 
     def loading(self, cycles: FloatArray) -> Self:
         """This work where load units need a number of cycles beside everything else. SMs are awake for as long."""
-        loaded_s = overlapped(self.parts.cache_s, cycles / (1e6 * self.clock_mhz))
-        parts = replace(self.parts, cache_s=np.where(cycles > 0, loaded_s, self.parts.cache_s))
-        longer = parts.overlapped_s / np.maximum(self.parts.overlapped_s, _LEAST_S)
-        return replace(self, parts=parts, awake_j=self.awake_j * longer)
+        loaded_s = overlapped(self.cache_s, cycles / (1e6 * self.clock_mhz))
+        slower = replace(self, cache_s=np.where(cycles > 0, loaded_s, self.cache_s))
+        longer = slower.parts.overlapped_s / np.maximum(self.parts.overlapped_s, _LEAST_S)
+        return replace(slower, awake_j=self.awake_j * longer)
 
     def limited(self, places: NDArray[np.int64], multiples: FloatArray | float = 1.0, *, at_most: bool = False) -> Self:
         """The first operations, raised to multiples of the time and energy of the last ones, which limit them.
@@ -160,15 +149,20 @@ class Work:
             The work without the limiting operations.
         """
         count = len(self.switching_j) - len(places)
-        table, nearer = self.columns[:, :count].copy(), np.fmin if at_most else np.fmax
-        for rows, costs in ((_SECONDS, self.device_s), (_JOULES, self.dynamic_j)):
-            limits = multiples * costs[count:] / np.maximum(costs[places], _LEAST_S)
-            table[np.ix_(rows, places)] *= nearer(limits, 1.0)
+        nearer = np.fmin if at_most else np.fmax
+        of_time, of_energy = (
+            nearer(multiples * costs[count:] / np.maximum(costs[places], _LEAST_S), 1.0)
+            for costs in (self.device_s, self.dynamic_j)
+        )
+        table = self.columns[:, :count].copy()
+        for rows, factors in ((_PARTS, of_time), (_BOUNDS, of_time), (_JOULES, of_energy)):
+            table[rows, places] *= factors
         return self._of(table)
 
     def bounded(self, operations: Sequence[Operation]) -> Self:
         """This work with device times of at least the bounds of the operations (roofline.py); energies stay."""
-        return replace(self, bounds=Bounds.of(operations, self.gpu))
+        compute_s, fixed_s = Bounds.of(operations, self.gpu)
+        return replace(self, least_compute_s=compute_s, least_fixed_s=fixed_s)
 
     def scatter(self, covered: NDArray[np.bool_]) -> Self:
         """This work as part of a longer list of operations; the others have NaN."""
@@ -192,25 +186,25 @@ class Work:
         return replace(merged, cap_w=max(self.cap_w, other.cap_w))
 
     @cached_property
+    def parts(self) -> LeastTimes:
+        """Seconds of computing, of DRAM and of caches."""
+        return LeastTimes(self.compute_s, self.memory_s, self.cache_s)
+
+    @property
+    def bounds(self) -> Bounds:
+        """Least seconds of each operation."""
+        return Bounds(self.least_compute_s, self.least_fixed_s)
+
+    @cached_property
     def columns(self) -> FloatArray:
         """This work as a table, one row for each of COLUMNS; shape (columns, operations). It must not be changed."""
-        parts, joules = self.parts, (self.switching_j, self.awake_j, self.memory_j)
-        times = parts.compute_s, parts.memory_s, parts.cache_s
-        values = (self.clock_mhz, *times, *joules, self.most_mhz, *self.bounds, self.voltage_power)
         table = np.empty((len(COLUMNS), len(self.switching_j)))
-        for row, column in zip(table, values, strict=True):
-            row[:] = column
+        for row, name in zip(table, COLUMNS, strict=True):
+            row[:] = getattr(self, name)
         return table
 
-    @classmethod
-    def of_columns(cls, gpu: GPU, columns: FloatArray, cap_w: float = np.inf) -> Self:
-        """The work whose `columns` these are."""
-        clock_mhz, *parts, switching_j, awake_j, memory_j, most_mhz, compute_s, fixed_s, power = columns
-        energies = switching_j, awake_j, memory_j
-        return cls(gpu, clock_mhz, LeastTimes(*parts), *energies, most_mhz, cap_w, Bounds(compute_s, fixed_s), power)
-
     def _of(self, columns: FloatArray) -> Self:
-        return self.of_columns(self.gpu, columns, self.cap_w)
+        return type(self)(self.gpu, *columns, cap_w=self.cap_w)
 
     def at(self, clock_mhz: float | FloatArray) -> tuple[FloatArray, FloatArray]:
         """Device seconds and dynamic joules of each operation at another clock."""
@@ -230,6 +224,13 @@ class Work:
     @cached_property
     def _law(self) -> ClockLaw:
         return ClockLaw.of(self.columns, voltage_of(self.gpu))
+
+
+COLUMNS = tuple(each.name for each in fields(Work) if each.name not in ("gpu", "cap_w"))
+"""The fields of `Work` with a value for each operation: the rows of its table."""
+
+# Rows of the table that grow with device time, and with dynamic energy.
+_PARTS, _JOULES, _BOUNDS = slice(1, 4), slice(4, 7), slice(8, 10)
 
 
 class ClockLaw(NamedTuple):

@@ -43,7 +43,7 @@ from ...operations.attributes import HALF_BYTES
 from ...operations.operation_list import OperationList
 from .norms import overlapped
 from .operation_numbers import numbers_of
-from .roofline import reached_bandwidth
+from .roofline import on_tensor_cores, peak_flops, reached_bandwidth
 from .tiling import Tile, padded, tile_count
 
 CONVOLUTION_NAMES: tuple[str, ...] = (
@@ -97,15 +97,6 @@ class ConvolutionWork(NamedTuple):
     in_turn: NDArray[np.bool_]
 
 
-class _Pass(NamedTuple):
-    """One matrix product of convolutions: their forward pass, or the gradient of their input."""
-
-    channels_in: Any
-    channels_out: Any
-    rows: Any
-    reduction: Any
-
-
 class Blocks(NamedTuple):
     """One pass of convolutions with every algorithm, as arrays of shape (algorithms, convolutions).
 
@@ -134,68 +125,65 @@ class Blocks(NamedTuple):
         return times_s
 
 
-def _blocks(n: Any, p: _Pass) -> Blocks:
-    moved = n.element_bytes * (n.input_size + n.output_size + n.parameters)
+def _blocks(n: Any, channels_in: Any, channels_out: Any, rows: Any, reduction: Any) -> Blocks:
+    """The blocks of one matrix product of convolutions: their forward pass, or the gradient of their input."""
     images = n.element_bytes * (n.input_size + n.output_size)
-    is_three = (n.transforms > 0) & (n.kernel == 3)
+    moved = n.element_bytes * (n.input_size + n.output_size + n.parameters)
+    steps, channels = reduction + _CONVOLUTION_START_STEPS, channels_in + _CONVOLUTION_START_STEPS
+    # Implicit.
+    one_pixel = _window(n) == 1
+    fewer = np.where(one_pixel, np.clip(2.0 ** np.ceil(np.log2(rows)), _LEAST_ROWS, _WIDE.rows) / _WIDE.rows, 1.0)
+    wide_tiles, narrow_tiles = (tile_count(rows, channels_out, tile) for tile in (_WIDE, _NARROW))
     # Fused: images are computed in whole blocks of squares.
+    is_three = (n.transforms > 0) & (n.kernel == 3)
     high, wide = _FUSED_SQUARES
     fused = n.first_size * np.ceil(n.height / (2 * high)) * np.ceil(n.width / (2 * wide))
-    fused = fused * np.ceil(p.channels_out / _FUSED_CHANNELS)
+    fused = np.where(is_three, fused * np.ceil(channels_out / _FUSED_CHANNELS), np.inf)
     of_fused = 2.0 * _FUSED_MULTIPLICATIONS * high * wide * _FUSED_CHANNELS
     # Separate.
     by_sixteens = np.ceil(n.first_size / _SEPARATE_IMAGES) * _SEPARATE_IMAGES
     squares = by_sixteens * np.ceil(n.height / _SEPARATE_SIDE) * np.ceil(n.width / _SEPARATE_SIDE)
-    separate = _SEPARATE_MULTIPLICATIONS * tile_count(squares, p.channels_out, _PRODUCT_TILE)
+    separate = _SEPARATE_MULTIPLICATIONS * tile_count(squares, channels_out, _PRODUCT_TILE)
     # Fourier: real data needs only half of the frequencies, because the other half is its complex conjugate.
     needed = np.maximum(n.height, n.width) + n.kernel - 1
     size = np.where(needed > _FOURIER_SIZES[0], _FOURIER_SIZES[1], _FOURIER_SIZES[0])
     frequencies = size * (size // 2 + 1)
-    fourier = frequencies * tile_count(n.first_size, p.channels_out, _FOURIER_TILE)
+    fourier = frequencies * tile_count(n.first_size, channels_out, _FOURIER_TILE)
     fits = (n.transforms > 0) & (needed <= _FOURIER_SIZES[1])
-    steps, channels = p.reduction + _CONVOLUTION_START_STEPS, p.channels_in + _CONVOLUTION_START_STEPS
-    wide_tiles = tile_count(p.rows, p.channels_out, _WIDE)
-    one_pixel = _window(n) == 1
-    fewer = np.where(one_pixel, np.clip(2.0 ** np.ceil(np.log2(p.rows)), _LEAST_ROWS, _WIDE.rows) / _WIDE.rows, 1.0)
+
+    def transformed(squares: Any) -> Any:
+        """Elements of transformed inputs, outputs and weights together, for each element of a transformed square."""
+        return squares * (channels_in + channels_out) + channels_in * channels_out
+
+    # Tensor cores.
     narrow_loads = np.where(n.positions % 2 == 1, _ODD_POSITIONS, 1.0)
     share = np.where(one_pixel, _ONE_PIXEL_SHARE / narrow_loads, _TENSOR_SHARE)
-    loaded = p.reduction * padded(p.channels_in, _LOADED_BYTES / n.element_bytes) / p.channels_in
+    loaded = reduction * padded(channels_in, _LOADED_BYTES / n.element_bytes) / channels_in
     passes = np.where(one_pixel, np.where(n.stride > 1, _THINNED, 1), TRANSPOSED)
-    return Blocks(
-        np.array(
-            [
-                wide_tiles,
-                tile_count(p.rows, p.channels_out, _NARROW),
-                np.where(is_three, fused, np.inf),
-                np.where(is_three, separate, np.inf),
-                np.where(fits, fourier, np.inf),
-                wide_tiles,
-            ]
+    algorithms = [
+        (wide_tiles, fewer * _WIDE.flops_per_step * steps / _IMPLICIT_SHARE, moved),
+        (narrow_tiles, fewer * _NARROW.flops_per_step * steps / _NARROW_SHARE, moved),
+        (fused, of_fused * channels / _FUSED_SHARE, moved),
+        (
+            np.where(is_three, separate, np.inf),
+            _PRODUCT_TILE.flops_per_step * channels / _PRODUCT_SHARE,
+            moved + 2 * n.element_bytes * _SEPARATE_MULTIPLICATIONS * transformed(squares),
         ),
-        np.array(
-            [
-                fewer * _WIDE.flops_per_step * steps / _IMPLICIT_SHARE,
-                fewer * _NARROW.flops_per_step * steps / _NARROW_SHARE,
-                of_fused * channels / _FUSED_SHARE,
-                _PRODUCT_TILE.flops_per_step * channels / _PRODUCT_SHARE,
-                _COMPLEX * _FOURIER_TILE.flops_per_step * channels / _PRODUCT_SHARE,
-                fewer * _WIDE.flops_per_step * (loaded + _TENSOR_START_STEPS) / share,
-            ]
+        (
+            np.where(fits, fourier, np.inf),
+            _COMPLEX * _FOURIER_TILE.flops_per_step * channels / _PRODUCT_SHARE,
+            moved + _COMPLEX * n.element_bytes * frequencies * transformed(n.first_size),
         ),
-        np.array(
-            [
-                moved,
-                moved,
-                moved,
-                moved + 2 * n.element_bytes * _SEPARATE_MULTIPLICATIONS * _transformed(squares, p),
-                moved + _COMPLEX * n.element_bytes * frequencies * _transformed(n.first_size, p),
-                moved + (passes - 1) * images,
-            ]
+        (
+            wide_tiles,
+            fewer * _WIDE.flops_per_step * (loaded + _TENSOR_START_STEPS) / share,
+            moved + (passes - 1) * images,
         ),
-    )
+    ]
+    return Blocks(*np.array(algorithms).transpose(1, 0, 2))
 
 
-def transposed_bytes(n: Any, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
+def transposed_bytes(n: Any, gpu: GPU) -> FloatArray:
     """Bytes that transposes move in the training of grouped convolutions; 0 for others, shape (operations,).
 
     Those of dense ones are in their blocks. In inference, timm's published times of networks with groups show none:
@@ -205,13 +193,8 @@ def transposed_bytes(n: Any, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
     is_grouped = (n.is_convolution > 0) & (n.groups > 1) & (n.groups < n.channels_in)
     passes = np.where(n.is_training > 0, _TRAINING_PASSES, 0.0) * (TRANSPOSED - 1)
     moved = passes * n.element_bytes * (n.input_size + n.output_size)
-    found: FloatArray = np.where(is_grouped & on_tensor_cores & (n.kernel > 1), moved, 0.0)
+    found: FloatArray = np.where(is_grouped & on_tensor_cores(n, gpu) & (n.kernel > 1), moved, 0.0)
     return found
-
-
-def _transformed(squares: Any, p: _Pass) -> Any:
-    """Elements of transformed inputs, outputs and weights together, for each element of a transformed square."""
-    return squares * (p.channels_in + p.channels_out) + p.channels_in * p.channels_out
 
 
 def _window(n: Any) -> Any:
@@ -255,8 +238,8 @@ class Convolutions(NamedTuple):
         return cls(
             operations=len(n.rows),
             places=places,
-            forward=_blocks(mine, _Pass(mine.channels_in, mine.channels_out, mine.rows, mine.reduction)),
-            backward=_blocks(mine, _Pass(mine.channels_out, mine.channels_in, mine.first_size * positions, met)),
+            forward=_blocks(mine, mine.channels_in, mine.channels_out, mine.rows, mine.reduction),
+            backward=_blocks(mine, mine.channels_out, mine.channels_in, mine.first_size * positions, met),
             own_flops=2.0 * mine.rows * mine.columns * mine.reduction,
             passes=np.where(mine.is_training > 0, _TRAINING_PASSES, 1.0),
             precision=mine.precision,
@@ -269,22 +252,23 @@ class Convolutions(NamedTuple):
             alignment=np.sum([positions % alignment == 0 for alignment in _ALIGNMENTS], axis=0) * 1.0,
         )
 
-    def _taken(self, times_s: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> NDArray[np.int_]:
+    def _taken(self, times_s: FloatArray, gpu: GPU) -> NDArray[np.int_]:
         """Index of each convolution's algorithm: tensor cores if they can load it, else the quickest on fp32 pipes."""
-        tensor = self.loads & on_tensor_cores
+        tensor = self.loads & on_tensor_cores(self, gpu)
         taken: NDArray[np.int_] = np.where(tensor, _TENSOR, np.argmin(times_s[:_TENSOR], axis=0))
         return taken
 
-    def least(self, gpu: GPU, peak_flops: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> ConvolutionWork:
+    def least(self, gpu: GPU) -> ConvolutionWork:
         """The work of the algorithm that is taken, in all passes of the mode."""
-        taken, each = self._taken(self.forward.times_s(gpu, peak_flops), on_tensor_cores), np.arange(len(self.places))
-        peak = np.where(taken == _TENSOR, peak_flops, gpu.peak_flops["fp32"])
+        peak = peak_flops(self.precision, gpu)
+        taken, each = self._taken(self.forward.times_s(gpu, peak), gpu), np.arange(len(self.places))
+        peak = np.where(taken == _TENSOR, peak, gpu.peak_flops["fp32"])
         flops, moved = (
             values[taken, each] * self.passes for values in (self.forward.flops_on(gpu.sms), self.forward.bytes)
         )
         return ConvolutionWork(flops, flops / peak, moved, _IN_TURN[taken, 0])
 
-    def features(self, gpu: GPU, peak_flops: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
+    def features(self, gpu: GPU) -> FloatArray:
         """Features from the times of the algorithms; 0 for operations other than dense convolutions.
 
         Returns:
@@ -292,9 +276,10 @@ class Convolutions(NamedTuple):
             FLOPs alone, for the forward pass and for the gradient of the input; the times of fused, separate and
             fourier over that of implicit; and the alignment.
         """
-        forward_s, backward_s = (blocks.times_s(gpu, peak_flops) for blocks in (self.forward, self.backward))
-        own_s, each = self.own_flops / peak_flops, np.arange(len(self.places))
-        taken, back = (self._taken(times_s, on_tensor_cores) for times_s in (forward_s, backward_s))
+        peak = peak_flops(self.precision, gpu)
+        forward_s, backward_s = (blocks.times_s(gpu, peak) for blocks in (self.forward, self.backward))
+        own_s, each = self.own_flops / peak, np.arange(len(self.places))
+        taken, back = (self._taken(times_s, gpu) for times_s in (forward_s, backward_s))
         ratio = forward_s[_FUSED:_TENSOR] / np.min(forward_s[_IMPLICIT:_FUSED], axis=0)
         ratio[:, taken == _TENSOR] = np.inf
         columns = np.zeros((len(CONVOLUTION_NAMES), self.operations))

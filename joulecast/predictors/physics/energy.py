@@ -202,17 +202,13 @@ class EnergyConstants:
         fp32, tensor, hbm, gddr, awake = values.tolist()
         return cls(fp32, tensor, hbm, gddr, awake, l2_saves, voltage_power)
 
-    def dynamic_energy_j(
-        self,
-        operations: Sequence[Operation],
-        device_s: FloatArray,
-        gpu: GPU,
-        clock_mhz: FloatArray | float,
+    def dynamic_j(
+        self, operations: Sequence[Operation], device_s: FloatArray, gpu: GPU, clock_mhz: FloatArray | float
     ) -> FloatArray:
-        """Joules above static power, shape (operations,)."""
+        """Joules above static power by each of the first five constants, shape (operations, 5)."""
         parts = self.parts(operations, device_s, gpu, clock_mhz, self.l2_saves, self.voltage_power)
-        energy_j: FloatArray = parts @ self.values()
-        return energy_j
+        joules: FloatArray = parts * self.values()
+        return joules
 
     @staticmethod
     def parts(

@@ -111,9 +111,9 @@ def _counted_ratio(operations: OperationList, gpu: GPU, capped: bool) -> FloatAr
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
         for places in (np.flatnonzero(product & ~training), np.flatnonzero(product & training)):
             if len(places):
-                passes, parts = _passes(_some(n, places)), least.some(places)
-                of_each = parts.times(np.full(len(places), 1 / len(passes)))
-                seconds = sum(product_times_s(one, of_each, gpu, capped) for one in passes)
+                passes = _passes(_some(n, places))
+                memory_s, cache_s = (each[places] * (1 / len(passes)) for each in (least.memory_s, least.cache_s))
+                seconds = sum(product_times_s(one, memory_s, cache_s, gpu, capped) for one in passes)
                 ratio[places] = seconds / least.time_s[places]
         for kind, times_s in _ROW_KERNELS.items():
             places = np.flatnonzero(in_rows & (n.kind == KIND_PLACES[kind]))
@@ -137,12 +137,13 @@ def _some(n: Any, places: NDArray[np.int64]) -> Any:
     return n._make(column[places] for column in n)
 
 
-def product_times_s(n: Any, least: LeastTimes, gpu: GPU, capped: bool) -> FloatArray:
+def product_times_s(n: Any, memory_s: FloatArray, cache_s: FloatArray, gpu: GPU, capped: bool) -> FloatArray:
     """Device seconds of products in fp32 at the boost clock, shape (operations,).
 
     Args:
         n: Their numbers (`numbers_of`).
-        least: Their least times.
+        memory_s: Their least seconds of DRAM.
+        cache_s: Their least seconds of caches.
         gpu: The GPU.
         capped: Whether the default power cap applies.
     """
@@ -158,7 +159,7 @@ def product_times_s(n: Any, least: LeastTimes, gpu: GPU, capped: bool) -> FloatA
     if generation == PASCAL:
         longer = np.sqrt(np.hypot(1.0, n.reduction / _PASCAL_STEPS))
         compute_s = np.where(batched, compute_s, compute_s * _PASCAL_SLOWER * longer)
-    time_s: FloatArray = overlapped(compute_s, least.memory_s, least.cache_s)
+    time_s: FloatArray = overlapped(compute_s, memory_s, cache_s)
     if not capped:
         return time_s
     rate = np.minimum((n.bytes_read + n.bytes_written) / time_s, reached_bandwidth(gpu))

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
@@ -26,7 +25,7 @@ from .convolutions import dense_convolutions, transposed_bytes
 from .norms import cubed, overlapped
 from .operation_numbers import numbers_of
 from .pytorch_kernels import extra_bytes, thread_kernels_s, waiting_s
-from .roofline import chosen_clock_mhz, on_tensor_cores, peak_flops, reached_bandwidth, roofline, time_at_lower_rate
+from .roofline import chosen_clock_mhz, on_tensor_cores, reached_bandwidth, roofline, time_at_lower_rate
 from .tiling import LOADED_TILE, loaded_tile
 
 _LEAST_S = 1e-9
@@ -66,29 +65,8 @@ class LeastTimes:
     @cached_property
     def overlapped_s(self) -> FloatArray:
         """The p-norm of the three, p = 3."""
-        return self.slowed_s(1.0)
-
-    def slowed_s(self, factor: FloatArray | float) -> FloatArray:
-        """Device seconds (the p-norm of the parts) at a clock that is lower by a factor.
-
-        A sweep over clocks calls this most of all, so the cubes of the parts are computed once.
-        """
-        on_clock, off_clock = self._cubes
-        norm: FloatArray = np.cbrt(on_clock * cubed(np.asarray(factor)) + off_clock)
+        norm: FloatArray = overlapped(self.compute_s, self.cache_s, self.memory_s)
         return norm
-
-    @cached_property
-    def _cubes(self) -> tuple[FloatArray, FloatArray]:
-        """The sum of cubes of the parts that scale with the clock, and the cube of the part that does not."""
-        return cubed(self.compute_s) + cubed(self.cache_s), cubed(self.memory_s)
-
-    def some(self, places: NDArray[np.int64]) -> Self:
-        """The least times of the operations at these indices."""
-        return type(self)(self.compute_s[places], self.memory_s[places], self.cache_s[places])
-
-    def times(self, ratio: FloatArray) -> Self:
-        """These times multiplied by a ratio, shape (operations,); their p-norm grows by the same ratio."""
-        return type(self)(self.compute_s * ratio, self.memory_s * ratio, self.cache_s * ratio)
 
 
 @cached
@@ -96,11 +74,12 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     line = roofline(operations, gpu, clock_mhz)
     n = numbers_of(operations)
     is_half = n.element_bytes == HALF_BYTES
-    moved = n.bytes_read + n.bytes_written + extra_bytes(n) + transposed_bytes(n, on_tensor_cores(n, gpu))
+    half_on_tensor = is_half & on_tensor_cores(n, gpu)
+    moved = n.bytes_read + n.bytes_written + extra_bytes(n) + transposed_bytes(n, gpu)
     # Other kernels than products move one element per instruction, so narrower elements need as many instructions.
     passed = moved * np.where(is_half & (n.is_product == 0), 4 / HALF_BYTES, 1.0)
     # Each tile of a product loads its own rows and columns from the cache, also those that other tiles load, too.
-    loaded = np.where(is_half & on_tensor_cores(n, gpu), loaded_tile(n.rows, gpu), LOADED_TILE)
+    loaded = np.where(half_on_tensor, loaded_tile(n.rows, gpu), LOADED_TILE)
     tiles_s = n.is_product * n.flops * n.element_bytes / loaded
     way = _SM_BYTES * gpu.sms * clock_mhz * 1e6
     parts = np.array([line.compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
@@ -108,7 +87,7 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     if is_half.any():
         # In fp32, what was learned of boards for desks contains the clock that they choose.
         parts[::2, is_half] *= gpu.boost_clock_mhz / max(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
-        parts[0, is_half & on_tensor_cores(n, gpu) & (n.is_product > 0)] *= time_at_lower_rate(gpu, "fp16")
+        parts[0, half_on_tensor & (n.is_product > 0)] *= time_at_lower_rate(gpu, "fp16")
     parts[0] = np.maximum(parts[0], thread_kernels_s(n, gpu, clock_mhz))
     waited_s = waiting_s(n, gpu, clock_mhz, parts[1])
     if waited_s.any():
@@ -131,7 +110,7 @@ def _put_convolutions(
     known = dense.element_bytes != ELEMENT_BYTES["fp64"]
     if not known.any():
         return
-    work = dense.least(gpu, peak_flops(dense.precision, gpu), on_tensor_cores(dense, gpu))
+    work = dense.least(gpu)
     compute_s, memory_s = work.compute_s, work.bytes / reached_bandwidth(gpu)
     cache_s = (work.bytes + work.flops * dense.element_bytes / LOADED_TILE) / way
     together = overlapped(compute_s, memory_s)

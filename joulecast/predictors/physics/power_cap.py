@@ -232,10 +232,8 @@ def throttled_mhz(
     ratio = device_s / least.time_s
     # The measured time already is the time at the unknown clock. It must not change while that clock is searched for,
     # so all of it counts as memory time, which does not depend on the clock.
-    still = replace(
-        Work.of(operations, gpu, boost, ratio, constants),
-        parts=LeastTimes(np.zeros(len(operations)), least.time_s * ratio, np.zeros(len(operations))),
-    )
+    work, nothing = Work.of(operations, gpu, boost, ratio, constants), np.zeros(len(operations))
+    still = replace(work, compute_s=nothing, memory_s=least.time_s * ratio, cache_s=nothing)
     return loop_clocks_mhz(still, boost, power_limit_w)
 
 

@@ -22,7 +22,7 @@ from .convolutions import CONVOLUTION_NAMES, dense_convolutions
 from .fp32_kernels import tile_ratio
 from .least_times import LeastTimes
 from .operation_numbers import FAMILIES, KIND_PLACES, numbers_of
-from .roofline import on_tensor_cores, peak_flops
+from .roofline import on_tensor_cores
 from .tiling import Tile, kernel_generation, padded, tile_count
 
 MACHINE_NAMES: tuple[str, ...] = ("kernel_generation", "log_ridge", "log_sms", "log_watts_per_tflops")
@@ -73,8 +73,7 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
 def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
     clock_mhz, peak = float(gpu.boost_clock_mhz), gpu.peak_flops["fp32"]
     n, least = numbers_of(listed), LeastTimes.of(listed, gpu, clock_mhz)
-    dense = listed.derived(dense_convolutions)
-    of_dense = dense.features(gpu, peak_flops(dense.precision, gpu), on_tensor_cores(dense, gpu))
+    of_dense = listed.derived(dense_convolutions).features(gpu)
     columns: dict[str, FloatArray | float] = {
         "log_waves": _log(tile_count(n.rows, n.columns, _TILE, n.batch) / gpu.sms),
         "log_cache_fill": _log(n.element_bytes * (n.input_size + n.output_size + n.parameters) / gpu.l2_bytes),

@@ -228,9 +228,6 @@ class Bounds(NamedTuple):
         return raised
 
 
-NO_BOUNDS = Bounds(0.0, 0.0)
-
-
 def kernel_floor_s(gpu: GPU) -> float:
     """Seconds of the shortest kernels on a GPU."""
     return _KERNEL_S.get(gpu.generation, _OTHER_KERNEL_S)

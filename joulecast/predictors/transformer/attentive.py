@@ -7,7 +7,7 @@ than one, and the last results are cached.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,7 +18,6 @@ from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..batches import over_cores
 from ..contract import Curves, Files, host_times
 from ..formats.numbers import number, require_features
 from ..physics.cached import cached
@@ -30,7 +29,7 @@ from .encoder import PHYSICS_NAMES, ROLES, Encoder, tokens
 
 _WEIGHTS = "transformer.safetensors"
 _LAYOUT = [*ROLES, *PHYSICS_NAMES]
-_AT_ONCE = 256  # Operations that one thread reads at once; more do not fit into the processor's caches.
+_AT_ONCE = 256  # Operations that are read at once; more do not fit into the processor's caches.
 
 _ANY = (-np.inf, np.inf)
 Range = tuple[float, float]
@@ -64,20 +63,12 @@ class Attentive:
         learned: FloatArray = np.exp(np.clip(_log_ratios(listed, self, gpu), lowest, highest))
         return device_ratio(listed, gpu, learned, capped)
 
-    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `ResidualModel.prefetch`. Many rows at once use the processor's caches and all of its cores."""
-        asked = [gpu for gpu in gpus if not _log_ratios.knows(operations, self, gpu)]
-        for gpu, ratios in zip(asked, self.log_ratios(operations, asked) if asked else (), strict=True):
-            _log_ratios.put(ratios, operations, self, gpu)
-
-    def log_ratios(self, operations: OperationList, some: Sequence[GPU]) -> FloatArray:
-        """Log ratios on each of some GPUs, shape (gpus, operations)."""
-        each = (tokens(seen_as(operations, gpu), gpu, self.vocabulary) for gpu in some)
-        values, families, kinds = (np.concatenate(column)[:, None] for column in zip(*each, strict=True))
-        parts = [slice(first, first + _AT_ONCE) for first in range(0, len(values), _AT_ONCE)]
-        ratios = over_cores(lambda p: self.encoder(values[p], families[p], kinds[p])[:, 0], parts)
-        by_gpu: FloatArray = np.concatenate(ratios).reshape(len(some), len(operations))
-        return by_gpu
+    def log_ratios(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Log ratios on a GPU, shape (operations,)."""
+        read = tokens(seen_as(operations, gpu), gpu, self.vocabulary)
+        parts = [slice(first, first + _AT_ONCE) for first in range(0, len(operations), _AT_ONCE)]
+        each = (self.encoder(read.values[p, None], read.families[p, None], read.kinds[p, None])[:, 0] for p in parts)
+        return np.concatenate([*each])
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """See `ResidualModel.to_files`."""
@@ -118,6 +109,5 @@ class Attentive:
 
 @cached
 def _log_ratios(operations: OperationList, learned: Attentive, gpu: GPU) -> FloatArray:
-    """See `Attentive.log_ratios`; shape (operations,)."""
-    ratios: FloatArray = learned.log_ratios(operations, [gpu])[0]
-    return ratios
+    """See `Attentive.log_ratios`."""
+    return learned.log_ratios(operations, gpu)

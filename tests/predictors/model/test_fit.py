@@ -11,7 +11,7 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.evaluation.kernels import coverage, stored_errors, validate_kernels
 from joulecast.predictors.measured import DeviceRow
-from joulecast.predictors.model.basis import basis_of
+from joulecast.predictors.model.basis import PartTrees, basis_of
 from joulecast.predictors.model.fit import fit_constants, fit_one_model, measured_tables
 from joulecast.predictors.model.fit_power import fit_power, readings
 from joulecast.predictors.model.machine import TENSORRT_LLM, Machine
@@ -111,6 +111,21 @@ def test_what_physics_leaves_belongs_to_a_chip_of_which_a_board_was_measured(ker
     assert np.ptp(measured) > 0.05
 
 
+def test_trees_are_asked_once_for_all_of_their_tables():
+    asked = []
+
+    def first(rows):
+        asked.append(len(rows))
+        return rows[:, 0]
+
+    one, other = ("9.0", "product"), ("all", "product")
+    trees = PartTrees(trees={one: first, other: lambda rows: -rows[:, 1]})
+    tables = [np.full((count, 2), float(count), dtype=np.float32) for count in (1, 2, 3, 600)]
+    found = trees.ask([one, other, one, one], tables)
+    assert [values.tolist() for values in found] == [[1.0], [-2.0] * 2, [3.0] * 3, [600.0] * 600]
+    assert (asked, trees.ask([], [])) == ([604], [])
+
+
 def test_only_fp16_and_bf16_stand_in_for_each_other(kernels):
     half = OperationList([linear(64, 1024, 1024, precision) for precision in ("bf16", "fp16")])
     assert len(set(kernels.device_s(half, H100).tolist())) == 1
@@ -142,15 +157,13 @@ def test_triton_multiplies_experts_on_blackwell_as_on_hopper():
     assert cycles[1] == pytest.approx(cycles[0], rel=0.05)
 
 
-def by_engine(operation):
-    attributes = {**operation.attributes, "implementation": "tensorrt_llm"}
-    return Operation("linear", operation.input_shapes, attributes, precision="bf16")
-
-
 def test_a_way_that_was_measured_on_one_of_two_generations_stays_near_its_start():
     names = [f"{gpu.name}" for gpu in (H100, A100)]
     tables = measured_tables([simulated_kernels(name) for name in names])
-    engine = OperationList([by_engine(each) for each in tables[0].kernels])
+    engine = OperationList(
+        Operation("linear", each.input_shapes, {**each.attributes, "implementation": "tensorrt_llm"}, precision="bf16")
+        for each in tables[0].kernels
+    )
     slow = replace(tables[1], parts=tables[1].parts._replace(kernels=engine), device_s=3 * tables[1].device_s)
     alone, both = (fit_constants(some, RECIPE) for some in ([slow], [slow, *tables]))
     place = PRODUCT, TENSORRT_LLM, WIDTHS.index("half")

@@ -26,11 +26,7 @@ PRODUCT = Operation("matmul", [(2, 4, 128, 64), (2, 4, 64, 256)], precision="fp1
         # TF32 is half precision with twice the reduction.
         (LAYER.replace(precision="tf32", mode="inference"), "fp16", [[(2048, 2048), 3072]]),
         # The gradient of the first by the second's transpose, and of the second.
-        (
-            PRODUCT,
-            "fp16",
-            [[(8, 128, 64), (8, 64, 256)], [(8, 128, 256), (8, 256, 64)], [(8, 256, 128), (8, 128, 64)]],
-        ),
+        (PRODUCT, "fp16", [[(8, 128, 64), (8, 64, 256)], [(8, 128, 256), (8, 256, 64)], [(8, 256, 128), (8, 128, 64)]]),
     ],
     ids=["a layer", "a layer in TF32", "a product of two tensors"],
 )

@@ -15,7 +15,6 @@ from joulecast.predictors.intervals.network_calibration import NetworkCalibratio
 from joulecast.predictors.networks.composition import EAGER, Execution, HostModel, compose, overlap, plain_sum
 from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.physics.clock import Work
-from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.zoo import find_predictor
 
 A30 = find_gpu("A30")
@@ -174,7 +173,7 @@ class FixedPredictor:
     def predict(self, operations, clock_mhz=None, power_limit_w=None):
         device_s, dynamic_j, static_w = self.fixed
         device, nothing = np.array(device_s), np.zeros(2)
-        work = Work(A30, np.full(2, 1440.0), LeastTimes(nothing, device, nothing), *(nothing,) * 2, np.array(dynamic_j))
+        work = Work(A30, np.full(2, 1440.0), nothing, device, *(nothing,) * 3, np.array(dynamic_j))
         return predictions(device_s, [0.0, 0.0], dynamic_j, static_w, operations=operations, work=work)
 
     def predict_for_network(self, operations, power_limit_w):

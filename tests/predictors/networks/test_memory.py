@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from modules import kept_bytes
 
 import joulecast
 from joulecast import Operation
@@ -12,28 +13,12 @@ from joulecast.predictors.networks.memory import memory_need, saved_bytes
 LINEAR = Operation("linear", [(32, 1000)], {"out_features": 500, "bias": False})
 
 
-def kept_by_autograd(model: torch.nn.Module, shape: tuple[int, ...]) -> int:
-    """Bytes of all storages that a forward saves, without parameters."""
-    parameters = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
-    kept = {}
-
-    def pack(tensor):
-        storage = tensor.untyped_storage()
-        if storage._cdata not in parameters:
-            kept[storage._cdata] = storage  # The storage is kept alive. Otherwise another one could get its address.
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        model.train()(torch.empty(shape, device="meta"))
-    return sum(storage.nbytes() for storage in kept.values())
-
-
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "densenet121", "convnext_tiny"])
 def test_training_keeps_what_autograd_keeps(name):
     shape = (2, 3, 128, 128)
     model = build(name).to("meta")
     network = joulecast.extract(name, shape, mode="training")
-    assert saved_bytes(network) == pytest.approx(kept_by_autograd(model, shape), rel=0.1)
+    assert saved_bytes(network) == pytest.approx(kept_bytes(model, shape), rel=0.1)
     weights = sum(parameter.numel() * 4 for parameter in model.parameters())
     assert memory_need(network).weights_bytes == pytest.approx(2 * weights, rel=1e-3)
 

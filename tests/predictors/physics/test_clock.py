@@ -12,9 +12,7 @@ from joulecast.operations.operation import Operation
 from joulecast.predictors.physics import power_cap
 from joulecast.predictors.physics.clock import Work
 from joulecast.predictors.physics.energy import PRIOR_ENERGY, EnergyConstants
-from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.power_cap import Jobs, loop_clocks_mhz, measured_work, throttled_mhz
-from joulecast.predictors.physics.roofline import Bounds
 
 RELU = Operation("relu", [(1000, 1000)])
 LINEAR = Operation("linear", [(1024, 1024)], {"out_features": 1024, "bias": False})
@@ -26,7 +24,7 @@ def work(compute_s=0.0, memory_s=0.0, cache_s=0.0, switching_j=0.0, awake_j=0.0,
     """Operations at the boost clock, 2000 MHz, where the voltage is 1; what is given as one number holds for all."""
     given = (compute_s, memory_s, cache_s, switching_j, awake_j, memory_j)
     parts = np.array(np.broadcast_arrays(*map(np.atleast_1d, given)), dtype=float)
-    return Work(ROUND, np.full(parts.shape[1], 2000.0), LeastTimes(*parts[:3]), *parts[3:], **more)
+    return Work(ROUND, np.full(parts.shape[1], 2000.0), *parts, **more)
 
 
 def by_hand(mhz):
@@ -119,25 +117,6 @@ def test_under_the_cap_that_was_measured_nothing_is_searched_for():
     # Nor under the board's default cap, of 200 W, where others beside it were measured under none.
     among = replace(HUNGRY, most_mhz=np.array([1900.0]))
     assert loop_clocks_mhz(among, 2000.0, 200.0).tolist() == [1900.0]
-
-
-def test_a_network_holds_one_clock_for_its_mean_power():
-    """Two operations of 1 ms at 2000 MHz: 0.4 J and 0.2 J of computing are 300 W on average, as above."""
-    both = work(compute_s=1e-3, switching_j=np.array([0.4, 0.2]))
-
-    def held(*clocks, cap_w, counts=(1.0, 1.0), host_s=0.0, static=1.0):
-        return Jobs.of([both], [np.array(counts)], [(host_s, static, cap_w)]).settled(np.array([clocks]))[0][0]
-
-    for cap_w, expected in CAPS:
-        assert held(2000.0, cap_w=cap_w) == pytest.approx([expected], abs=1.0)
-    # Three calls of the first: 0.35 J each on average, 350 W.
-    assert held(2000.0, cap_w=222.25, counts=(3.0, 1.0)) < 1450.0
-    # Another clock that is asked for, and several at once.
-    assert held(800.0, 1400.0, 1900.0, cap_w=222.25) == pytest.approx([800.0, 1400.0, 1500.0], abs=1.0)
-    # A host that takes as long as the device leaves pauses: 0.6 J are spread over 2 ms x 2^0.25.
-    assert held(2000.0, cap_w=310.0, host_s=2e-3) == pytest.approx([2000.0])
-    # Twice the static power: 2 x 40 W at 1500 MHz.
-    assert held(2000.0, cap_w=262.25, static=2.0) == pytest.approx([1500.0], abs=1.0)
 
 
 # Work of operations, and of loops that were measured.
@@ -249,8 +228,8 @@ def three(**more):
 )
 def test_the_last_operation_limits_the_time_and_energy_of_another(order, place, at_most, factors):
     """Its least time, which bounds it, changes by the same factor."""
-    bounds = Bounds(np.array([1e-4, 3e-4, 2e-4]), np.zeros(3))
-    given = three(most_mhz=MOST_MHZ, cap_w=120.0, bounds=bounds).take(np.array(order))
+    least_s = np.array([1e-4, 3e-4, 2e-4])
+    given = three(most_mhz=MOST_MHZ, cap_w=120.0, least_compute_s=least_s).take(np.array(order))
     assert given.device_s == pytest.approx(np.array([1e-3, 2e-3, 4e-3])[order])
     assert given.most_mhz.tolist() == MOST_MHZ[order].tolist()
     found = given.limited(np.array([place]), at_most=at_most)
@@ -305,10 +284,8 @@ def test_many_clocks_are_summed_in_pieces(monkeypatch):
 
 def test_the_mean_clock_is_weighted_by_device_time():
     """One operation of 1 ms at 2000 MHz, and three of 2 ms that hold 1000 MHz: 8 / 7 of 1000 MHz."""
-    zero = np.zeros(2)
-    parts = LeastTimes(np.array([1e-3, 1e-3]), zero, zero)
-    work = Work(ROUND, np.full(2, 2000.0), parts, zero, zero, zero, np.array([np.inf, 1000.0]), 200.0, Bounds(0.0, 0.0))
-    both, clocks = jobs([work], np.array([1.0, 3.0])), np.array([[2000.0, 800.0]])
+    found = work(compute_s=np.array([1e-3, 1e-3]), most_mhz=np.array([np.inf, 1000.0]), cap_w=200.0)
+    both, clocks = jobs([found], np.array([1.0, 3.0])), np.array([[2000.0, 800.0]])
     device_s, _ = both.sums_at(clocks)
     assert device_s == pytest.approx(np.array([[7e-3, 10e-3]]))
     assert both.mean_mhz(clocks, device_s) == pytest.approx(np.array([[(2000 + 6 * 1000) / 7, 800.0]]))

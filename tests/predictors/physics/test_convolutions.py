@@ -12,7 +12,6 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.convolutions import CONVOLUTION_NAMES, dense_convolutions
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
-from joulecast.predictors.physics.roofline import on_tensor_cores, peak_flops
 
 A30, V100 = find_gpu("A30"), find_gpu("V100-PCIE-32GB")  # 56 and 80 multiprocessors; ROUND has 10.
 OVER_IMPLICIT = [name for name in CONVOLUTION_NAMES if name.endswith("over_implicit")]
@@ -30,8 +29,7 @@ def point(shape, channels, precision="fp32", **attributes):
 
 
 def least(operation, gpu=A30):
-    dense = dense_convolutions(OperationList([operation]))
-    return dense.least(gpu, peak_flops(dense.precision, gpu), on_tensor_cores(dense, gpu))
+    return OperationList([operation]).derived(dense_convolutions).least(gpu)
 
 
 def seen(operation, gpu=A30):
@@ -205,12 +203,6 @@ def test_images_of_three_channels_run_on_fp32_pipes_or_are_padded():
     tf32, fp32, half = (least(image.replace(precision=precision)) for precision in ("tf32", "fp32", "fp16"))
     assert tf32 == fp32
     assert half.flops == pytest.approx(56 * 56 * WIDE * (49 * 8 + 64) / 0.75)  # 3,136 blocks
-
-
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
-def test_waves_never_make_more_work_cheaper(precision):
-    operations = [conv((batch, 64, 14, 14), 128, precision, stride=2) for batch in range(1, 257)]
-    assert (np.diff(LeastTimes.of(operations, A30, 1440).time_s) >= -1e-12).all()
 
 
 def test_alignment_counts_positions_not_sides():

@@ -22,11 +22,7 @@ LINEAR = Operation("linear", [(100, 1000)], {"out_features": 200, "bias": False}
 FLOPS = 2 * 100 * 1000 * 200
 BYTES = 4 * (100 * 1000 + 200 * 1000 + 100 * 200)
 CONSTANTS = EnergyConstants(
-    fp32_j_per_flop=1e-11,
-    tensor_j_per_flop=2e-12,
-    hbm_j_per_byte=5e-11,
-    gddr_j_per_byte=1e-10,
-    awake_w_per_sm_ghz=0.5,
+    fp32_j_per_flop=1e-11, tensor_j_per_flop=2e-12, hbm_j_per_byte=5e-11, gddr_j_per_byte=1e-10, awake_w_per_sm_ghz=0.5
 )
 SECONDS = 1e-3
 A100 = find_gpu("A100 PCIe 40GB")
@@ -34,7 +30,7 @@ UNKNOWN = replace(ROUND, idle_curve=None)
 
 
 def energy_j(operation, gpu=ROUND, clock_mhz=2000.0, constants=CONSTANTS):
-    return constants.dynamic_energy_j([operation], np.array([SECONDS]), gpu, clock_mhz)[0]
+    return constants.dynamic_j([operation], np.array([SECONDS]), gpu, clock_mhz)[0].sum()
 
 
 @pytest.mark.parametrize(("clock", "volts"), [(500, 0.8), (1000, 0.8), (1500, 0.9), (2000, 1.0), (2500, 1.1)])

@@ -10,7 +10,6 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.fp32_kernels import device_ratio
-from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.variants import (
     fp64_in_fp32,
     in_fp32,
@@ -19,13 +18,11 @@ from joulecast.predictors.physics.variants import (
     with_limits,
     without_tf32,
 )
-from joulecast.zoo.catalogue import find_predictor
 
 A100, P100 = map(find_gpu, ("A100 PCIe 40GB", "P100 PCIe"))
 RELU = Operation("relu", [(32, 64, 56, 56)])
 GELU = Operation("gelu", [(1024, 197, 768)], precision="fp16")
 LINEAR = Operation("linear", [(8192, 8192)], {"out_features": 8192}, precision="fp16")
-ENTRIES = ("any-gpu/forest", "any-gpu/transformer")
 
 
 def convolution(precision, mode="inference", channels=64, **attributes):
@@ -112,14 +109,6 @@ def test_training_is_looked_up_as_inference_where_it_takes_as_long(kind, inputs,
     assert [o.mode for o in found] == [mode, "inference", "training"]
 
 
-@pytest.mark.parametrize("gpu", ["A100 PCIe 40GB", "RTX 4090", "H100 SXM"])
-def test_a_step_of_decoding_is_bound_by_its_cache(gpu):
-    keys = (1, 32, 4096, 128)
-    step, found = Operation("attention", [(1, 32, 1, 128), keys, keys], precision="bf16"), find_gpu(gpu)
-    least = LeastTimes.of([step], found, found.boost_clock_mhz)
-    assert least.compute_s[0] < least.memory_s[0] < least.time_s[0] < 1.5 * least.memory_s[0]
-
-
 # Where TF32 is allowed, the quicker of TF32 and fp32 counts.
 
 
@@ -136,29 +125,3 @@ def test_lists_in_fp32():
     double = RELU.replace(precision="fp64")
     assert fp64_in_fp32(OperationList([double, GELU, RELU])) == (RELU, GELU, RELU)
     assert fp64_in_fp32(listed) is listed
-
-
-@pytest.mark.parametrize("entry", ENTRIES)
-@pytest.mark.parametrize("gpu", ["A30", "A100 PCIe 40GB", "RTX 4090", "L4", "H100 SXM", "A2"])
-def test_a_permission_for_tf32_never_costs_time(gpu, entry):
-    """Where both are allowed, cuDNN chooses; the list has convolutions for which either is quicker."""
-    allowed = [
-        Operation(
-            "conv2d",
-            [(8, channels, size, size)],
-            {"out_channels": channels, "kernel_size": kernel, "padding": kernel // 2, "groups": groups},
-            precision="tf32",
-        )
-        for channels in (16, 64, 256)
-        for size in (7, 28, 112)
-        for kernel in (1, 3, 5)
-        for groups in (1, channels)
-    ]
-    predictor = find_predictor(gpu, "inference", entry).operations
-    with_tf32 = predictor.predict(allowed).device_time_s
-    in_fp32_only = predictor.predict([each.replace(precision="fp32") for each in allowed]).device_time_s
-    assert (with_tf32 <= in_fp32_only * (1 + 1e-9)).all()
-    if gpu == "RTX 4090":  # Its data sheet gives both the same rate.
-        assert with_tf32 == pytest.approx(in_fp32_only)
-    else:
-        assert (with_tf32 < 0.9 * in_fp32_only).any()

@@ -111,12 +111,6 @@ def random_encoder(**settings):
     return Encoder(recipe, {name: each.numpy() for name, each in (weights | ends).items()})
 
 
-def in_torch(encoder, *given):
-    """Log ratios by the same arithmetic in torch."""
-    weights = {name: torch.from_numpy(each) for name, each in encoder.weights.items()}
-    return Encoder(encoder.recipe, weights, TORCH).log_ratios(*map(torch.from_numpy, given)).numpy()
-
-
 # What it reads.
 
 OPERATIONS = OperationList([Operation("linear", [(32, 96)], {"out_features": 64}), Operation("relu", [(7, 5)])])
@@ -196,7 +190,9 @@ def test_variants(settings, dataset):
 @pytest.mark.parametrize("shape", [(1, 1), (40, 1), (1, 30), (3, 5)], ids=str)
 def test_numpy_says_what_torch_says(settings, shape):
     encoder, given = random_encoder(**settings), arrays(*shape)
-    assert np.allclose(encoder(*given), in_torch(encoder, *given), atol=1e-5)
+    weights = {name: torch.from_numpy(each) for name, each in encoder.weights.items()}
+    in_torch = Encoder(encoder.recipe, weights, TORCH).log_ratios(*map(torch.from_numpy, given))
+    assert np.allclose(encoder(*given), in_torch.numpy(), atol=1e-5)
 
 
 def test_attention_and_normalization_by_hand():
@@ -347,19 +343,19 @@ def test_a_kind_outside_the_vocabulary_is_one_error():
     assert "out of bounds" in str(caught.value.given)
 
 
-def test_many_gpus_are_read_at_once():
-    operations, calls = tuple(entry.operation for entry in made_networks()[0][2]), []
+def test_long_lists_are_read_in_parts_and_known_ones_not_again():
+    operations, calls = [entry.operation for entry in made_networks()[0][2]], []
 
     def counting(*given):
         calls.append(len(given[0]))
         return quick().encoder(*given)
 
-    learned = replace(quick(), encoder=counting)
-    listed, gpus = OperationList(operations), [A30, T4, find_gpu("H100 SXM")]
-    learned.prefetch(listed, gpus)
-    found = [learned.factors(listed, gpu) for gpu in gpus]
-    assert calls == [len(gpus) * len(operations)]
-    assert np.allclose(found, [quick().factors(operations, gpu) for gpu in gpus], rtol=1e-5)
-    read = [quick().log_ratios(listed, [gpu])[0] for gpu in gpus]
-    assert np.allclose(learned.log_ratios(listed, gpus), read, rtol=1e-5)
-    assert not np.allclose(read[0], read[1], rtol=1e-3)
+    learned, listed = replace(quick(), encoder=counting), OperationList(operations * 60)
+    read = [learned.log_ratios(listed, gpu) for gpu in (A30, T4)]
+    assert calls == [256, len(listed) - 256] * 2
+    for gpu, ratios in zip((A30, T4), read, strict=True):
+        assert np.allclose(ratios, [*quick().log_ratios(OperationList(operations), gpu)] * 60, rtol=1e-5)
+    assert not np.allclose(*read, rtol=1e-3)
+    once, again = (learned.factors(listed, A30) for _ in range(2))
+    assert np.array_equal(once, again)
+    assert len(calls) == 6
