@@ -142,13 +142,6 @@ def require_mode(operations: Sequence[Operation], mode: str) -> None:
         raise InputError(f"this predictor is for {mode}", given=repr(operations[others[0]]), allowed=mode)
 
 
-def launch_s(operations: Sequence[Operation], mode: str, host_s: Mapping[str, Mapping[str, float]]) -> FloatArray:
-    """Seconds that launching each operation takes in a loop; see `ResidualModel.host_s`."""
-    known, kinds = host_s[mode], [operation.kind for operation in operations]
-    of_each = {kind: known.get(kind, known[""]) for kind in set(kinds)}
-    return np.array([of_each[kind] for kind in kinds])
-
-
 def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Read `ResidualModel.host_s` from a file's facts.
 
