@@ -30,8 +30,6 @@ WINOGRAD = 9 / 4
 """Multiplications of a 3 x 3 convolution over those of Winograd's F(2 x 2, 3 x 3): 36 over 16 for 2 x 2 outputs (Lavin
 and Gray, CVPR 2016)."""
 
-_WINOGRAD_FITS = (("kernel_size", 3), ("stride", 1), ("dilation", 1))
-
 
 class _Numbers(NamedTuple):
     """An operation as numbers that do not depend on the GPU.
@@ -210,9 +208,7 @@ def _winograd(operation: Counted) -> float:
 
     F(2 x 2, 3 x 3) computes squares of 2 x 2 outputs with 16 multiplications instead of 36 (Lavin and Gray, CVPR 2016).
     """
-    attributes = operation.attributes
-    fits = operation.row.transforms and attributes["groups"] == 1
-    if not fits or any(attributes.get(name, 1) not in (value, (value, value)) for name, value in _WINOGRAD_FITS):
+    if not _has_transforms(operation) or _mean_size(operation.attributes["kernel_size"]) != 3:
         return 1.0
     squares = math.prod(-(-n // 2) for n in operation.output_shape[2:])
     saving: float = np.maximum(1.0, WINOGRAD * size(operation.output_shape[2:]) / (4 * squares))
@@ -232,6 +228,6 @@ def _sizes(value: int | tuple[int, ...] | None) -> tuple[int, ...]:
 
 
 def _mean_size(value: int | tuple[int, ...] | None) -> float:
-    if value is None:
-        return 1.0
-    return float(value) if isinstance(value, int) else math.prod(value) ** (1 / len(value))
+    sizes = _sizes(value)
+    mean: float = math.prod(sizes) ** (1 / len(sizes))
+    return mean
