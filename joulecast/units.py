@@ -52,5 +52,5 @@ def duration(time_s: float) -> str:
     """A time of seconds to years in the unit that people say: "3.2 h"."""
     for seconds, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if time_s >= 2 * seconds:
-            return f"{time_s / seconds:.3g} {unit}"
+            return f"{number(time_s / seconds)} {unit}"
     return si(time_s, "s")

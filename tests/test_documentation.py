@@ -166,3 +166,25 @@ def test_files_that_pages_name_exist(page):
     places = (ROOT, PACKAGE, PACKAGE / "predictors")
     named = NAMED_FILE.findall(page.read_text())
     assert [name for name in named if not any(list(place.glob(name)) for place in places)] == []
+
+
+# Rows of README's table of errors -> how the same row begins in docs/accuracy.md.
+ERRORS = {
+    "A30, inference, by name": "inference, 20 measurements",
+    "A30, training, by name": "training, 28 measurements",
+    "A100, by chip": "A100, inference",
+    "A10, by chip": "A10, inference",
+    "training steps published by others": "the same, 16 held back | 10 % |",  # the goal
+    "MPT on 8 to 128 A100": "MPT on 8 to 128 A100: 25 steps held back | 12 % |",
+}
+
+
+@pytest.mark.parametrize("row", ERRORS)
+def test_readme_states_the_errors_of_the_page_of_accuracy(row):
+    def errors(path: str, row: str) -> list[str]:
+        lines = (ROOT / path).read_text("utf-8").splitlines()
+        (line,) = (line for line in lines if line.startswith(f"| {row}") and "%" in line)
+        return re.findall(r"[\d.]+(?= %|;|\))", line.removeprefix(f"| {row}"))
+
+    found, known = errors("README.md", row), errors("docs/accuracy.md", ERRORS[row])
+    assert found == known[: len(found)]

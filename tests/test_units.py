@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulecast.units import number, scaled, si
+from joulecast.units import duration, number, scaled, si
 
 POWERS = {"T": 12, "G": 9, "M": 6, "k": 3, "": 0, "m": -3, "µ": -6, "n": -9, "p": -12}
 SIZES = st.floats(-12, 14.99).map(lambda exponent: 10.0**exponent)
@@ -51,3 +51,10 @@ def test_a_scale_begins_at_its_prefix_and_what_is_below_all_has_the_plain_unit()
 )
 def test_numbers_without_a_unit_are_written_in_full(value, text):
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("time_s", "text"), [(119, "119 s"), (120, "2 min"), (11_520, "3.2 h"), (1e6, "11.6 days"), (1e10, "115,741 days")]
+)
+def test_durations_are_written_in_full(time_s, text):
+    assert duration(time_s) == text

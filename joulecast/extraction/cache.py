@@ -25,7 +25,7 @@ from ..system.resources import cache_folder
 from ..system.whole_files import whole_file
 from .operators import FREE, OPERATORS, REVISIONS
 
-TRACING_VERSION = 3
+TRACING_VERSION = 4
 """Increase it when a change in tracing gives other operations than before, independent of the table of operators."""
 
 

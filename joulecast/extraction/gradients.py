@@ -18,51 +18,137 @@ from ..operations.operation import Operation
 from .conversions import Bound
 from .known_values import tensors_in
 
-_WEIGHTS = frozenset({"weight", "bias", "mat2", "params"})
-"""Names of the arguments that are parameters of an operation, in the schemas of its operators."""
+_OPERANDS = {
+    **dict.fromkeys(("self", "input", "data", "hx", "mat1", "batch1", "x1"), ("first", "inputs")),
+    **dict.fromkeys(("weight", "bias", "params"), ("second", "parameters")),
+    **dict.fromkeys(("mat2", "batch2", "vec", "tensor", "other", "exponent", "x2"), ("second", "parameters")),
+}
+"""Name of an argument in the schemas of operators -> values of `kind.GRADIENTS` if no other one needs a gradient.
+
+The second operand are the parameters of an operation, or the other factor. Other arguments need all gradients."""
 
 
 class Gradients:
-    """Follows which tensors need a gradient."""
+    """Follows which tensors need a gradient, and which operators a gradient reaches from the outputs."""
 
     def __init__(self, learned: Iterable[torch.Tensor]) -> None:
         self._learned = {id(tensor) for tensor in learned}
-        self._written: dict[int, Any] = {}
+        # Of each operator that needs a gradient: the calls recorded before it, and the operators that it depends on.
+        # A tensor that needs a gradient is marked with the number of its operator, from 1 on; a detached one with 0.
+        self._steps: list[tuple[int, frozenset[int]]] = []
+        # Memory that an operator in place wrote, and the number of the operator. It is kept alive, so that no other
+        # gets its address.
+        self._written: dict[int, tuple[Any, int]] = {}
+        self._in_function = False
 
-    def follow(self, func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
-        """Mark the results of an operator that need a gradient."""
-        if func.overloadpacket.__name__ == "detach" or not self.needed(args, kwargs):
-            return
+    def follow(self, func: Any, args: Any, kwargs: Any, result: Any, recorded: int, *, needed: bool) -> None:
+        """Mark the results of an operator, through which the backward runs if it is needed.
+
+        `recorded` is the number of calls before those that stand for the operator.
+        """
+        is_detached = func.overloadpacket.__name__ == "detach"
+        if needed and not is_detached:
+            self._mark(result, (args, kwargs), recorded, is_written=func._schema.is_mutable)
+        elif is_detached or any(getattr(each, "step", None) == 0 for each in tensors_in(args)):
+            for leaf in tensors_in(result):
+                leaf.step = 0  # type: ignore[attr-defined]
+
+    def _mark(self, result: Any, sources: Any, recorded: int, *, is_written: bool = False) -> None:
+        self._steps.append((recorded, self._steps_of(sources)))
         for leaf in tensors_in(result):
             if leaf.is_floating_point() or leaf.is_complex():
-                leaf.needs_gradient = True  # type: ignore[attr-defined]
-                if func._schema.is_mutable:
-                    # All views of this memory have changed. It is kept alive, so that no other gets its address.
-                    self._written[leaf.untyped_storage()._cdata] = leaf.untyped_storage()
+                leaf.step = len(self._steps)  # type: ignore[attr-defined]
+                if is_written:  # all views of this memory have changed
+                    self._written[leaf.untyped_storage()._cdata] = leaf.untyped_storage(), len(self._steps)
 
-    def needed(self, args: Any, kwargs: Mapping[str, Any]) -> bool:
+    def _steps_of(self, values: Any) -> frozenset[int]:
+        """The operators that tensors depend on directly."""
+        found = set()
+        for tensor in tensors_in(values):
+            _, written = self._written.get(tensor.untyped_storage()._cdata, (None, 0))
+            step = getattr(tensor, "step", written)
+            found |= {step, written} if step else set()
+        return frozenset(found - {0})
+
+    def unreached(self, result: Any, recorded: int) -> set[int]:
+        """Places of recorded calls that no gradient reaches from the outputs of a model, such as what it detaches."""
+        reached = set(self._steps_of(result))
+        places: set[int] = set()
+        if not reached:
+            return places  # The outputs are in a container that PyTorch does not know.
+        for step in range(len(self._steps), 0, -1):
+            start, sources = self._steps[step - 1]
+            if step in reached:
+                reached |= sources
+            else:
+                places.update(range(start, recorded))
+            recorded = start
+        return places
+
+    def needed(self, *values: Any) -> bool:
         """Whether the backward runs through an operator with these arguments."""
-        return torch.is_grad_enabled() and any(map(self._needs, tensors_in(args, kwargs)))
+        enabled = torch.is_grad_enabled() or self._in_function
+        return enabled and any(map(self._needs, tensors_in(*values)))
 
-    def computed(self, operator: str, bound: Bound) -> str:
-        """The gradients that an operator computes in the backward; a value of `kind.GRADIENTS`.
+    def computed(self, operator: str, bound: Bound) -> tuple[str, ...]:
+        """The gradients that an operator computes in the backward: values of `kind.GRADIENTS`, of which a kind has one.
 
         A bias that is added to a product needs no product for its gradient, which is a sum over rows. If it alone is
         learned, that sum is not counted.
         """
-        bias = "self" if operator == "addmm" else "bias" if operator.startswith(("linear", "conv")) else None
-        needs = {
-            name in _WEIGHTS
-            for name, value in bound.items()
-            if name not in ("<output>", bias) and any(map(self._needs, tensors_in(value)))
-        }
-        if not needs or not torch.is_grad_enabled():
-            return "none"
-        return "all" if len(needs) == 2 else "parameters" if True in needs else "inputs"
+        bias = "self" if operator in ("addmm", "baddbmm") else "bias" if operator.startswith(("linear", "conv")) else ""
+        operands = ((name, value) for name, value in bound.items() if name not in ("<output>", bias))
+        needs = {_OPERANDS.get(name, ("all",)) for name, value in operands if self.needed(value)}
+        return needs.pop() if len(needs) == 1 else ("all",) if needs else ("none",)
 
     def _needs(self, tensor: torch.Tensor) -> bool:
-        marked = id(tensor) in self._learned or getattr(tensor, "needs_gradient", False)
-        return marked or tensor.untyped_storage()._cdata in self._written
+        step: int | None = getattr(tensor, "step", None)
+        if step is None:
+            return id(tensor) in self._learned or tensor.untyped_storage()._cdata in self._written
+        return step > 0
+
+    @contextmanager
+    def through_functions(self, calls: Sequence[Any]) -> Iterator[None]:
+        """Follow gradients through functions of autograd that a model defines, whose forward runs without them.
+
+        Their operators count as if they were differentiated as usual. `calls` are those that are recorded.
+        """
+        function: Any = torch.autograd.Function
+        original, mine = vars(function)["apply"], threading.get_ident()
+
+        def apply(cls: Any, *args: Any, **named: Any) -> Any:
+            run = original.__get__(None, cls)
+            if threading.get_ident() != mine or self._in_function or not self.needed(args, named):
+                return run(*args, **named)
+            self._in_function = True
+            try:
+                with torch.no_grad():
+                    result = run(*args, **named)
+            finally:
+                self._in_function = False
+            self._mark(result, (args, named, result), len(calls))
+            return result
+
+        function.apply = classmethod(apply)
+        try:
+            yield
+        finally:
+            function.apply = original
+
+
+def of_whole_model(calls: list[tuple[Operation, str]]) -> list[tuple[Operation, str]]:
+    """The calls of a model that is learned as a whole, which need not say which gradients they compute in most models.
+
+    In these, all products compute all gradients, but for that of the data in the first layer. Composition knows this of
+    lists of operations, too (predictors/networks/parts.py). What else is done with data alone costs next to nothing.
+    """
+    partial = [operation for operation, _ in calls if operation.gradients not in ("all", "recomputed")]
+    products = [each for each in partial if each.product or each.gradients in ("first", "second")]
+    first = next((operation for operation, _ in calls if operation.parameters), None)
+    if len(products) > 1 or any(each is not first or each.gradients != "parameters" for each in products):
+        return calls
+    complete = ("all", "recomputed")
+    return [(each if each.gradients in complete else each.replace(gradients="all"), path) for each, path in calls]
 
 
 class CallSizes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -52,9 +52,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._precision = "default" if job.precision in DTYPES else job.precision
         self._learned = {id(tensor) for tensor in learned}
         self._parameters = {id(tensor) for tensor in parameters}
-        # If all parameters are learned, every operation computes all gradients, but for the first layer, which
-        # composition knows (predictors/networks/parts.py).
-        self.gradients = Gradients(learned) if job.mode == "training" and self._parameters != self._learned else None
+        self.gradients = Gradients(learned) if job.mode == "training" else None
         self._is_needed = False  # whether the backward runs through the operator
         self.cast_bytes = 0
         """Bytes of the copies of parameters that autocast makes and that stay in memory."""
@@ -92,8 +90,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # A module that is created during the forward has no name, so its operators count for its caller.
         self._stack.append((self._names.get(id(module), outer_path), inside or is_whole))
         if is_whole and module.training and module.p:
-            needed = "all" if self.gradients is None else self.gradients.computed("", {"input": inputs[0]})
             attributes = {"p": module.p, "mode": module.mode}
+            needed = self._computed("", {"input": inputs[0]})
             self._record(("stochastic_depth", [tuple(inputs[0].shape)], attributes), inputs[0].dtype, needed)
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
@@ -111,8 +109,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         self.operator = operator = f"{func.namespace}.{plain}"
         self.operators_run.add(operator)
+        self._is_needed = is_needed = self.gradients is not None and self.gradients.needed(args, kwargs)
         if func.namespace == "aten":
-            self._is_needed = self.gradients is not None and self.gradients.needed(args, kwargs)
             args, kwargs = self.autocast.cast(name, args, kwargs, self._cast, lambda t: id(t) in self._learned)
         # `where` with a condition alone is `nonzero`, and not the operator of this name in the table.
         convert = None if func is torch.ops.aten.where.default else self._conversion(operator)
@@ -126,7 +124,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = self.known.run(func, args, kwargs)
         self.operator = ""
         if self.gradients is not None:
-            self.gradients.follow(func, args, kwargs, result)
+            self.gradients.follow(func, args, kwargs, result, len(self.calls), needed=is_needed)
         if inside_whole or plain in FREE:
             return result
         if convert is None or _is_counter(args, result) or (plain in MAKES_MASKS and self.known.from_shapes(result)):
@@ -138,12 +136,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
         if isinstance(first, torch.Tensor) and first.is_complex():
             bound = counted_from_front(bound, first.ndim)
-        needed = "all" if self.gradients is None else self.gradients.computed(plain, bound)
+        needed = ("none",) if self.gradients and not is_needed else self._computed(plain, bound)
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
-            self._record(("copy", [tuple(first.shape)], {}), first.dtype, needed)
+            self._record(("copy", [tuple(first.shape)], {}), first.dtype, self._computed("", {"input": first}))
         if plain == name and plain in COPIES_INPUT:
             self._record(("copy", [shape_of(result) or (1,)], {}), first.dtype, needed)
-        if self._mode == "training" and plain != name and plain in SAVES_INPUT and needed != "none":
+        if self._mode == "training" and plain != name and plain in SAVES_INPUT and needed != ("none",):
             self._record(("save_input", [tuple(first.shape)], {}), first.dtype)
         converted = convert(bound)
         if converted is not None:
@@ -196,6 +194,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return partial(_same_kind, own)
         return own or OPERATORS.get(operator.removeprefix("aten."))
 
+    def _computed(self, operator: str, bound: Bound) -> tuple[str, ...]:
+        return ("all",) if self.gradients is None else self.gradients.computed(operator, bound)
+
     def _cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         with self:
             made = tensor.to(dtype)
@@ -213,12 +214,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))
 
     def _record(
-        self, converted: tuple[str, list[Shape], dict[str, Any]], dtype: torch.dtype, gradients: str = "all"
+        self,
+        converted: tuple[str, list[Shape], dict[str, Any]],
+        dtype: torch.dtype,
+        gradients: Sequence[str] = ("all",),
     ) -> None:
         kind, shapes, attributes = converted
-        values = KINDS[kind].gradients
-        if gradients in values and gradients != "all":
-            attributes = {**attributes, GRADIENTS: gradients}
+        partial = [value for value in gradients if value in KINDS[kind].gradients and value != "all"]
+        if partial and (len(shapes) > 1 or partial != ["first"]):
+            attributes = {**attributes, GRADIENTS: partial[0]}
         spatial = KINDS[kind].spatial
         if spatial is not None and len(shapes[0]) == 1 + spatial:
             shapes = [(1, *shapes[0])]  # PyTorch takes an image without a batch dimension as a batch of one.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
 from ..operations.network import Network, ParameterBytes
 from .failures import LONGEST, explained, refuse_module
-from .gradients import WholeLayers, followed
+from .gradients import WholeLayers, followed, of_whole_model
 from .job import EXPERTS, Job, refuse_optimizer
 from .known_values import tensors_in
 from .models import exclusive
@@ -117,10 +117,25 @@ class Forward:
     def record(self, recorder: Recorder) -> Any:
         """Run the forward while a recorder records it, and return the module's result."""
         # Nothing is differentiated here, but a forward with frozen parameters may switch gradients off by itself.
-        may_differ = torch.enable_grad() if recorder.gradients else nullcontext()
-        around = followed(recorder.recomputing)
-        with torch.inference_mode(), may_differ, recorder.autocast.watching(), recorder.following(), recorder, around:
-            return self._call(self.tensors)
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode())
+            if recorder.gradients is not None:
+                stack.enter_context(torch.enable_grad())
+                stack.enter_context(recorder.gradients.through_functions(recorder.calls))
+            for around in (
+                recorder.autocast.watching(),
+                recorder.following(),
+                recorder,
+                followed(recorder.recomputing),
+            ):
+                stack.enter_context(around)
+            result = self._call(self.tensors)
+        if recorder.gradients is not None:
+            for place in recorder.gradients.unreached(result, len(recorder.calls)):
+                operation, path = recorder.calls[place]
+                if operation.has_backward:
+                    recorder.calls[place] = operation.replace(gradients="none"), path
+        return result
 
     def record_accumulations(self, recorder: Recorder) -> None:
         """Run forward and backward, and record where the backward adds up several gradients of one tensor.
@@ -231,6 +246,8 @@ def trace(
             forward.record(recorder)
             if job.mode == "training":
                 forward.record_accumulations(recorder)
+                if len(learned) == len(forward.parameters()):
+                    recorder.calls = of_whole_model(recorder.calls)
             if job.optimizer is not None:
                 recorder.optimize(job.optimizer, learned)
         except JoulecastError:

@@ -117,7 +117,7 @@ class GenerationChoice(Plain):
         served = ""
         if self.ttft_p99_s is not None and self.tpot_p99_s is not None:
             first, further = self.ttft_p99_s, self.tpot_p99_s
-            served = f" at P99; {self.rate_per_s:.3g} requests/s of at most {self.highest_rate_per_s:.3g}"
+            served = f" at P99; {number(self.rate_per_s)} requests/s of at most {number(self.highest_rate_per_s)}"
         return (
             f"{self.boards}{layout} at {self.clock_mhz:g} MHz, {self.precision}, batch {self.batch}: "
             f"{si(self.energy_per_token_j, 'J')} and {si(further, 's')} per token, first after {si(first, 's')}{served}"

@@ -20,6 +20,8 @@ Family = Literal["convolution", "matmul", "attention", "normalization", "element
 class Storage(NamedTuple):
     """Bytes of the tensors of an operation, each counted once, as far as it is read or written.
 
+    Of a product of two tensors, the second one stands in the place of parameters (see `factors`).
+
     The workspace are further tensors that kernels write, such as the gates of a recurrent layer, or a gradient that is
     larger than the part of the input that was read.
     """
@@ -39,6 +41,12 @@ def plain(o: Counted) -> Storage:
     """Inputs and parameters in the precision of the operation, the output in the precision of `output_bytes`."""
     element = ELEMENT_BYTES[o.precision]
     return Storage(element * o.input_size, output_bytes(o.precision) * size(o.output_shape), element * o.parameters)
+
+
+def factors(o: Counted) -> Storage:
+    """Like `plain`, with the second factor in the place of parameters: its gradient is computed by itself."""
+    element, (first, *second) = ELEMENT_BYTES[o.precision], map(size, o.input_shapes)
+    return Storage(element * first, output_bytes(o.precision) * size(o.output_shape), element * sum(second))
 
 
 def with_types(inputs: Mapping[int, int], output: int | None = None) -> Callable[[Counted], Storage]:
@@ -89,8 +97,9 @@ GRADIENTS = "gradients"
 """Attribute of operations in training: the gradients that the backward computes.
 
 "all" is the default; "inputs" stands for frozen parameters; "parameters" for an operation before which nothing is
-learned; "none" for one that needs neither, so that its forward runs alone; "recomputed" for a forward that the backward
-of a checkpoint runs again.
+learned; "first" and "second" for a function of two tensors of which the other one needs no gradient, such as a buffer;
+"none" for an operation that needs none, so that its forward runs alone; "recomputed" for a forward that the backward of
+a checkpoint runs again.
 """
 
 
@@ -281,8 +290,18 @@ class Counted:
         return self.row.storage(self)
 
     @property
+    def _differentiated(self) -> Shapes:
+        """Shapes of the inputs whose gradients are computed."""
+        match self.gradients:
+            case "first":
+                return self.input_shapes[:1]
+            case "second":
+                return self.input_shapes[1:]
+        return self.input_shapes
+
+    @property
     def _broadcasts(self) -> bool:
-        return any(shape != self.output_shape for shape in self.input_shapes)
+        return any(shape != self.output_shape for shape in self._differentiated)
 
     @cached_property
     def input_size(self) -> int:

@@ -20,10 +20,10 @@ from typing import Any
 
 from ..errors import InputError
 from .attributes import COUNT, DIMENSION, DIMENSIONS, FLAG, PROBABILITY, SHAPE, Attribute, one_of
-from .kind import INDEX_BYTES, MASK_BYTES, Family, Kind, Training, with_types
+from .kind import INDEX_BYTES, MASK_BYTES, Family, Kind, Training, factors, plain, with_types
 from .lookups import FFT, INDEX_KINDS, logical
 from .parallel import PARALLEL
-from .products import PRODUCTS
+from .products import FACTORS_PARTIAL, PRODUCTS
 from .rules import (
     Attributes,
     Shape,
@@ -100,12 +100,15 @@ def _binary(*, is_product: bool) -> Kind:
     """A sum or difference of two tensors, or of a tensor and a number; or a product, quotient or power."""
     # The gradient of each summand is the gradient of the output, which needs no kernel. That of each factor is a
     # product again; that of a broadcast factor is written in full and then summed.
+    first, second = ("x y 2w -> x y", "2x y w -> y w") if is_product else ("x -> y", "x -> y")
     return Kind(
         family="elementwise",
         inputs=(1, 2),
         output=broadcast_inputs,
         flops=per_output_element(1),
-        training="2x 2y -> x y" if is_product else "x -> y",
+        training="2x 2y 2w -> x y w" if is_product else "x -> y",
+        storage=factors if is_product else plain,
+        partial={"first": Training(0.5, first), "second": Training(0.5, second)},
         broadcast_reads=1,
         broadcast_writes=1 if is_product else 0,
         saves_output=is_product,
@@ -232,7 +235,9 @@ KINDS: Mapping[str, Kind] = {
         # Four products and two sums for each pair of numbers.
         flops=per_output_element(3),
         backward_flops=2.0,
-        training="2x 2y -> x y w",
+        training="2x 2y 2w -> x y w",
+        storage=factors,
+        partial=FACTORS_PARTIAL,
         broadcast_reads=1,
         broadcast_writes=1,
     ),

@@ -233,9 +233,9 @@ class AlikeOperations(Counted):
 
     @property
     def _broadcasts(self) -> bool:
-        out = self.output_shape
-        others = [shape for shape in self.input_shapes if len(shape) == len(out)]
-        wider = len(others) < len(self.input_shapes)
+        out, inputs = self.output_shape, self._differentiated
+        others = [shape for shape in inputs if len(shape) == len(out)]
+        wider = len(others) < len(inputs)
         differ = [np.not_equal(a, b) for shape in others for a, b in zip(shape, out, strict=True)]
         return reduce(np.logical_or, differ, wider)
 

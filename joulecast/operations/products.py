@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .attributes import COUNT, ELEMENT_BYTES, FLAG, IMPLEMENTATIONS, NORM, PRECISIONS, Attribute, integer, one_of
-from .kind import Counted, Kind, Storage, Training, plain
+from .kind import Counted, Kind, Storage, Training, factors, plain
 from .rules import Attributes, Product, Shape, Shapes, broadcast, require_at_most, require_multiple, size, visible_pairs
 
 _IMPLEMENTATION = Attribute(one_of(*IMPLEMENTATIONS), "pytorch", refinement=True)
@@ -25,6 +25,8 @@ GEMM_PARTIAL = {
     "inputs": Training(1.0, "x y 2w -> x y"),
     "parameters": Training(1.0, "2x y w -> y w"),
 }
+# The same of a product of two tensors, one of which needs no gradient.
+FACTORS_PARTIAL = {"first": GEMM_PARTIAL["inputs"], "second": GEMM_PARTIAL["parameters"]}
 
 
 _SCALE_BYTES = 4  # Scales of blocks are fp32.
@@ -212,6 +214,8 @@ PRODUCTS: Mapping[str, Kind] = {
         takes="[..., M, K], [..., K, N]",
         output=lambda x, a: (*broadcast(x[0][:-2], x[1][:-2]), x[0][-2], x[1][-1]),
         flops=lambda x, a, out: 2 * size(out) * x[0][-1],
+        storage=factors,
+        partial=FACTORS_PARTIAL,
         tensor_cores=True,
         product=_matmul_product,
         **GEMM_TRAINING,
@@ -259,7 +263,9 @@ PRODUCTS: Mapping[str, Kind] = {
         # A difference, a power and an addition for every coordinate of every pair of points.
         flops=lambda x, a, out: 3 * size(out) * x[0][-1],
         backward_flops=2.0,
-        training="3x 4y -> x y w",
+        storage=factors,
+        training="3x 4y 3w -> x y w",
+        partial={"first": Training(1.0, "2x 2y 2w -> x y"), "second": Training(1.0, "2x 2y 2w -> y w")},
         # With as many FLOPs: a distance needs three per coordinate, a product needs two.
         product=lambda x, a, out: Product(size(out[:-2]), out[-2], out[-1], max(1, 3 * x[0][-1] // 2)),
     ),

@@ -24,7 +24,7 @@ from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
 from .physics.clock import Work
 from .physics.energy import EnergyConstants
-from .physics.operation_numbers import by_kind, numbers_of
+from .physics.operation_numbers import numbers_of
 from .physics.relative import RELATIVE_NAMES
 
 if TYPE_CHECKING:
@@ -140,12 +140,6 @@ def require_mode(operations: Sequence[Operation], mode: str) -> None:
     others = np.flatnonzero(numbers_of(operations).is_training != (mode == "training"))
     if len(others):
         raise InputError(f"this predictor is for {mode}", given=repr(operations[others[0]]), allowed=mode)
-
-
-def launch_s(operations: Sequence[Operation], mode: str, host_s: Mapping[str, Mapping[str, float]]) -> FloatArray:
-    """Seconds that launching each operation takes in a loop; see `ResidualModel.host_s`."""
-    known = host_s[mode]
-    return by_kind(operations, lambda operation: known.get(operation.kind, known[""]))
 
 
 def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -24,6 +24,7 @@ from ..predictors.board.profile import BoardProfile, profile_among
 from ..progress import paced
 from ..queries.objectives import Tariff
 from ..queries.ways import Search, asked_tariff
+from ..units import number
 from .requests import Drawn, Trace, at_rate
 from .served import Served
 from .simulate import DEFAULTS
@@ -158,9 +159,9 @@ class _Question:
         else:
             count, total = math.ceil(rate / low), rate
         one_w = replica.at(low).power_w
-        held = f"a replica with {replica.sequences} sequences holds {low:.3g} requests/s at {one_w:.0f} W"
+        held = f"a replica with {replica.sequences} sequences holds {number(low)} requests/s at {one_w:.0f} W"
         if not 1 <= count <= most:
-            at_most = f"{held}, so the highest on {self.asked['max_gpus']} GPUs is {most * low:.3g} requests/s"
+            at_most = f"{held}, so the highest on {self.asked['max_gpus']} GPUs is {number(most * low)} requests/s"
             search.leave(boards, at_most, most * low)
             return
         found = replica.at(total / count)

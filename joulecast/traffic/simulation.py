@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..rendering.answers import Answer, Table, finite
 from ..rendering.described import Description, Grid
 from ..rendering.pictures import Line, Picture, lines_over, one_below_the_other
-from ..units import duration, si
+from ..units import duration, number, si
 from .timeline import Columns, Timeline, end_s_of, gaps, weighted_quantile
 
 _SHOWN = (0.5, 0.9, 0.99)
@@ -261,7 +261,7 @@ class ServingSimulation(Answer):
         """What a terminal and a notebook show: what was served, latencies, power and energy."""
         served = (
             f"{self.counted:,} requests in {duration(self._window_s)}, "
-            f"{self.requests_per_s:.3g} requests/s and {self.tokens_per_s:,.0f} tokens/s were served"
+            f"{number(self.requests_per_s)} requests/s and {self.tokens_per_s:,.0f} tokens/s were served"
         )
         drawn = (
             f"power {si(self.power_w, 'W')}, {si(self.energy_j, 'J')} in all, "
@@ -337,7 +337,7 @@ class ServingSimulation(Answer):
         late = self._each_s("ttft_s") > 0.1 * self._window_s
         if self.concurrency is not None or (left & late).sum() <= 0.05 * self.counted:
             return ()
-        ended = f"the queue grows: these GPUs end {self.requests_per_s:.3g} requests/s, and more arrive"
+        ended = f"the queue grows: these GPUs end {number(self.requests_per_s)} requests/s, and more arrive"
         return (f"{ended}, so latencies depend on the duration",)
 
 

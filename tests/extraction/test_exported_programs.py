@@ -6,6 +6,7 @@ import zipfile
 
 import pytest
 import torch
+from modules import module
 from torch import nn
 
 import joulecast
@@ -53,6 +54,20 @@ def test_a_program_has_the_operations_of_its_module(path, batch, shapes, mode):
     assert not of_module.diff(program)
     assert [e.module_paths for e in program] == [e.module_paths for e in of_module]
     assert {e.operation.precision for e in program if e.operation.kind == "linear"} == {"bf16"}
+
+
+def test_a_region_without_gradients_has_no_backward(tmp_path):
+    def forward(self, x):
+        with torch.no_grad():
+            x = self.first(x)
+        return self.last(x)
+
+    layers = module(forward, first=torch.nn.Linear(8, 8), last=torch.nn.Linear(8, 8))
+    program = torch.export.export(layers, (torch.randn(2, 8),))
+    torch.export.save(program, tmp_path / "part.pt2")
+    network = joulecast.extract(tmp_path / "part.pt2", (2, 8), mode="training")
+    found = {e.operation.gradients: e.count for e in network if e.operation.kind == "linear"}
+    assert found == {"none": 1, "parameters": 1}
 
 
 def test_a_program_that_is_loaded_already():

@@ -70,6 +70,17 @@ def network_operations():
     )
 
 
+def test_networks_as_a_whole():
+    """Every operation of some networks, one by one and together."""
+    groups = alike_groups(network_operations())
+    assert sum(len(group.places) for group in groups) > 100
+    for group in groups:
+        alike = AlikeOperations(group)
+        for name in ("flops", "bytes_read", "bytes_written", "input_size", "steps"):
+            expected = [getattr(operation, name) for operation in group.operations]
+            assert np.broadcast_to(getattr(alike, name), len(expected)).tolist() == expected
+
+
 def test_digests_are_those_of_each_alone():
     """A digest is of compact JSON with sorted keys, whether it is computed alone or together."""
     sides = range(5, 25)

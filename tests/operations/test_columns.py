@@ -56,18 +56,6 @@ def test_rows_have_the_intervals_of_their_operations():
         assert low_high.tolist() == one[[0, 1, 2, 0, 1]].tolist()
 
 
-@pytest.mark.parametrize("made", [pd.DataFrame, polars_frame, pa.table], ids=["pandas", "polars", "Arrow"])
-def test_answers_go_into_any_library(made):
-    found = joulecast.predict_many(FRAME, "A30")
-    frame = made(found.to_columns())
-    assert list(map(str, frame["network"])) == ["one", "two", "three"]
-    assert np.array(frame["energy_j"]).tolist() == found.energy_j.tolist()
-    rows = made(joulecast.predict_operations(FRAME, "A30").to_columns())
-    again = joulecast.predict_operations(rows, "A30")
-    assert again.operations == (CONV, RELU, RELU, CONV, RELU)
-    assert np.array(rows["energy_j"]).tolist() == again.energy_j.tolist()
-
-
 def test_columns_say_what_is_not_known():
     uncovered = Operation("experts", [(8, 64)], {"intermediate": 64, "top_k": 2, "experts": 4})
     columns_of = joulecast.predict_operations([RELU, uncovered], "A30").to_columns()

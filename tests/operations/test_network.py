@@ -35,23 +35,6 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path):
     assert (tmp_path / "null").is_char_device()  # A device is written to, and not replaced.
 
 
-def test_a_bare_list_with_counts_is_a_network(tmp_path):
-    # As in DESIGN: an operation with its count.
-    linear = {"kind": "linear", "input_shapes": [[32, 128]], "attributes": {"out_features": 64, "bias": True}}
-    text = json.dumps([{**linear, "precision": "bf16", "count": 3}])
-    (tmp_path / "layers.json").write_text(text)
-    network = Network.load(tmp_path / "layers.json")
-    assert network.name == "layers"
-    assert network.entries[0].count == 3
-    assert network.entries[0].operation.precision == "bf16"
-
-
-def test_in_another_mode_and_precision():
-    network = Network.of([(RELU, 2), (LINEAR, 1)]).replace(mode="training", precision="tf32")
-    assert {entry.operation.mode for entry in network} == {"training"}
-    assert [entry.operation.precision for entry in network] == ["fp32", "tf32"]
-
-
 @pytest.mark.parametrize(
     ("value", "says"),
     [

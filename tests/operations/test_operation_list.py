@@ -2,16 +2,12 @@
 
 import copy
 
-import numpy as np
 import pytest
 
 from joulecast import Operation
 from joulecast.errors import InputError
-from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList, checked_operations, operation_text
-from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.physics.operation_numbers import numbers_of
-from joulecast.predictors.physics.relative import relative_features
 
 OPERATIONS = [
     Operation("conv2d", [(8, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3, "padding": 1}, precision="tf32"),
@@ -46,19 +42,6 @@ def test_derived_results_are_cached_and_not_pickled():
     assert again == listed
     assert again.derived(count) == 4
     assert len(calls) == 2
-
-
-@pytest.mark.parametrize("describe", [lambda o, g: counted_s(o, g)[:, None], relative_features])
-def test_a_list_shared_by_gpus_gives_each_its_own_results(describe):
-    shared = OperationList(OPERATIONS)
-    for name in ("A30", "L4", "MI250X", "A30"):
-        gpu = find_gpu(name)
-        found = describe(shared, gpu)
-        np.testing.assert_array_equal(found, describe(OPERATIONS, gpu))
-        alone = np.vstack([describe([operation], gpu) for operation in OPERATIONS])
-        np.testing.assert_allclose(found, alone, rtol=1e-12, atol=1e-12)
-        if found.flags.writeable:  # Either a copy that the caller may change, or a cached array that nobody can change.
-            found[:] = np.nan
 
 
 def test_cached_values_cannot_be_changed():

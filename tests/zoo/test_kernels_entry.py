@@ -303,7 +303,7 @@ def predictor(kernels, gpu=H200):
 
 def test_power_below_the_cap_is_what_was_read(powered):
     long, shorter = linear(64, 28672), linear(64, 1024)  # 470 MB of weights take 98 us, 17 MB take 4 us
-    demand_w = powered.predictor.demand_w(OperationList([long, shorter]), H200)
+    demand_w = powered.predictor.costs(OperationList([long, shorter]), H200).demand_w
     assert demand_w == pytest.approx([350, 350], rel=0.03)
     read_w, faded_w = predictor(powered.predictor).predict([long, shorter]).power_w
     assert read_w == pytest.approx(350, rel=0.03)
@@ -332,13 +332,14 @@ def test_many_gpus_at_once_give_what_each_gives_alone(powered):
     for gpu in gpus:
         # In another order, because a list of the same operations would be answered from the cache.
         alone = OperationList(reversed(some))
-        for of in (powered.predictor.device_s, powered.predictor.demand_w):
-            np.testing.assert_array_equal(of(together, gpu), of(alone, gpu)[::-1])
+        found = (powered.predictor.costs(each, gpu) for each in (together, alone))
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_array_equal(one, other[::-1])
 
 
 def test_older_generations_keep_the_energies_of_physics(powered):
     old = find_gpu("A100 SXM4 80GB")
-    assert np.isnan(powered.predictor.demand_w(OperationList([linear(64)]), old)).all()
+    assert np.isnan(powered.predictor.costs(OperationList([linear(64)]), old).demand_w).all()
 
 
 def test_what_is_stored_says_the_same_of_power(powered, tmp_path):
@@ -346,7 +347,8 @@ def test_what_is_stored_says_the_same_of_power(powered, tmp_path):
     operations = OperationList([linear(1), linear(64), linear(4096)])
     for gpu in (H200, find_gpu("H100 PCIe"), find_gpu("B200")):
         # Stored trees add up in another precision. A rounding error in a time may lead to another leaf of the power.
-        assert stored.demand_w(operations, gpu) == pytest.approx(powered.predictor.demand_w(operations, gpu), rel=1e-3)
+        watts = [each.costs(operations, gpu).demand_w for each in (stored, powered.predictor)]
+        assert watts[0] == pytest.approx(watts[1], rel=1e-3)
     (row,) = [
         row
         for row in powered.card.errors

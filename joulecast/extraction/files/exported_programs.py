@@ -12,7 +12,7 @@ import math
 import operator
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +226,7 @@ class ExportedProgram(torch.nn.Module):
         inner = dict(values)
         for output, argument in zip(graph["inputs"], arguments[place + 1 :], strict=True):
             bind(output, value_of(argument, values), inner)
-        with torch.autocast(*settings) if kind == "wrap_with_autocast" else nullcontext():
+        with torch.autocast(*settings) if kind == "wrap_with_autocast" else torch.set_grad_enabled(*settings):
             results = self._run(graph, inner)
         return results[0] if len(results) == 1 else results
 

@@ -5,11 +5,9 @@ Only few networks were measured, and they are similar. What they do not determin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import needing, with_extra
@@ -27,49 +25,35 @@ _LOOPS_COUNT, _CAPPED_COUNT = 0.2, 0.05
 _ERROR, _HALF_SPREAD, _HOST_SPREAD_S = 0.05, 0.5, 20e-6
 
 
-def _least_squares(residuals: Callable[[FloatArray], FloatArray], start: FloatArray) -> FloatArray:
-    with needing("training needs scipy", with_extra("train")):
-        from scipy.optimize import least_squares
-    found: FloatArray = least_squares(residuals, start, loss="soft_l1").x
-    return found
-
-
-class _Powers(NamedTuple):
-    """Measured powers: the amount of each energy constant per second, shape (powers, 5), and watts.
-
-    What a GPU would draw at its highest clock is at least what it drew at its power cap.
-    """
-
-    parts: FloatArray
-    power_w: FloatArray
-    static_w: FloatArray
-    weight: FloatArray
-    at_least: NDArray[np.bool_]
-
-
 def fit_energies(rows: Sequence[DeviceRow], networks: Networks, shared: SharedByAll) -> EnergyConstants:
     """Fit the energy constants to measured powers of single operations and of whole networks.
 
     A reading at the power cap is a lower bound, unless the clock that was held is known. Priors tell the five constants
     apart where the measured GPUs do not.
     """
-    known = _powers(rows, networks, shared)
-    if known is None:
+    measured = _powers(rows, networks, shared)
+    if not measured:
         return PRIOR_ENERGY
+    with needing("training needs scipy", with_extra("train")):
+        from scipy.optimize import least_squares
+    parts, power_w, static_w, weight, at_least = map(np.array, zip(*measured, strict=True))
     prior = np.log(PRIOR_ENERGY.values())
     spread = np.log(ENERGY_SPREAD)
 
     def residuals(log_constants: FloatArray) -> FloatArray:
-        predicted_w = known.static_w + known.parts @ np.exp(log_constants)
-        errors = np.log(predicted_w / known.power_w)
-        errors = known.weight * np.where(known.at_least, np.minimum(errors, 0.0), errors) / (2 * _ERROR)
+        errors = np.log((static_w + parts @ np.exp(log_constants)) / power_w)
+        # What a GPU would draw at its highest clock is at least what it drew at its power cap.
+        errors = weight * np.where(at_least, np.minimum(errors, 0.0), errors) / (2 * _ERROR)
         return np.concatenate([errors, (log_constants - prior) / spread])
 
-    return EnergyConstants.of(np.exp(_least_squares(residuals, prior)), L2_SAVES)
+    return EnergyConstants.of(np.exp(least_squares(residuals, prior, loss="soft_l1").x), L2_SAVES)
 
 
-def _powers(rows: Sequence[DeviceRow], networks: Networks, shared: SharedByAll) -> _Powers | None:
-    found: list[tuple[FloatArray, float, float, float, bool]] = []
+def _powers(
+    rows: Sequence[DeviceRow], networks: Networks, shared: SharedByAll
+) -> list[tuple[FloatArray, float, float, float, bool]]:
+    """Measured powers: amount of each energy constant per second, watts, static watts, weight, and if it is a bound."""
+    found = []
     for gpu in dict.fromkeys(row.gpu for row in rows):
         mine = [(row, row.power_w) for row in rows if row.power_w and row.gpu == gpu]
         if not mine:
@@ -91,7 +75,4 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, shared: SharedByAll) 
         device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
         part = counts @ EnergyConstants.parts(operations, device_s, gpu, clock, L2_SAVES) / measurement.time_s
         found.append((part, measurement.known_power_w, static_power_w(gpu, clock), 1.0, at_cap))
-    if not found:
-        return None
-    parts, *columns = zip(*found, strict=True)
-    return _Powers(np.array(parts), *(np.array(column) for column in columns))
+    return found

@@ -42,15 +42,20 @@ LEAST_S = 1e-6
 """No kernel takes less than a microsecond."""
 
 
-class _Known(NamedTuple):
-    """What is known of operations; arrays of shape (operations,).
+class KernelCosts(NamedTuple):
+    """What is known of operations; arrays of shape (operations,), read-only, with NaN for those that are not known.
 
     Args:
         device_s: Device seconds at the default clock.
-        demand_w: Board power in watts without a cap, at the default clock.
+        demand_w: Board power in watts without a cap, at the default clock. It is that of a working GPU; while it waits
+            for a launch, the board draws less.
         uncapped_s: Device seconds at the default clock if no cap lowered it.
-        power_share: Share of the dynamic power that is learned, from 0 to 1, as `OneModel.power_share` gives it.
-        read_s: Seconds to read weights and caches from the memory.
+        power_share: How far `demand_w` applies, from 0 to 1. Power was read of kernels of 60 us and more. Shorter ones
+            hardly fill the board: by what whole runs show (generation/run_energy.py), bert_base with one sequence takes
+            140 mJ on an H200 where the power of long kernels would take 490. So the share falls with the logarithm of
+            the time, to 0 at the shortest kernels.
+        read_s: Least seconds inside a network, to read weights and caches of keys from the memory. Loops may find them
+            in the L2 cache. In a network, other kernels ran in between.
     """
 
     device_s: FloatArray
@@ -179,25 +184,13 @@ class OneModel(PartTrees):
             ratio[parts.backward] = whole / one
         return ratio
 
+    def costs(self, operations: OperationList, gpu: GPU) -> KernelCosts:
+        """What is known of operations on a GPU."""
+        return _costs(operations, self, gpu)
+
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds at the default clock, shape (operations,), read-only; NaN for operations it does not know."""
-        return _costs(operations, self, gpu).device_s
-
-    def demand_w(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Board power in watts without a cap at the default clock, shape (operations,); NaN where it is not known.
-
-        The array is read-only. The power is that of a working GPU; while it waits for a launch, the board draws less.
-        """
-        return _costs(operations, self, gpu).demand_w
-
-    def power_share(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """How far `demand_w` applies, from 0 to 1, shape (operations,), read-only; NaN for operations it does not know.
-
-        Power was read of kernels of 60 us and more. Shorter ones hardly fill the board: by what whole runs show
-        (generation/run_energy.py), bert_base with one sequence takes 140 mJ on an H200 where the power of long kernels
-        would take 490. So the share falls with the logarithm of the time, to 0 at the shortest kernels.
-        """
-        return _costs(operations, self, gpu).power_share
+        return self.costs(operations, gpu).device_s
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `SharedModel.prefetch`. A search over all GPUs in half precision takes a fifth less time with it."""
@@ -215,14 +208,6 @@ class OneModel(PartTrees):
         uncapped = np.where(known, found.uncapped_s / found.device_s, 1.0)
         longer: FloatArray = uncapped * slower(operations, gpu, known, self.factors_in_networks(gpu))
         return longer
-
-    def read_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Least seconds of each operation inside a network, (operations,), read-only; NaN for those it does not know.
-
-        Loops may find weights and caches of keys in the L2 cache. In a network, other kernels ran in between, and they
-        come from the memory.
-        """
-        return _costs(operations, self, gpu).read_s
 
     def load_cycles(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Cycles in which all multiprocessors load the elements of each operation inside a network, (operations,)."""
@@ -321,11 +306,11 @@ def _calibration(model: OneModel, part: str, basis: Basis, of_power: Basis | Non
 
 
 @cached
-def _costs(operations: OperationList, model: OneModel, gpu: GPU) -> _Known:
+def _costs(operations: OperationList, model: OneModel, gpu: GPU) -> KernelCosts:
     return _costs_on_each(operations, model, [gpu])[gpu]
 
 
-def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GPU]) -> dict[GPU, _Known]:
+def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GPU]) -> dict[GPU, KernelCosts]:
     """Device times and power demands together, because both follow from the same physics and features."""
     found = {gpu: np.full((5, len(operations)), np.nan) for gpu in gpus}
     parts, some = parts_of(operations), dict[bytes, Parts]()
@@ -355,4 +340,4 @@ def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GP
         values[[1, 3]] /= values[0]
     for values in found.values():
         values.flags.writeable = False
-    return {gpu: _Known(*values) for gpu, values in found.items()}
+    return {gpu: KernelCosts(*values) for gpu, values in found.items()}

@@ -19,7 +19,7 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..chip import ChipPart
-from ..contract import Files, ResidualModel, SharedModel, launch_s
+from ..contract import Files, ResidualModel, SharedModel
 from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
 from ..measured import launch_times_s
@@ -74,7 +74,9 @@ class SharedByAll:
 
     def host_s(self, operations: OperationList, mode: str) -> FloatArray:
         """Seconds of launches, as measured on other GPUs."""
-        return launch_s(operations, mode, self.learned.host_s)
+        known, kinds = self.learned.host_s[mode], [operation.kind for operation in operations]
+        of_each = {kind: known.get(kind, known[""]) for kind in set(kinds)}
+        return np.array([of_each[kind] for kind in kinds])
 
     def work(self, operations: OperationList, gpu: GPU, capped: bool) -> Work:
         """Where TF32 is allowed, cuDNN chooses between it and fp32, so the time is the smaller of both."""
@@ -111,20 +113,21 @@ class SharedByAll:
 
     def _with_power(self, work: Work, operations: OperationList, gpu: GPU, kernels: OneModel) -> Work:
         """The work with dynamic energies that follow from the power of kernels, as far as it is known."""
-        demand_w = kernels.demand_w(operations, gpu)
+        known = kernels.costs(operations, gpu)
+        demand_w = known.demand_w
         if np.isnan(demand_w).all():
             return work
         clock = float(gpu.boost_clock_mhz)
         device_s, dynamic_j = work.at(clock)
         known_j = (demand_w - static_power_w(gpu, clock)) * device_s
-        more = kernels.power_share(operations, gpu) * (known_j / np.maximum(dynamic_j, _LEAST_J) - 1.0)
+        more = known.power_share * (known_j / np.maximum(dynamic_j, _LEAST_J) - 1.0)
         return work.scaled_by(1.0, np.where(np.isnan(demand_w), 1.0, 1.0 + more))
 
     def read_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """See `OneModel.read_s`; NaN without a model of kernels."""
+        """See `KernelCosts.read_s`; NaN without a model of kernels."""
         if self.kernels is None:
             return np.full(len(operations), np.nan)
-        return self.kernels.read_s(as_run(operations, gpu), gpu)
+        return self.kernels.costs(as_run(operations, gpu), gpu).read_s
 
     def spread(self, operations: OperationList, gpu: GPU) -> OperationSpread | None:
         """Errors on chips that were left out; for kernels, errors for the measurements that their times rest on."""

@@ -9,7 +9,7 @@ the arrays. Loading an entry runs no code from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Lock
@@ -261,10 +261,11 @@ class StoredTrees:
     def _session_for(self, rows: int) -> Any:
         """ONNX Runtime's session; None until rows have walked through as many trees as there are nodes."""
         if self._session is None:
+            trees = self.trees  # Read outside of the lock, which all predictors share.
             with _COUNTING:
-                self._walked += rows * len(self.trees.starts)
-                if self._session is None and self._walked > len(self.trees.is_leaf):
-                    self._session = _session(self.trees)
+                self._walked += rows * len(trees.starts)
+                if self._session is None and self._walked > len(trees.is_leaf):
+                    self._session = _session(trees)
         return self._session
 
 
@@ -351,22 +352,17 @@ def decisions(predictor: OperationPredictor, operation: Operation) -> dict[str, 
 def _decisions(trees: Trees, row: NDArray[np.float32]) -> Decisions:
     asked: Counter[str] = Counter()
     path: list[str] = []
-    for tree, start in enumerate(trees.starts.tolist()):
-        *questions, value = _walk(trees, row, start)
-        asked.update(question.rpartition(" ")[0].rpartition(" ")[0] for question in questions)
+    for tree, node in enumerate(trees.starts.tolist()):
+        while not trees.is_leaf[node]:
+            inner = int(trees.numbers[node])
+            place, threshold = int(trees.inputs[inner]), trees.thresholds[inner]
+            holds = bool(row[place] < threshold if trees.below else row[place] <= threshold)
+            asked[INPUT_NAMES[place]] += 1
+            if tree == 0:
+                sign = ("<" if trees.below else "<=") if holds else (">=" if trees.below else ">")
+                path.append(f"{INPUT_NAMES[place]} {sign} {threshold:.4g}")
+            node = node + 1 if holds else int(trees.otherwise[inner])
         if tree == 0:
-            path = [*questions, f"value {value}"]
+            path.append(f"value {trees.values[trees.numbers[node]]:.4g}")
     whole = sum(asked.values()) or 1
     return Decisions(tuple(path), tuple((name, count / whole) for name, count in asked.most_common()))
-
-
-def _walk(trees: Trees, row: NDArray[np.float32], node: int) -> Iterator[str]:
-    """The questions of a tree about a row with their answers, and last its value."""
-    while not trees.is_leaf[node]:
-        inner = int(trees.numbers[node])
-        place, threshold = int(trees.inputs[inner]), trees.thresholds[inner]
-        holds = bool(row[place] < threshold if trees.below else row[place] <= threshold)
-        sign = ("<" if trees.below else "<=") if holds else (">=" if trees.below else ">")
-        yield f"{INPUT_NAMES[place]} {sign} {threshold:.4g}"
-        node = node + 1 if holds else int(trees.otherwise[inner])
-    yield f"{trees.values[trees.numbers[node]]:.4g}"

@@ -16,6 +16,8 @@ from joulecast.operations.fusion import fusion_of
 from joulecast.operations.network import Network
 from joulecast.operations.operation import Operation
 from joulecast.predictors.networks.parts import as_compiled, gradient_fractions, part_factors
+from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.roofline import reached_bandwidth
 from joulecast.zoo import find_predictor
 
 SHAPE = (2, 3, 64, 64)
@@ -54,6 +56,22 @@ def test_convolutions_count_as_channels_last_where_pytorch_keeps_their_tensors_s
     assert {slowdown > 1 for slowdown in slowdowns} == in_pytorch
 
 
+@pytest.mark.parametrize(
+    ("gpu", "mode", "precision", "slowdown"),
+    [
+        ("A30", "training", "fp32", 3.3),
+        ("A30", "training", "default", 1.8),
+        ("T4", "training", "default", 3.3),  # This GPU has no TF32.
+        ("A30", "training", "bf16", 1.0),
+        ("A30", "inference", "fp32", 1.0),
+        ("MI210", "training", "fp32", 1.0),
+    ],
+)
+def test_only_depthwise_convolutions_in_training_are_slower(gpu, mode, precision, slowdown):
+    network = joulecast.extract("convnext_tiny", (4, 3, 224, 224), mode=mode, precision=precision)
+    assert _slowdowns(network, gpu) == {True: {slowdown}, False: {1.0}}
+
+
 def test_a_module_that_was_converted_gives_a_network_with_channels_last():
     module = torch.nn.Sequential(torch.nn.Conv2d(8, 16, 3), torch.nn.Conv2d(16, 8, 1))
     assert not joulecast.extract(module, (2, 8, 16, 16)).channels_last
@@ -81,6 +99,20 @@ def test_with_channels_last_a_convolution_that_is_bound_by_memory_takes_a_third_
     # The P100 has no tensor cores.
     for each, board in ((network, gpu), (converted, "P100 PCIe"), (converted, "MI210")):
         assert part_factors(each, find_gpu(board)).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_with_channels_last_a_window_of_nine_pixels_spares_what_physics_counts():
+    """Four passes over its images become one; the work of tensor cores and the filters stay."""
+    attributes = {"out_channels": 32, "kernel_size": 3, "padding": 1, "bias": False}
+    convolution = Operation("conv2d", [(64, 32, 112, 112)], attributes, precision="fp16")
+    a100 = find_gpu("A100 PCIe 40GB")
+    least = LeastTimes.of([convolution], a100, float(a100.boost_clock_mhz))
+    images_s = 2 * 2 * 64 * 32 * 112 * 112 / reached_bandwidth(a100)
+    filters_s = 2 * 9 * 32 * 32 / reached_bandwidth(a100)
+    assert least.memory_s[0] == pytest.approx(4 * images_s + filters_s)
+    without_s = (least.compute_s**3 + least.cache_s**3 + (images_s + filters_s) ** 3) ** (1 / 3)
+    converted = replace(Network.of([(convolution, 1)]), channels_last=True)
+    assert part_factors(converted, a100).tolist() == pytest.approx([without_s[0] / least.time_s[0]])
 
 
 def test_predictions_follow_the_order_one_by_one_and_many_together():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joulecast import Operation
-from joulecast.hardware import GPU, find_gpu
+from joulecast.hardware import GPU, find_gpu, gpus
 from joulecast.predictors.physics.fp32_kernels import counted_ratio, tile_ratio
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.operation_numbers import numbers_of
@@ -127,6 +127,38 @@ def as_generation(generation):
 )
 def test_one_takes_as_long_as_another(one, other, low, high):
     assert low < times_s(*other)[0] / times_s(*one)[0] < high
+
+
+def test_the_cap_slows_long_kernels_by_the_power_that_they_want_and_short_ones_by_less():
+    short, long = batched(4, 512, 512, 512), batched(4096, 512, 512, 512)
+    slower = times_s(T4, short, long) / times_s(T4, short, long, capped=False)
+    assert 1 < slower[0] < 1.6 < 2 < slower[1] < 3
+    assert times_s(TILES_ALONE, long) == pytest.approx(times_s(TILES_ALONE, long, capped=False))
+
+
+@pytest.mark.parametrize(("gpu", "low", "high"), [(P100, 2, 5), (V100, 0.95, 1.05)])
+def test_long_reductions_slow_linear_layers_on_pascal_only(gpu, low, high):
+    long, short = times_s(gpu, linear(4096, 65536, 1024), linear(4096, 4096, 1024), capped=False)
+    assert low < long / short / 16 < high
+
+
+@pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)
+def test_no_gpu_beats_its_peak_and_more_rows_never_take_less_time(gpu):
+    rows = [2**n for n in range(5, 15)]
+    for operations in ([batched(96, n, 512, 512) for n in rows], [linear(n, 1024, 4096) for n in rows]):
+        for capped in (True, False):
+            found = times_s(gpu, *operations, capped=capped)
+            assert (found >= [each.flops / gpu.peak_flops["fp32"] for each in operations]).all()
+            assert (np.diff(found) >= 0).all()
+
+
+@pytest.mark.parametrize("make", [linear, lambda m, k, c: batched(4, m, c, k)], ids=["linear", "matmul"])
+def test_training_takes_the_three_products_of_its_passes(make):
+    m, k, c = 512, 4096, 128
+    passes = [make(*sizes) for sizes in ((m, k, c), (m, c, k), (c, m, k))]
+    # A bias and its gradient are a small part of the bytes.
+    trained = times_s(TILES_ALONE, passes[0].replace(mode="training"))
+    assert trained == pytest.approx(times_s(TILES_ALONE, *passes).sum(), rel=0.05)
 
 
 def test_only_fp32_products_and_rows_of_a_forward_are_counted_and_on_nvidia():

@@ -18,6 +18,7 @@ from joulecast.predictors.physics.variants import (
     with_limits,
     without_tf32,
 )
+from joulecast.zoo.catalogue import find_predictor
 
 A100, P100 = map(find_gpu, ("A100 PCIe 40GB", "P100 PCIe"))
 RELU = Operation("relu", [(32, 64, 56, 56)])
@@ -125,3 +126,29 @@ def test_lists_in_fp32():
     double = RELU.replace(precision="fp64")
     assert fp64_in_fp32(OperationList([double, GELU, RELU])) == (RELU, GELU, RELU)
     assert fp64_in_fp32(listed) is listed
+
+
+@pytest.mark.parametrize("entry", ["any-gpu/forest", "any-gpu/transformer"])
+@pytest.mark.parametrize("gpu", ["A30", "A100 PCIe 40GB", "RTX 4090", "L4", "H100 SXM", "A2"])
+def test_a_permission_for_tf32_never_costs_time(gpu, entry):
+    """Where both are allowed, cuDNN chooses; the list has convolutions for which either is quicker."""
+    allowed = [
+        Operation(
+            "conv2d",
+            [(8, channels, size, size)],
+            {"out_channels": channels, "kernel_size": kernel, "padding": kernel // 2, "groups": groups},
+            precision="tf32",
+        )
+        for channels in (16, 64, 256)
+        for size in (7, 28, 112)
+        for kernel in (1, 3, 5)
+        for groups in (1, channels)
+    ]
+    predictor = find_predictor(gpu, "inference", entry).operations
+    with_tf32 = predictor.predict(allowed).device_time_s
+    in_fp32_only = predictor.predict([each.replace(precision="fp32") for each in allowed]).device_time_s
+    assert (with_tf32 <= in_fp32_only * (1 + 1e-9)).all()
+    if gpu == "RTX 4090":  # Its data sheet gives both the same rate.
+        assert with_tf32 == pytest.approx(in_fp32_only)
+    else:
+        assert (with_tf32 < 0.9 * in_fp32_only).any()
