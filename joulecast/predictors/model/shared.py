@@ -74,9 +74,8 @@ class SharedByAll:
 
     def host_s(self, operations: OperationList, mode: str) -> FloatArray:
         """Seconds of launches, as measured on other GPUs."""
-        known, kinds = self.learned.host_s[mode], [operation.kind for operation in operations]
-        of_each = {kind: known.get(kind, known[""]) for kind in set(kinds)}
-        return np.array([of_each[kind] for kind in kinds])
+        known = self.learned.host_s[mode]
+        return by_kind(operations, lambda operation: known.get(operation.kind, known[""]))
 
     def work(self, operations: OperationList, gpu: GPU, capped: bool) -> Work:
         """Where TF32 is allowed, cuDNN chooses between it and fp32, so the time is the smaller of both."""
