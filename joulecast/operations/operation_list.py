@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
@@ -53,6 +53,16 @@ class OperationList(tuple[Operation, ...], Deriving):
     def of(cls, operations: Iterable[Operation]) -> Self:
         """Convert operations to an OperationList; one that is given is returned unchanged."""
         return operations if isinstance(operations, cls) else cls(operations)
+
+    def some(self, which: NDArray[np.bool_]) -> OperationList:
+        """The operations at a mask of shape (operations,): one list for all GPUs, as much is derived of it as well."""
+        if which.all():
+            return self
+        return self._some.setdefault(which.tobytes(), OperationList(compress(self, which)))
+
+    @cached_property
+    def _some(self) -> dict[bytes, OperationList]:
+        return {}
 
     @cached_property
     def _hash(self) -> int:

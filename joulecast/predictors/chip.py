@@ -7,10 +7,9 @@ physics: their time, and the board's power. The power says for which part of a l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..hardware import GPU
-from ..operations.attributes import PRECISIONS
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList, digests_of
 from .contract import INPUT_NAMES, Regressor, regressor_inputs
@@ -29,7 +27,7 @@ from .physics.clock import COLUMNS, Work
 from .physics.energy import PRIOR_ENERGY, static_power_w
 from .physics.fp32_kernels import counted_s
 from .physics.norms import smooth_max
-from .physics.operation_numbers import numbers_of
+from .physics.operation_numbers import by_kind, numbers_of
 from .physics.power_cap import measured_work
 from .physics.relative import relative_features
 
@@ -99,7 +97,7 @@ class ChipPart:
     def covered(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
         """Whether each operation, or another kind that stands in for it, was measured in this mode and precision."""
         n = numbers_of(operations)
-        covered = _by_kind(operations, lambda operation: self.group(operation) is not None).astype(bool)
+        covered = by_kind(operations, lambda operation: self.group(operation) is not None).astype(bool)
         of_mode: NDArray[np.bool_] = (n.is_training > 0) == (self.mode == "training")
         return covered & of_mode
 
@@ -121,7 +119,7 @@ class ChipPart:
             kinds = (of_kind[kind] for kind in stand_ins(operation) if kind in of_kind)
             return of_group.get(self.group(operation) or "", next(kinds, np.nan))
 
-        return _by_kind(operations, known_s)
+        return by_kind(operations, known_s)
 
     def known(self, operations: OperationList) -> Known:
         """What the measurements say of operations, which are whole ones (physics/variants.py)."""
@@ -138,30 +136,26 @@ class ChipPart:
         rows = np.full((len(operations), 4 + len(COLUMNS)), np.nan)
         rows[:, :4] = 0.0, 0.0, 1.0, 1.0
         if covered.any():
-            some = operations if covered.all() else OperationList(compress(operations, covered))
-            rows[covered] = self._covered_rows(some)
+            rows[covered] = self._covered_rows(operations.some(covered))
         return rows
 
     def _covered_rows(self, operations: OperationList) -> FloatArray:
-        groups = _by_kind(operations, lambda operation: self.group(operation) or "").tolist()
+        groups = by_kind(operations, lambda operation: self.group(operation) or "").tolist()
         counted, host_s = counted_s(operations, self.gpu), self.baseline.host_s(groups)
         static_w, cap_w = self.baseline.static_power_w, self.gpu.power_limit_w
         # Loops and costs by the baseline alone.
         device_s, loop_s = self.baseline.device_s(groups, counted), self.baseline.loop_s(groups, counted)
         dynamic_j = device_s * np.maximum(self.baseline.active_power_w(groups) - static_w, 0.0)
         loops, costs = Loops(loop_s, static_w + dynamic_j / loop_s), DeviceCosts(device_s, dynamic_j)
-        own = _by_kind(operations, lambda operation: group_of(operation, self.gpu) == self.group(operation))
+        own = by_kind(operations, lambda operation: group_of(operation, self.gpu) == self.group(operation))
         if own.any():
-            mine, mine_in = OperationList(compress(operations, own)), [*compress(groups, own)]
-            learned = self._learned_loops(mine, loops.time_s[own], host_s[own])
-            learned_costs = self.baseline.device_costs(mine, mine_in, learned, self.gpu)
-            for whole, part in (
-                (loops.time_s, learned.time_s),
-                (loops.power_w, learned.power_w),
-                (costs.time_s, learned_costs.time_s),
-                (costs.dynamic_energy_j, learned_costs.dynamic_energy_j),
-            ):
-                whole[own] = part
+            learned = self._learned_loops(operations, loops.time_s, host_s)
+            learned_costs = self.baseline.device_costs(operations, groups, learned, self.gpu)
+            loops = Loops(np.where(own, learned.time_s, loops.time_s), np.where(own, learned.power_w, loops.power_w))
+            costs = DeviceCosts(
+                np.where(own, learned_costs.time_s, costs.time_s),
+                np.where(own, learned_costs.dynamic_energy_j, costs.dynamic_energy_j),
+            )
         # No board draws more than its cap, or less than it draws without work.
         power_w = np.clip(loops.power_w, static_w, cap_w)
         active_w = static_w + costs.dynamic_energy_j / np.maximum(costs.time_s, _LEAST)
@@ -200,16 +194,3 @@ class ChipPart:
             "network_tf32_factor": self.network_tf32_factor,
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }
-
-
-def _by_kind(operations: Sequence[Operation], value: Callable[[Operation], Any]) -> NDArray[Any]:
-    """A value for each operation that depends on its kind and precision alone, computed once for each pair."""
-    firsts, places = OperationList.of(operations).derived(_kinds)
-    return np.array([value(operations[first]) for first in firsts.tolist()])[places]
-
-
-def _kinds(operations: OperationList) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Index of the first operation of each kind and precision, and which of these kinds every operation is of."""
-    n = numbers_of(operations)
-    _, firsts, places = np.unique(n.kind * len(PRECISIONS) + n.precision, return_index=True, return_inverse=True)
-    return firsts, places

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any, Self
 
 import numpy as np
@@ -166,7 +165,7 @@ class CpuPredictor:
         groups = [self.calls.stand_in(operation) for operation in listed]
         covered = np.array([group is not None for group in groups], dtype=bool)
         values = np.full((2, len(listed)), np.nan)
-        some = OperationList(compress(listed, covered))
+        some = listed.some(covered)
         if some:
             own = np.array([group_of(operation) for operation in some]) == np.array(list(filter(None, groups)))
             inputs, by_constants_s = call_inputs(some, self.calls, [group for group in groups if group is not None])

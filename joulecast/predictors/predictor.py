@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -102,7 +101,7 @@ class OperationPredictor:
         values, measured = np.full((6, len(operations)), np.nan), np.zeros(len(operations), dtype=bool)
         work = None
         if covered.any():
-            some = operations if covered.all() else OperationList(compress(operations, covered))
+            some = operations.some(covered)
             whole = some.derived(measured_operations)
             known = self._known(whole)
             work = self.work(some, capped=np.isfinite(cap_w))
@@ -188,7 +187,7 @@ class OperationPredictor:
         elif known is None or not known.covered.any():
             work = self.find_shared().work(whole, self.gpu, capped)
         else:
-            others = OperationList(compress(whole, ~known.covered))
+            others = whole.some(~known.covered)
             work = known.work.merge(self.find_shared().work(others, self.gpu, capped).scatter(~known.covered))
         if whole is operations:
             return work
@@ -223,7 +222,7 @@ class OperationPredictor:
         others = ~self._of_chip(listed)
         if not others.any():
             return ()
-        return self.find_shared().remarks(listed if others.all() else OperationList(compress(listed, others)), self.gpu)
+        return self.find_shared().remarks(listed.some(others), self.gpu)
 
     def not_of_chip(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Kinds and precisions among operations that were not measured on a GPU on which others were; else none."""

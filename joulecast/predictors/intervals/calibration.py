@@ -7,7 +7,7 @@ operations of one family, bound by the same (host or GPU), and about as far from
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -178,6 +178,15 @@ class Cases:
     measured: NDArray[np.bool_]
     distances: FloatArray
 
+    @cached_property
+    def alike(self) -> dict[tuple[str, bool, bool, bool], NDArray[np.intp]]:
+        """Family, whether bound by the host, measured, of a kind that was never measured -> indices of operations."""
+        found: dict[tuple[str, bool, bool, bool], list[int]] = {}
+        columns = (self.host_bound.tolist(), self.measured.tolist(), np.isinf(self.distances).tolist())
+        for place, (operation, *facts) in enumerate(zip(self.operations, *columns, strict=True)):
+            found.setdefault((operation.row.family, *facts), []).append(place)
+        return {kind: np.array(places) for kind, places in found.items()}
+
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
@@ -223,34 +232,26 @@ class Calibration:
         if quantity == "power" and self.power_units is not None and power_w is not None:
             return self.log_errors(SCALED_POWER, level, cases) * self.power_units.of(power_w)
         found = np.full(len(cases.operations), np.nan)
-        if not any(quantity in group.errors for bins in self.groups.values() for group in bins):
-            return found
         everything = self.groups[""][-1].errors.get(quantity, np.empty(0))
-        widths: dict[tuple[str, int], float] = {}
-        for i, (name, place) in enumerate(self._places(cases)):
-            if (name, place) not in widths:
+        for kind, mine in cases.alike.items():
+            bins = self._bins(*kind)
+            # An operation that is farther away than all of its group belongs to the last bin.
+            places = np.searchsorted([group.farthest for group in bins[:-1]], cases.distances[mine])
+            for place in set(places.tolist()):
                 # Where the quantity is known in other groups only, the errors of all groups together count.
-                errors = self.groups[name][place].errors.get(quantity, everything)
+                errors = bins[place].errors.get(quantity, everything)
                 enough = conformal_rank(level, len(errors)) <= len(errors)
-                widths[name, place] = (
-                    conformal_error(errors if enough else everything, level, "held-out operations")
-                    if len(errors)
-                    else math.nan
-                )
-            found[i] = widths[name, place]
+                if len(errors):
+                    width = conformal_error(errors if enough else everything, level, "held-out operations")
+                    found[mine[places == place]] = width
         return found
 
-    def _places(self, cases: Cases) -> Iterator[tuple[str, int]]:
-        """Name of the group of each operation, and index of its bin in this group."""
-        edges = {name: [group.farthest for group in bins] for name, bins in self.groups.items()}
-        columns = (cases.host_bound.tolist(), cases.measured.tolist(), cases.distances.tolist())
-        for operation, host, seen, distance in zip(cases.operations, *columns, strict=True):
-            bound = "host" if host else "GPU"
-            family = operation.row.family
-            kin = [MEASURED] if seen else [f"{STAND_IN}, {family}", STAND_IN] if math.isinf(distance) else [family]
-            names = [name for each in kin for name in (f"{each} {bound}", each)]
-            name = next(n for n in (*names, bound, "") if n in self.groups)
-            yield name, min(int(np.searchsorted(edges[name], distance)), len(edges[name]) - 1)
+    def _bins(self, family: str, host_bound: bool, measured: bool, stood_in: bool) -> tuple[ErrorGroup, ...]:
+        """The errors of operations that are alike; see `Cases.alike`."""
+        bound = "host" if host_bound else "GPU"
+        kin = [MEASURED] if measured else [f"{STAND_IN}, {family}", STAND_IN] if stood_in else [family]
+        names = [name for each in kin for name in (f"{each} {bound}", each)]
+        return next(self.groups[name] for name in (*names, bound, "") if name in self.groups)
 
     def far_outside(self, operations: Sequence[Operation], distances: FloatArray) -> NDArray[np.bool_]:
         """Operations farther from the training data than nearly all (99 %) that errors were found on.
@@ -258,11 +259,12 @@ class Calibration:
         An operation is not far outside only because another kind stands in for its kind; errors for that case are
         known.
         """
-        far = []
-        for family in (operation.row.family for operation in operations):
+        families, most = [operation.row.family for operation in operations], dict[str, float]()
+        for family in set(families):
             mine = [name for name in (f"{family} GPU", f"{family} host", family) if name in self.groups]
-            far.append(max(self.groups[name][-1].farthest for name in mine or ("",)))
-        outside: NDArray[np.bool_] = np.isfinite(distances) & (distances > np.array(far))
+            most[family] = max(self.groups[name][-1].farthest for name in mine or ("",))
+        far = np.array([most[family] for family in families])
+        outside: NDArray[np.bool_] = np.isfinite(distances) & (distances > far)
         return outside
 
     def to_dict(self) -> dict[str, Any]:

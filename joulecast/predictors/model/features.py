@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...operations.attributes import PRECISIONS
 from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
 from ..physics.operation_numbers import numbers_of
 from .machine import Machine, way
 from .physics import Costs
@@ -92,14 +93,17 @@ def first_kernels(work: Work, count: int) -> NDArray[np.int64]:
 
 def features(operations: Sequence[Operation], work: Work, found: Costs, machine: Machine) -> NDArray[np.float32]:
     """The features of operations on a GPU, shape (operations, len(NAMES))."""
-    columns = [_of_operations(operations, work), _on_gpu(work, found, machine, len(operations))]
-    rows: NDArray[np.float32] = np.hstack(columns).astype(np.float32)
+    rows = np.empty((len(operations), len(NAMES)), np.float32)
+    rows[:, : len(OPERATION_NAMES)] = OperationList.of(operations).derived(_of_operations)
+    on_gpu = _on_gpu(work, found, machine, len(operations))
+    for column, values in zip(rows.T[len(OPERATION_NAMES) :], on_gpu, strict=True):
+        column[:] = values
     return rows
 
 
-def _of_operations(operations: Sequence[Operation], work: Work) -> FloatArray:
+def _of_operations(operations: OperationList) -> FloatArray:
     """Features that do not depend on the GPU, shape (operations, len(OPERATION_NAMES))."""
-    n: Any = numbers_of(operations)
+    n, work = numbers_of(operations), Work.of(operations)
     w = work.some(first_kernels(work, len(operations)))
     m, c, k, b = (np.maximum(column, 1.0) for column in (w.rows, w.columns, w.reduction, w.batch))
     moved = np.maximum(n.bytes_read + n.bytes_written, 1.0)
@@ -149,8 +153,8 @@ def _alignment(sizes: FloatArray) -> FloatArray:
     return found
 
 
-def _on_gpu(work: Work, found: Costs, machine: Machine, count: int) -> FloatArray:
-    """Features that depend on the GPU, shape (operations, len(GPU_NAMES) + len(MACHINE_NAMES))."""
+def _on_gpu(work: Work, found: Costs, machine: Machine, count: int) -> list[Any]:
+    """Features that depend on the GPU: GPU_NAMES, of shape (operations,) each, and MACHINE_NAMES."""
     first = first_kernels(work, count)
     w, one = work.some(first), Costs(*(column[first] for column in found))
 
@@ -163,7 +167,7 @@ def _on_gpu(work: Work, found: Costs, machine: Machine, count: int) -> FloatArra
     tiles = [np.ceil(w.rows / tall) * np.ceil(w.columns / wide) * w.batch / machine.sms for tall, wide in _WAVE_TILES]
     tiles = [np.maximum(each, 1.0 / machine.sms) for each in tiles]
     moved, held = total(work.moved_bytes + work.passed_bytes), total(work.held_bytes)
-    columns = [
+    return [
         way(w, machine),
         np.log2(time_s * machine.clock_hz),
         total(found.compute_s) / time_s,
@@ -185,4 +189,3 @@ def _on_gpu(work: Work, found: Costs, machine: Machine, count: int) -> FloatArra
         np.log2(machine.l2_bytes / machine.sms),
         np.log2(machine.logic_power_w / (machine.sms * machine.clock_hz * rate) * 1e12),
     ]
-    return np.column_stack([np.broadcast_to(np.asarray(column, dtype=float), count) for column in columns])

@@ -86,8 +86,13 @@ class OneModel(PartTrees):
 
     def known(self, parts: Parts, gpu: GPU) -> NDArray[np.bool_]:
         """Whether this can predict each kernel on a GPU, shape (kernels,)."""
-        learned: NDArray[np.bool_] = np.isin(parts.names, list(self.measured)) & parts.runs_on(gpu)
-        return learned
+        return np.array([name in self.measured for name in parts.names.tolist()], dtype=bool) & parts.runs_on(gpu)
+
+    def covers(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
+        """Whether this can predict kernels of each operation on a GPU, shape (operations,)."""
+        parts, covered = parts_of(operations), np.zeros(len(operations), dtype=bool)
+        covered[parts.places[self.known(parts, gpu)]] = True
+        return covered
 
     def measured_on(self, part: str, *, flash: bool = False) -> frozenset[str]:
         """Names of the GPUs on which the kernels of a part were measured."""
@@ -120,18 +125,12 @@ class OneModel(PartTrees):
         found = costs(work, machine, self.constants)
         seconds = (np.bincount(work.place, each, count) for each in (found.time_s, self._freely_s(found, gpu)))
         physics_s, uncapped_s = (np.maximum(each, LEAST_S) for each in seconds)
-        rows, boards = (
-            np.empty((count, len(NAMES)), np.float32),
-            [self._like(part, gpu) for part in parts.names.tolist()],
-        )
-        for board in dict.fromkeys(boards):
-            mine = np.array([each == board for each in boards])
-            if board == gpu and mine.all():
-                rows = features(parts.kernels, work, found, machine)
-            else:
-                kernels, other = parts.some(mine).kernels, Machine.of(board)
-                some = Work.of(kernels)
-                rows[mine] = features(kernels, some, costs(some, other, self.constants), other)
+        rows, names = np.empty((count, len(NAMES)), np.float32), parts.names.tolist()
+        alike = {part: self._like(part, gpu) for part in set(names)}
+        for board in set(alike.values()):
+            mine, other = np.array([alike[part] == board for part in names]), Machine.of(board)
+            its = found if board == gpu else costs(work, other, self.constants)
+            rows[mine] = features(parts.kernels, work, its, other)[mine]
         return Burst(physics_s, rows, work.group[first_kernels(work, count)], physics_s, uncapped_s), uncapped_s
 
     def _like(self, part: str, gpu: GPU) -> GPU:
@@ -179,11 +178,9 @@ class OneModel(PartTrees):
         ratio = np.ones(len(parts.kernels))
         if parts.backward.any():
             both = OperationList(operations[place] for place in parts.places[parts.backward].tolist())
-            forward, machine = parts.some(parts.backward).kernels, Machine.of(gpu)
-            sides = [Work.of(each) for each in (both, forward)]
-            whole, one = (
-                np.bincount(work.place, costs(work, machine, self.constants).time_s, len(forward)) for work in sides
-            )
+            forward = parts.some(parts.backward).kernels
+            found = [(work, costs(work, Machine.of(gpu), self.constants)) for work in map(Work.of, (both, forward))]
+            whole, one = (np.bincount(work.place, each.time_s, len(forward)) for work, each in found)
             ratio[parts.backward] = whole / one
         return ratio
 
@@ -273,31 +270,27 @@ def _runs(part: str, gpu: GPU) -> bool:
     return runs_alike(family == CONVOLUTION, _NEEDED.get(width, width), gpu)
 
 
-def _known(operations: OperationList, model: OneModel, gpu: GPU) -> Parts:
-    parts = parts_of(operations)
-    known = model.known(parts, gpu)
-    return parts if known.all() else parts.some(known)
-
-
-def _kinds(parts: Parts) -> list[tuple[str, bool]]:
-    return [*dict.fromkeys(zip(parts.names.tolist(), parts.flash.tolist(), strict=True))]
+def _kinds(parts: Parts, known: NDArray[np.bool_]) -> list[tuple[str, bool]]:
+    return [*dict.fromkeys(zip(parts.names[known].tolist(), parts.flash[known].tolist(), strict=True))]
 
 
 @cached
 def _remarks(operations: OperationList, model: OneModel, gpu: GPU) -> tuple[str, ...]:
-    return tuple(model.remark(part, gpu, flash=flash) for part, flash in _kinds(_known(operations, model, gpu)))
+    parts = parts_of(operations)
+    return tuple(model.remark(part, gpu, flash=flash) for part, flash in _kinds(parts, model.known(parts, gpu)))
 
 
 @cached
 def _calibrations(
     operations: OperationList, model: OneModel, gpu: GPU
 ) -> tuple[tuple[Calibration, NDArray[np.bool_]], ...]:
-    found, parts = [], _known(operations, model, gpu)
-    for part, flash in _kinds(parts):
+    found, parts = [], parts_of(operations)
+    known = model.known(parts, gpu)
+    for part, flash in _kinds(parts, known):
         calibration = model.calibration(part, gpu, flash=flash)
         if calibration is not None:
             mask = np.zeros(len(operations), dtype=bool)
-            mask[parts.places[(parts.names == part) & (parts.flash == flash)]] = True
+            mask[parts.places[known & (parts.names == part) & (parts.flash == flash)]] = True
             mask.flags.writeable = False
             found.append((calibration, mask))
     return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -71,8 +72,9 @@ class Machine(NamedTuple):
     logic_power_w: float
 
     @classmethod
+    @lru_cache(maxsize=512)
     def of(cls, gpu: GPU) -> Self:
-        """The figures of a GPU; rates of precisions that it lacks are NaN."""
+        """The figures of a GPU, whose arrays must not be changed; rates of precisions that it lacks are NaN."""
         full, running = full_rates(gpu), gpu.running_precision
         units = np.nan_to_num(precision_table(gpu, gpu.on_tensor_cores)).astype(np.int64)
         return cls(

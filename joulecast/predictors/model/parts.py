@@ -23,6 +23,7 @@ from ...operations.attributes import HALF_PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.rules import Product
+from ..physics.operation_numbers import by_kind
 from .basis import is_like_measured
 from .work import width_of
 
@@ -81,9 +82,7 @@ class Parts(NamedTuple):
 
     def runs_on(self, gpu: GPU) -> NDArray[np.bool_]:
         """Whether a GPU runs each kernel in the same way as measured GPUs do, shape (kernels,)."""
-        kinds = dict.fromkeys((kernel.kind, kernel.precision) for kernel in self.kernels)
-        runs = {kind: runs_alike(kind[0] == "conv2d", kind[1], gpu) for kind in kinds}
-        return np.array([runs[kernel.kind, kernel.precision] for kernel in self.kernels], dtype=bool)
+        return by_kind(self.kernels, lambda each: runs_alike(each.kind == "conv2d", each.precision, gpu)).astype(bool)
 
 
 def runs_alike(convolution: bool, precision: str, gpu: GPU) -> bool:

@@ -27,7 +27,7 @@ from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants, static_power_w
 from ..physics.least_times import LeastTimes
-from ..physics.operation_numbers import numbers_of
+from ..physics.operation_numbers import by_kind, numbers_of
 from ..physics.variants import as_run, attention_in_half, fp64_in_fp32, tf32_in_fp32, with_limits
 from ..predictor import OperationPredictor
 from .learned import OneModel
@@ -69,14 +69,13 @@ class SharedByAll:
     def covered(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
         """Quantized products are covered only where they were measured. Other precisions say nothing about them."""
         has = {"tf32", *gpu.unquantized}
-        covered = np.array([o.precision in has and not o.row.measured_only for o in operations], dtype=bool)
-        return covered if self.kernels is None else covered | ~np.isnan(self.kernels.device_s(operations, gpu))
+        covered = by_kind(operations, lambda each: each.precision in has and not each.row.measured_only).astype(bool)
+        return covered if self.kernels is None else covered | self.kernels.covers(operations, gpu)
 
     def host_s(self, operations: OperationList, mode: str) -> FloatArray:
         """Seconds of launches, as measured on other GPUs."""
-        known, kinds = self.learned.host_s[mode], [operation.kind for operation in operations]
-        of_each = {kind: known.get(kind, known[""]) for kind in set(kinds)}
-        return np.array([of_each[kind] for kind in kinds])
+        known = self.learned.host_s[mode]
+        return by_kind(operations, lambda operation: known.get(operation.kind, known[""]))
 
     def work(self, operations: OperationList, gpu: GPU, capped: bool) -> Work:
         """Where TF32 is allowed, cuDNN chooses between it and fp32, so the time is the smaller of both."""

@@ -123,7 +123,7 @@ class _Kernels:
         self, n: Any, implementation: NDArray[np.int64], width: NDArray[np.int64], back: NDArray[np.bool_]
     ) -> None:
         self.n, self.implementation, self.width, self.back = n, implementation, width, back
-        self.found: list[list[NDArray[Any]]] = [[] for _ in Work._fields]
+        self.found: list[FloatArray] = []
 
     def add(self, places: NDArray[np.int64], group: int | NDArray[np.int64], part: int, **columns: Any) -> None:
         """Add a kernel for each of the operations at some places; columns that are left out are 0."""
@@ -143,19 +143,17 @@ class _Kernels:
             "saved": 1.0,
             **columns,
         }
-        for name, column in zip(Work._fields, self.found, strict=True):
-            column.append(np.broadcast_to(given.get(name, 0.0), len(places)))
+        table = np.zeros((len(Work._fields), len(places)))
+        for name, values in given.items():
+            table[Work._fields.index(name)] = values
+        self.found.append(table)
 
     def work(self) -> Work:
-        columns = [np.concatenate(column) if column else np.empty(0) for column in self.found]
-        order = np.argsort(columns[0], kind="stable")
+        table = np.concatenate(self.found, axis=1)
+        table = table.take(np.argsort(table[0], kind="stable"), axis=1)
         whole = ("place", "group", "part", "width", "precision", "implementation")
-        return Work(
-            *(
-                column[order].astype(np.int64 if name in whole else float)
-                for name, column in zip(Work._fields, columns, strict=True)
-            )
-        )
+        columns = zip(Work._fields, table, strict=True)
+        return Work(*(column.astype(np.int64) if name in whole else column for name, column in columns))
 
 
 def _work(operations: OperationList) -> Work:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from itertools import compress
 from threading import Lock
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 from weakref import ref
@@ -51,6 +50,8 @@ class cached(Generic[Others, Made]):  # noqa: N801  (a decorator)
 
     def __call__(self, operations: OperationList, /, *others: Others.args, **named: Others.kwargs) -> Made:
         """The result that is kept, or that of the function."""
+        if len(operations) > _MOST_OF_ONE:  # Nothing is kept, and a look-up would hash every operation.
+            return self._make(operations, *others, **named)
         found: Made | None = RESULTS.get(self._key(operations, others))
         if found is None:
             found = self._make(operations, *others, **named)
@@ -149,7 +150,7 @@ class OperationRows:
         found = self.known(operations)
         is_new = np.isnan(found[:, 0])
         if is_new.any():
-            some = operations if is_new.all() else OperationList(compress(operations, is_new))
+            some = operations.some(is_new)
             found[is_new] = made = make(some)
             self.store(some, made)
         return found

@@ -104,10 +104,11 @@ def device_ratio(operations: OperationList, gpu: GPU, learned: FloatArray, cappe
 def _counted_ratio(operations: OperationList, gpu: GPU, capped: bool) -> FloatArray:
     n, ratio = numbers_of(operations), np.ones(len(operations))
     plain, training = n.precision == PRECISIONS.index("fp32"), n.is_training > 0
-    product = plain & np.isin(n.kind, [KIND_PLACES[kind] for kind in ("linear", "matmul")])
+    product = plain & ((n.kind == KIND_PLACES["linear"]) | (n.kind == KIND_PLACES["matmul"]))
     # Softmax and layer norm take as many steps for a row in half precision.
     in_rows = (plain | (n.element_bytes == HALF_BYTES)) & ~training & gpu.is_nvidia
-    if (product | in_rows).any():
+    by_row = {kind: np.flatnonzero(in_rows & (n.kind == KIND_PLACES[kind])) for kind in _ROW_KERNELS}
+    if product.any() or any(map(len, by_row.values())):
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
         for places in (np.flatnonzero(product & ~training), np.flatnonzero(product & training)):
             if len(places):
@@ -116,8 +117,7 @@ def _counted_ratio(operations: OperationList, gpu: GPU, capped: bool) -> FloatAr
                 seconds = sum(product_times_s(one, memory_s, cache_s, gpu, capped) for one in passes)
                 ratio[places] = seconds / least.time_s[places]
         for kind, times_s in _ROW_KERNELS.items():
-            places = np.flatnonzero(in_rows & (n.kind == KIND_PLACES[kind]))
-            if len(places):
+            if len(places := by_row[kind]):
                 ratio[places] = times_s(_some(n, places), least.memory_s[places], gpu) / least.time_s[places]
     ratio.flags.writeable = False
     return ratio

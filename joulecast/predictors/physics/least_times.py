@@ -88,7 +88,7 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
         # In fp32, what was learned of boards for desks contains the clock that they choose.
         parts[::2, is_half] *= gpu.boost_clock_mhz / max(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
         parts[0, half_on_tensor & (n.is_product > 0)] *= time_at_lower_rate(gpu, "fp16")
-    parts[0] = np.maximum(parts[0], thread_kernels_s(n, gpu, clock_mhz))
+    parts[0] = np.maximum(parts[0], thread_kernels_s(operations, gpu, clock_mhz))
     waited_s = waiting_s(n, gpu, clock_mhz, parts[1])
     if waited_s.any():
         # One kernel after the other, of which the waiting one follows the clock.

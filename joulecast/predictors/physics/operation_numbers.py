@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...operations.attributes import ELEMENT_BYTES, PRECISIONS
@@ -128,6 +129,19 @@ _ROWS = OperationRows(len(_Numbers._fields))
 def numbers_of(operations: Sequence[Operation]) -> Any:
     """The numbers of many operations: `_Numbers` whose fields are read-only arrays of shape (operations,)."""
     return OperationList.of(operations).derived(_numbers_of)
+
+
+def by_kind(operations: Sequence[Operation], value: Callable[[Operation], Any]) -> NDArray[Any]:
+    """A value for each operation that depends on its kind and precision alone, computed once for each pair."""
+    firsts, places = OperationList.of(operations).derived(_kinds)
+    return np.array([value(operations[first]) for first in firsts.tolist()])[places]
+
+
+def _kinds(operations: OperationList) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Index of the first operation of each kind and precision, and which of these kinds every operation is of."""
+    n = numbers_of(operations)
+    _, firsts, places = np.unique(n.kind * len(PRECISIONS) + n.precision, return_index=True, return_inverse=True)
+    return firsts, places
 
 
 def is_depthwise(n: Any) -> Any:

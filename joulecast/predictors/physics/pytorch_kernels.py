@@ -48,8 +48,9 @@ import numpy as np
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.attributes import ELEMENT_BYTES
+from ...operations.operation_list import OperationList
 from .norms import overlapped
-from .operation_numbers import KIND_PLACES, is_depthwise
+from .operation_numbers import KIND_PLACES, is_depthwise, numbers_of
 from .tiling import PASCAL, kernel_generation
 
 _LANES = 128.0  # Threads that a multiprocessor issues in a cycle.
@@ -72,10 +73,7 @@ _ROW_PASSES = 2 / 7  # Of the seven passes over the image, those that these sums
 _FEWER_THREADS, _THREADS = {"7.5": 1024, "8.6": 1536, "8.7": 1536, "8.9": 1536, "12.0": 1536, "12.1": 1536}, 2048
 _AT_ONCE = 4  # Elements that a thread reads at once: 16 bytes of fp32.
 _WARP_ROW = 1024  # Longest row that softmax computes in a warp.
-_MOST_THREADS, _NORM_THREADS = (
-    512,
-    128,
-)  # Threads of a block that computes a row: at most of softmax, and of layer norm.
+_MOST_THREADS, _NORM_THREADS = 512, 128  # Of a block that computes a row: at most of softmax, and of layer norm.
 # Fitted: seconds to start a kernel, and cycles of a step; for each kernel a factor on the time of memory, and cycles of
 # a row besides.
 _START_S, _STEP = 3e-6, 2000.0
@@ -84,25 +82,27 @@ _NORM_MEMORY, _NORM_ROW = 1.4, 4500.0
 _NORM_PASCAL = 2.4  # Factor on the cycles of layer norm on Pascal, fitted.
 
 
-def thread_kernels_s(n: Any, gpu: GPU, clock_mhz: float) -> FloatArray:
-    """Seconds of the instructions of PyTorch's own kernels; 0 for operations that are none.
+def thread_kernels_s(operations: OperationList, gpu: GPU, clock_mhz: float) -> FloatArray:
+    """Seconds of the instructions of PyTorch's own kernels; 0 for operations that are none, shape (operations,).
 
-    Args:
-        n: The numbers of the operations (`numbers_of`).
-        gpu: The GPU; other vendors than NVIDIA have kernels of their own.
-        clock_mhz: Graphics clock.
-
-    Returns:
-        Shape (operations,).
+    Other vendors than NVIDIA have kernels of their own.
     """
     if not gpu.is_nvidia:
-        return np.zeros(len(n.kind))
-    lanes = np.select(
-        [is_own_depthwise(n), _is(n, "max_pool2d"), _is(n, "adaptive_avg_pool2d"), _is(n, "batch_norm")],
-        [_depthwise(n), _max_pool(n), _adaptive(n), _batch_norm(n, gpu)],
-    )
+        return np.zeros(len(operations))
+    others, elements, channels = operations.derived(_slots)
+    lanes = others + elements * np.maximum(channels, gpu.sms) * _NORM_ELEMENT
     seconds: FloatArray = lanes / (_LANES * gpu.sms * clock_mhz * 1e6)
     return seconds
+
+
+def _slots(operations: OperationList) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Slots of all but batch norms; of these in training, the words of four bytes of a channel, and the channels."""
+    n = numbers_of(operations)
+    kinds = is_own_depthwise(n), _is(n, "max_pool2d"), _is(n, "adaptive_avg_pool2d")
+    elements = n.input_size / n.channels_in * n.element_bytes / 4
+    in_training = _is(n, "batch_norm") & (n.is_training > 0)
+    lanes = np.select(kinds, [_depthwise(n), _max_pool(n), _adaptive(n)])
+    return lanes, np.where(in_training, elements, 0.0), n.channels_in
 
 
 def waiting_s(n: Any, gpu: GPU, clock_mhz: float, memory_s: FloatArray) -> FloatArray:
@@ -128,7 +128,7 @@ def is_own_depthwise(n: Any) -> Any:
 
 
 def _is(n: Any, *kinds: str) -> Any:
-    return np.isin(n.kind, [KIND_PLACES[kind] for kind in kinds])
+    return np.logical_or.reduce([n.kind == KIND_PLACES[kind] for kind in kinds])
 
 
 def _depthwise(n: Any) -> Any:
@@ -148,11 +148,6 @@ def _max_pool(n: Any) -> Any:
 def _adaptive(n: Any) -> Any:
     planes = n.first_size * n.channels_in
     return planes * np.where(n.output_size == planes, _MEAN_ROW, _ADAPTIVE_BLOCK)
-
-
-def _batch_norm(n: Any, gpu: GPU) -> Any:
-    each = n.input_size / n.channels_in * n.element_bytes / 4
-    return np.where(n.is_training > 0, each * np.maximum(n.channels_in, gpu.sms) * _NORM_ELEMENT, 0.0)
 
 
 def softmax_times_s(n: Any, memory_s: FloatArray, gpu: GPU) -> FloatArray:

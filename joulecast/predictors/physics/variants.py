@@ -167,11 +167,10 @@ def measured_operations(operations: OperationList) -> OperationList:
 
 def _measured(operation: Operation) -> Operation:
     alone = not (operation.has_backward or operation.row.is_noise or operation.mode == "inference")
-    whole = operation.replace(mode="inference") if alone else operation.replace(gradients="all")
     product = operation.product if operation.kind == "matmul" else None
-    if product is None or product.batch > 1:
-        return whole
-    return _linear(product, whole.precision, whole.mode)
+    if product is not None and product.batch == 1:
+        return _linear(product, operation.precision, "inference" if alone else operation.mode)
+    return operation.replace(mode="inference") if alone else operation.replace(gradients="all")
 
 
 @remembered(lambda made: OPERATION_BYTES)
