@@ -261,9 +261,6 @@ def measured_work(
     """
     cap_w = gpu.power_limit_w
     capped = power_w > _AT_CAP * cap_w
-    held = np.full(len(operations), float(gpu.boost_clock_mhz))
-    if capped.any():
-        some = OperationList.of(operations).some(capped)
-        held[capped] = throttled_mhz(some, gpu, device_s[capped], constants, cap_w)
+    held = np.where(capped, throttled_mhz(operations, gpu, device_s, constants, cap_w), float(gpu.boost_clock_mhz))
     work = Work.of(operations, gpu, held, np.ones(len(operations)), constants)
     return replace(work.scaled_to(device_s, dynamic_energy_j), most_mhz=held, cap_w=cap_w).bounded(operations)
