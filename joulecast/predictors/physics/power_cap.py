@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray, total
 from ...hardware import GPU
 from ...operations.operation import Operation
-from ...operations.operation_list import OperationList
 from .clock import COLUMNS, ClockLaw, Work
 from .energy import EnergyConstants, RelativeVoltage, static_power_on_gpus_w
 from .least_times import LeastTimes
