@@ -169,8 +169,12 @@ class ChipPart:
         return np.column_stack([np.ones(len(operations)), measured, longer, more, work.columns.T])
 
     def _learned_loops(self, operations: OperationList, loop_s: FloatArray, host_s: FloatArray) -> Loops:
-        inputs = regressor_inputs(relative_features(operations, self.gpu), loop_s, host_s)
-        return Loops(loop_s * np.exp(self.time(inputs)), self.power(inputs) * self.gpu.power_limit_w)
+        # Trees walk thousands of rows in half the time if those that take the same branches follow one another.
+        order = np.lexsort([loop_s, numbers_of(operations).kind])
+        inputs = regressor_inputs(relative_features(operations, self.gpu), loop_s, host_s)[order]
+        log_ratio, share = np.empty((2, len(order)))
+        log_ratio[order], share[order] = self.time(inputs), self.power(inputs)
+        return Loops(loop_s * np.exp(log_ratio), share * self.gpu.power_limit_w)
 
     def inputs(self, operation: Operation) -> NDArray[np.float32] | None:
         """What the regressors see of an operation, shape (1, inputs); None for one that is not covered."""
