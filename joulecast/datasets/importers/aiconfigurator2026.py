@@ -182,9 +182,9 @@ _FREE = 0.7
 
 
 def _free_in_vllm(columns: Columns) -> Flags:
-    """Which runs of vLLM the power cap did not hold at a lower clock.
+    """Which runs of vLLM count as bursts, because they drew too little for the power cap to lower their clock.
 
-    Stacks with power were run for long enough for that. Other engines were run in bursts as well.
+    Every run whose power was read lasted long enough for that. Other engines were also run in bursts.
     """
     in_vllm = np.char.startswith(columns["stack"].astype(str), "vllm")
     found: Flags = in_vllm & (columns["power_w"] < _FREE * columns["power_limit_w"])
