@@ -118,7 +118,7 @@ class Traffic:
         operation = Operation(kind, [(elements,)], attributes, precision="bf16")
         # Each link of a ring carries all parts but one, of which a ring of more GPUs has more.
         longer = 1.0 if kind == "all_to_all" else (1 - 1 / gpus) / (1 - 1 / count)
-        return Cost(longer * collective_s(operation, self.gpu), collective_j(operation))
+        return Cost(collective_s(operation, self.gpu), collective_j(operation)).times(longer)
 
 
 _COUNTING_S = 1.1e-3

@@ -146,8 +146,9 @@ def test_the_same_gpus_in_more_nodes_are_no_quicker(gpu):
         found = [getattr(Traffic(find_gpu(gpu), per_node), kind)(1e9, 8).time_s for per_node in (8, 4, 2)]
         assert found == sorted(found)
     # All of 16 parts but one cross each link, instead of all of 8 but one.
-    one, two = (Traffic(find_gpu(gpu), 8, 1e15).gathered(1e9, gpus).time_s for gpus in (8, 16))
-    assert two == pytest.approx(one * (15 / 16) / (7 / 8) + 2 * 10e-6)
+    one, two = (Traffic(find_gpu(gpu), 8, 1e15).gathered(1e9, gpus) for gpus in (8, 16))
+    assert two.time_s == pytest.approx(one.time_s * (15 / 16) / (7 / 8) + 2 * 10e-6)
+    assert two.energy_j == pytest.approx(one.energy_j * (15 / 16) / (7 / 8))
 
 
 def test_a_slower_network_is_waited_for():

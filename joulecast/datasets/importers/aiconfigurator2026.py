@@ -152,7 +152,7 @@ def _table(
             flaws = _power_flaws(columns, *order(columns))[taken]
             sustained = np.isin(stratum, np.unique(stratum[~np.isnan(columns["power_w"][taken])]))
         if free is not None:
-            sustained &= ~free(columns)[taken]
+            sustained &= ~free(columns)[taken] | (flaws == _WEAK)
         return {
             "left_out": np.where(waiting, _HOST, np.where(too_quick & ~wrong, _IMPOSSIBLE, "")).tolist(),
             "sustained": sustained.tolist(),
