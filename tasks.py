@@ -115,6 +115,29 @@ def published() -> None:
     run("python", "benchmarks/published.py")
 
 
+def zoo() -> None:
+    """Install what developing needs, and train the zoo's predictors for any GPU anew from published tables; an hour.
+
+    The sources' files are expected in ../shared/data.
+    """
+    install("dev")
+    data, built = ROOT.parent / "shared" / "data", ROOT / "build" / "zoo-data"
+    kernels = ("aiconfigurator2026", "vidur2024", "miopen2024", "llmservingsim2026", "aiter2026", "energaizer2026")
+    others = ("energaizer2026", "neusight2025", "nicolai2025")
+    for source in dict.fromkeys((*kernels, *others)):
+        rows = ("--rows", "600000") if source == "aiconfigurator2026" else ()
+        run("joulecast", "datasets", "import", source, str(data / source), "--out", str(built / source), *rows)
+
+    def datasets(sources: tuple[str, ...]) -> list[str]:
+        cards = sorted(card for source in sources for card in (built / source).rglob("card.json"))
+        return [word for card in cards for word in ("--dataset", str(card.parent))]
+
+    run("joulecast", "train-kernels", "--recipe", "kernels", *datasets(kernels))
+    run("joulecast", "train", "--no-track", "--recipe", "any-gpu", "--recipe", "transformer", *datasets(others))
+    # What networks add to kernels is found with the new forest.
+    run("joulecast", "train-kernels", "--recipe", "kernels", "--networks-only", *datasets(kernels))
+
+
 TASKS = {
     "demo": demo,
     "check": check,
@@ -124,6 +147,7 @@ TASKS = {
     "golden": golden,
     "mutate": mutate,
     "published": published,
+    "zoo": zoo,
 }
 WITH_ARGUMENTS = ("mutate", "published")
 

@@ -172,6 +172,11 @@ def test_runs_of_vllm_that_the_cap_did_not_hold_are_bursts(tmp_path):
         row |= {"stack": stack, "power_w": power_w}  # with a cap of 700 W
     (dataset,) = imported(tmp_path, rows, "attention")
     assert [m.sustained for m in dataset.measurements] == [False, True, True, False]
+    # A reading far below that of its neighbours missed a part of the run, and says nothing about the cap.
+    missed = [row | {"stack": "vllm 0.22.0", "power_w": 680.0} for row in rows]
+    missed[2]["power_w"] = 480.0
+    (dataset,) = imported(tmp_path, missed, "attention")
+    assert [m.sustained for m in dataset.measurements] == [True] * 4
     (tmp_path / "attention.parquet").unlink()
     (dataset,) = imported(tmp_path, [linear(2048, 100.0, gpu=H200, stack="vllm 0.22.0", power_w=480.0)])
     assert [m.sustained for m in dataset.measurements] == [True]
