@@ -81,17 +81,12 @@ def samples_of(golden: Any) -> list[tuple[Sample, Columns]]:
     if "operations" in golden:
         found: list[tuple[Sample, Columns]] = [(Sample(_operations(golden)), golden)]
     elif "kernels" in golden:
-        rows = golden["kernels"]
-        found = [(Sample(_operations(row), str(row["gpu"]), _pair(row["trees"])), row) for row in rows]
+        rows = ((row, *row["trees"]) for row in golden["kernels"])
+        found = [(Sample(_operations(row), str(row["gpu"]), (str(of), str(group))), row) for row, of, group in rows]
     else:
         found = [(Sample(_operations(row), gpu), row) for gpu, row in golden.items()]
     _require_some(found, "samples", _MOST_SAMPLES)
     return found
-
-
-def _pair(value: Sequence[Any]) -> tuple[str, str]:
-    generation, group = value
-    return str(generation), str(group)
 
 
 def _operations(row: Columns) -> list[Operation]:
