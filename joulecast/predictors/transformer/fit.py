@@ -33,7 +33,7 @@ from ..physics.fp32_kernels import counted_ratio
 from ..physics.least_times import LeastTimes
 from ..recipes import TransformerRecipe
 from .attentive import Attentive, Range
-from .encoder import MACHINE, ROLES, UNKNOWN, Encoder, Functions, shapes, sinusoids, tokens
+from .encoder import MACHINE, ROLES, UNKNOWN, Encoder, Functions, shapes, tokens
 
 TORCH = Functions(partial(functional.gelu, approximate="tanh"), functional.softmax, torch.from_numpy)
 """The functions of an `Encoder` that is trained."""
@@ -42,9 +42,8 @@ SYNTHETIC_LENGTH = 12
 """Number of operations in a synthetic network, which is put together from measured operations."""
 
 _LEAST_SPREAD = 1e-3
-_SPREAD = 0.2  # Standard deviation of the initial weights that are applied to tokens.
+SPREAD = 0.2  # Standard deviation of the initial weights that are applied to tokens.
 _FIXED = ("lowest", "highest")  # Arrays that are not trained.
-_LAST, _NORMS = ("gather.weight", "narrow.weight"), ("norms.0.weight", "norms.1.weight")
 # Standard deviation of the noise on the token that describes the GPU. Only a few GPUs were measured; with the noise,
 # predictions change slowly between and beyond them.
 _BLUR = 0.1
@@ -168,15 +167,12 @@ def starting_weights(recipe: TransformerRecipe, kinds: int) -> dict[str, Tensor]
     """
     found = {}
     for name, shape in shapes(recipe, kinds).items():
-        starts_random = ("attend.weight", "widen.weight", *(_LAST if recipe.layer_norm else ()))
         if name in ("read", "roles", "family.weight", "kind.weight"):
-            found[name] = torch.randn(shape) * _SPREAD
-        elif name.endswith(starts_random):
+            found[name] = torch.randn(shape) * SPREAD
+        elif name.endswith(("attend.weight", "widen.weight")):
             found[name] = (2 * torch.rand(shape) - 1) / shape[1] ** 0.5
         else:
-            found[name] = torch.full(shape, float(name.endswith(_NORMS)))
-    if recipe.positional_encoding:
-        found["roles"] = torch.from_numpy(sinusoids(*found["roles"].shape))
+            found[name] = torch.zeros(shape)
     return found
 
 
@@ -306,19 +302,17 @@ def descend(
     Args:
         loss: The loss of a batch, given the places of its examples.
         others: The parameters that AdamW updates.
-        matrices: Those that Muon updates, of two dimensions, or of more for several matrices of one shape. With a
-            learning rate of 0 for matrices, AdamW updates them, too.
+        matrices: Those that Muon updates, of two dimensions, or of more for several matrices of one shape.
         recipe: Passes, batches and learning rates.
         count: Number of examples.
 
     Returns:
         The loss of each step, shape (passes, steps of a pass).
     """
-    parameters, batch, by_muon = [*others, *matrices], min(recipe.batch, count), recipe.matrix_learning_rate > 0
+    parameters, batch = [*others, *matrices], min(recipe.batch, count)
     losses = np.empty((recipe.epochs, count // batch))
-    by_adam = others if by_muon else parameters
-    adam = torch.optim.AdamW(by_adam, lr=recipe.learning_rate, weight_decay=_DECAY, betas=_BETAS, foreach=True)
-    optimizers = [adam, Muon(matrices, recipe.matrix_learning_rate)] if by_muon else [adam]
+    adam = torch.optim.AdamW(others, lr=recipe.learning_rate, weight_decay=_DECAY, betas=_BETAS, foreach=True)
+    optimizers = [adam, Muon(matrices, recipe.matrix_learning_rate)]
     schedules = [
         torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(step / losses.size))
         for optimizer in optimizers
