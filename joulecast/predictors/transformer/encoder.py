@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import ZooError, damaged_entry
+from ...errors import ZooError
 from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation_list import OperationList
@@ -296,12 +296,12 @@ class Encoder:
     def from_bytes(cls, recipe: TransformerRecipe, stored: bytes, kinds: int) -> Self:
         """Read what `to_bytes` wrote, of a transformer with a vocabulary of this length.
 
-        Raises ZooError: the bytes are damaged, or are not the weights of such a transformer.
+        Raises ZooError: the bytes are damaged. Raises ValueError: they are not the weights of such a transformer.
         """
         wanted = shapes(recipe, kinds)
         known = {name: ("float32", len(shape)) for name, shape in wanted.items()}
-        arrays, _ = known_arrays(stored, _KIND, "a stored transformer", known)
+        arrays, _ = known_arrays(stored, _KIND, known)
         for name, shape in wanted.items():
             if arrays[name].shape != shape:
-                raise damaged_entry(f"{name} of a stored transformer has another shape", arrays[name].shape, shape)
+                raise ValueError(f"{name} of a transformer has the shape {arrays[name].shape}, not {shape}")
         return cls(recipe, arrays)
