@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import ZooError
 from ..operations.operation import Operation
+from ..predictors.formats.numbers import refusing_damage
 from ..predictors.networks.predictor import NetworkPredictor
 from .cards import ModelCard, card_files
 from .files import FACTS, OPERATIONS, StoredEntry, json_bytes, parsed_json, write_files
-from .golden import Columns, Sample, golden_of, refusing_damage, require_agreement, samples_of, smoke_test
+from .golden import Columns, Sample, golden_of, require_agreement, samples_of, smoke_test
 from .kinds import KERNELS_PREDICTOR, KINDS, Kind, kind_of
 
 if TYPE_CHECKING:
