@@ -20,10 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from deeppm_errors import log_ratios, power_log_ratios
-from torch import Tensor, nn
-from torch.func import functional_call
+from deeppm_variants import OperationLstm, Variant, VariantRecipe, starting_lstm, starting_variant
 
 from joulecast.datasets import load
 from joulecast.extraction import network_of
@@ -36,8 +34,8 @@ from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.predictor import NetworkPredictor
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
-from joulecast.predictors.transformer.encoder import ROLES, Encoder, softmax
-from joulecast.predictors.transformer.fit import Examples, fit_transformer, starting_weights
+from joulecast.predictors.transformer.encoder import ROLES, softmax
+from joulecast.predictors.transformer.fit import Examples, fit_transformer
 
 # Half of the steps read operations as synthetic networks, because blocks are all that DeepPM reads. To an operation
 # that is read alone, stacks over a block and over an instruction are the same.
@@ -48,13 +46,14 @@ REDUCED = {**SIZE, "epochs": 1, "most_rows": 1_000, "batch": 16}
 HELD_FOLD = 1
 LENGTHS = ((2, 50), (50, 100), (100, 150), (150, 200), (200, 300))
 SEQUENCES = 24  # Of each length.
+ONE_STACK = {"network_layers": 4, "operation_layers": 0, "kind_layers": 0}
 # Name -> settings that differ from predictors/transformer.toml.
 VARIANTS: dict[str, dict[str, Any]] = {
     "ours": {},
     "DeepPM: kinds and positions": {"operation_vector": "kind", "positional_encoding": True},
     "ours with positions": {"positional_encoding": True},
-    "A: one stack, layer norm, no weighting": {"stacks": "one", "layer_norm": True, "distance_weighting": False},
-    "B: block": {"stacks": "one"},
+    "A: one stack, layer norm, no weighting": {**ONE_STACK, "layer_norm": True, "distance_weighting": False},
+    "B: block": ONE_STACK,
     "C: block and instruction": {"network_layers": 2, "operation_layers": 2, "kind_layers": 0},
     "D: no weighting": {"distance_weighting": False},
     "LSTM as in Ithemal": {},
@@ -66,40 +65,6 @@ AGAIN: dict[str, dict[str, Any]] = {
 }
 RUNS = {"small": (VARIANTS, SIZE, SEQUENCES, 3), "larger": (AGAIN, LARGER, 0, 3), "shipped": (AGAIN, {}, 0, 5)}
 """Name -> variants, size, sequences of each length, and seeds."""
-
-
-class OperationLstm(Encoder):
-    """Ithemal's form (Mendis et al., ICML 2019): an LSTM over the tokens of an operation, one over the operations."""
-
-    def vectors(self, values: Any, families: Any, kinds: Any) -> Any:
-        tokens = torch.as_tensor(self.of_tokens(values, families, kinds))
-        _, (last, _) = self._lstm("over_tokens", tokens)
-        vectors = self._lstm("over_operations", last[0].reshape(*families.shape, -1))[0]
-        return vectors if isinstance(values, Tensor) else vectors.numpy()
-
-    def _lstm(self, name: str, vectors: Tensor) -> Any:
-        weights = {
-            each.removeprefix(f"{name}."): torch.as_tensor(weight)
-            for each, weight in self.weights.items()
-            if each.startswith(f"{name}.")
-        }
-        return functional_call(lstms(self.recipe.width)[name], weights, (vectors,))
-
-
-def lstms(width: int) -> dict[str, nn.LSTM]:
-    """Of as many numbers as the transformer has, about."""
-    return {
-        "over_tokens": nn.LSTM(width, 2 * width, batch_first=True),
-        "over_operations": nn.LSTM(2 * width, width, batch_first=True),
-    }
-
-
-def starting_lstm(recipe: TransformerRecipe, kinds: int) -> dict[str, Tensor]:
-    """Random weights of an `OperationLstm`."""
-    found = starting_weights(replace(recipe, network_layers=0, operation_layers=0, kind_layers=0), kinds)
-    for name, lstm in lstms(recipe.width).items():
-        found |= {f"{name}.{each}": weight.detach() for each, weight in lstm.named_parameters()}
-    return found
 
 
 def summary(log_ratio: Any) -> dict[str, float]:
@@ -192,7 +157,7 @@ def fit(data: Data, folds: tuple[Any, Any], variant: str, recipe: TransformerRec
         sequences: How many sequences of each length are predicted; 0 for operations alone, which is quicker.
     """
     train, test = folds
-    form = (OperationLstm, starting_lstm) if variant.startswith("LSTM") else (Encoder, starting_weights)
+    form = (OperationLstm, starting_lstm) if variant.startswith("LSTM") else (Variant, starting_variant)
     start = time.process_time()
     learned = fit_transformer(data.datasets, train, recipe, *form)
     seconds = time.process_time() - start
@@ -239,7 +204,7 @@ def main() -> None:
             for number, (variant, settings) in enumerate(variants.items()):
                 file = arguments.work / f"{name}-{number}-{seed}.json"
                 if not file.is_file():
-                    recipe = replace(TransformerRecipe(), seed=seed, **size, **settings)
+                    recipe = replace(VariantRecipe(), seed=seed, **size, **settings)
                     made = fit(data, folds, variant, recipe, sequences)
                     file.write_text(json.dumps({"run": name, **made}))
                     print(name, variant, seed, f"{made['seconds']:.0f} s", made["time"], made["power"], flush=True)

@@ -54,7 +54,7 @@ SECTIONS = {
     "cpu": Section("Nicolai: his outlook, prediction on CPUs", ("cpu_networks.py",), (CPU,)),
     "deeppm": Section(
         "DeepPM: what of it helps on operations of GPUs",
-        ("deeppm.py", "deeppm_tables.py"),
+        ("deeppm.py", "deeppm_variants.py", "deeppm_tables.py"),
         ("predictors/transformer.toml",),
         (*NICOLAI, "neusight2025/operations.parquet", "energaizer2026/networks.csv"),
     ),

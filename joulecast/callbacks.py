@@ -104,12 +104,9 @@ class StepEnergy:
 
 
 def hugging_face(trainer: Any, predicted: Prediction | float | None = None, **options: Any) -> StepEnergy:
-    """Log joules per step of a Trainer of transformers, to all trackers that it reports to.
+    """Log joules per step of a Trainer of transformers, before its `train()`, to all trackers that it reports to.
 
-    Args:
-        trainer: The Trainer, before `train()`.
-        predicted: Prediction of a step, or its joules; see `StepEnergy`.
-        options: The other arguments of `StepEnergy`.
+    The other arguments are those of `StepEnergy`.
 
     Returns:
         The measurement; its `metering` has all after training.
@@ -148,11 +145,7 @@ def hugging_face(trainer: Any, predicted: Prediction | float | None = None, **op
 
 
 def lightning(predicted: Prediction | float | None = None, **options: Any) -> Any:
-    """A callback for Lightning's Trainer that logs joules per step to its logger.
-
-    Args:
-        predicted: Prediction of a step, or its joules; see `StepEnergy`.
-        options: The other arguments of `StepEnergy`.
+    """A callback for Lightning's Trainer that logs joules per step to its logger; its arguments are `StepEnergy`'s.
 
     Returns:
         The callback; its `energy` is the measurement.

@@ -64,6 +64,7 @@ def test_importing_and_predicting_are_light(tmp_path, monkeypatch):
         "import joulecast as j\n"
         "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
         "j.predict_operations([o], 'A30'); j.predict([(o, 3)], None, 'A30')\n"
+        "j.predict([(o, 3)], None, 'L40S', predictor='any-gpu/transformer')\n"
         "j.predict('resnet50', (3, 3, 97, 131), 'A30'); j.predict('gpt2', (2, 7), 'A30', precision='fp32')\n"
         "j.extract('llama3_8b', (8, 1), cache_length=511, precision='bf16')"
     )

@@ -42,11 +42,8 @@ class Account:
     """Accounts for a user's own steps with a model, in one pass: `with joulecast.account(model) as a: ...`.
 
     A profiler and a sampler run at the same time, so the result includes the overhead of profiling. If steps are not
-    much longer than the update period of the sensor, the joules within them are divided by time.
-
-    Args:
-        module: The model. Operators that run outside it belong to no module.
-        sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter, empty for seconds alone.
+    much longer than the update period of the sensor, the joules within them are divided by time. Operators that run
+    outside the model belong to no module. The arguments are those of `account`.
     """
 
     def __init__(self, module: torch.nn.Module, *, sensors: Collection[str] | None = None) -> None:
@@ -171,9 +168,6 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     """Run a model in an undisturbed loop for its joules, and under the profiler for the shares of its modules.
 
     Raises ExtractionError: the model raises an error.
-
-    Args:
-        sensors: Devices to measure; None for all that have a counter, empty for only seconds.
     """
     for _ in range(_WARM_UP):
         steps.run()
@@ -233,12 +227,7 @@ def _accounting(
 
 
 def meter_of(sensors: Collection[str] | None, interval_s: float = INTERVAL_S) -> Meter | None:
-    """A meter for this machine; None if nothing is to be measured.
-
-    Args:
-        sensors: "cpu", "ram", "gpu" or names of devices; None for all that have a counter, or an estimate if none has
-            one; empty for none.
-    """
+    """A meter of sensors as `account` takes them, or of an estimate if there are none; None if none are to be read."""
     return Meter(sensors, interval_s=interval_s) if sensors is None or sensors else None
 
 

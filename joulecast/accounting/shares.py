@@ -148,11 +148,7 @@ _NEGLIGIBLE_S = 1e-6
 
 @dataclass(frozen=True)
 class Shares:
-    """Seconds and joules of all places, and of the time without events.
-
-    Args:
-        unattributed: Seconds without events and their joules, by device.
-    """
+    """Seconds and joules of all places, and of the time without events."""
 
     rows: tuple[Row, ...]
     unattributed: Share
@@ -161,11 +157,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Counter:
-    """The energy of one counter over time.
-
-    Args:
-        curve: Joules over time, on the clock of the events.
-    """
+    """The energy of one counter over time, on the clock of the events."""
 
     device: DeviceInfo
     curve: EnergyCurve

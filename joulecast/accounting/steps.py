@@ -233,10 +233,7 @@ def named_modules(model: torch.nn.Module) -> Iterator[None]:
     A range contains the call of a module with all its hooks. The marks are not hooks themselves, because PyTorch runs
     other operators in some modules if they have hooks (`nn.TransformerEncoderLayer`), and because the hooks of users
     could run outside the ranges. Parts of a compiled model are not marked, because they are not called one by one. A
-    module that is used in several places has the name of its first place.
-
-    Args:
-        model: Any module. The changes to it are undone at the end.
+    module that is used in several places has the name of its first place. All changes are undone at the end.
     """
 
     def named_call(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -312,10 +309,9 @@ def profiled(model: torch.nn.Module) -> Iterator[Trace]:
 
 
 def _event(event: Any, origin_ns: int, gpus: Mapping[int, str]) -> TraceEvent | None:
-    """The event in our form; None for ranges that the user marked, and for ranges across threads.
+    """The event in our form, with the names of GPUs by their index in this process.
 
-    Args:
-        gpus: Index of a GPU in this process -> its name.
+    None for ranges that the user marked, and for ranges across threads.
     """
     start_ns = event.start_ns() - origin_ns
     times = 1e-9 * start_ns, 1e-9 * (start_ns + event.duration_ns())

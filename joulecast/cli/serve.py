@@ -14,7 +14,7 @@ import typer
 
 from ..errors import InputError, MissingDependencyError, with_extra
 from ..service.settings import Settings
-from ..system.regular_files import unreadable
+from ..system.regular_files import refusing_damage
 from .options import option_of
 
 _PREFIX = "JOULECAST_SERVE_"
@@ -59,10 +59,8 @@ def _tokens(file: Path | None) -> tuple[str, ...]:
     """Read the tokens from a file or a variable. Arguments would show them to every user of the machine."""
     if file is None:
         return tuple(os.environ.get(f"{_PREFIX}TOKENS", "").split())
-    try:
+    with refusing_damage("the file with the tokens cannot be read", file):
         tokens = tuple(file.read_text(encoding="utf-8").split())
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable("the file with the tokens cannot be read", file, error) from error
     if not tokens:
         raise InputError("the file with the tokens is empty", given=str(file), hint="write one token per line")
     return tokens

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import InputError
 from ..system.cluster import on_cluster
-from ..system.regular_files import unreadable
+from ..system.regular_files import refusing_damage
 from .printing import table
 
 if TYPE_CHECKING:
@@ -137,10 +137,8 @@ def evaluate(
 
     text = ""
     if remarks is not None:
-        try:
+        with refusing_damage("this file cannot be read", remarks):
             text = remarks.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise unreadable("this file cannot be read", remarks, error) from error
     recipes, loaded = _load(recipe, dataset)
     scores: Scores = {}
     modes = [*(mode or []), *(["training"] if training else [])]  # none stands for all

@@ -181,8 +181,7 @@ class Dataset:
             for position, row in enumerate(rows, start=1)
             if (fault := _fault(row.time_s, row.power_w, row.energy_j, most_w)) is not None
         ]
-        if faults:
-            refuse_lines(faults, self.card.gpu)
+        refuse_lines(faults, self.card.gpu)
 
     def usable(self, mode: str) -> list[Measurement]:
         """The usable measurements of a mode."""
@@ -217,7 +216,9 @@ def _fault(time_s: float, power_w: float | None, energy_j: float | None, most_w:
 
 
 def refuse_lines(faults: list[str], where: str) -> None:
-    """Raise one DatasetError that names the lines of a dataset that are wrong."""
+    """Raise one DatasetError that names the lines of a dataset that are wrong, if any are."""
+    if not faults:
+        return
     shown = "; ".join(faults[:_REPORTED]) + (f"; and {len(faults) - _REPORTED} more" if len(faults) > _REPORTED else "")
     raise DatasetError(
         f"{len(faults)} impossible measurements of {where}",

@@ -67,7 +67,8 @@ _OPERATION = ("operation", "kind", "mode", "precision")
 _NEXT = "restore the file, or import the dataset again"
 
 
-def _pyarrow() -> Any:
+def imported_pyarrow() -> Any:
+    """Import pyarrow. Raises MissingDependencyError: it is not installed."""
     with needing("datasets need pyarrow", with_extra("train")):
         import pyarrow
         import pyarrow.parquet
@@ -121,7 +122,7 @@ def save(dataset: Dataset, folder: str | Path) -> Path:
     The card is written last and moved into place, so a folder that has a card is complete. Raises DatasetError: it
     cannot be written there, or holds a value that no column takes. MissingDependencyError: pyarrow is not installed.
     """
-    pa = _pyarrow()
+    pa = imported_pyarrow()
     folder = Path(folder)
     with refusing_damage("this dataset cannot be written", folder, DatasetError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,7 +180,7 @@ def load(folder: str | Path) -> Dataset:
             hint="import it again, or use the version of joulecast that wrote it",
         )
     with refusing_damage("the card or a file of this dataset is damaged", folder, DatasetError):
-        schemas = zip((_OPERATIONS, _NETWORKS), _schemas(_pyarrow()), strict=True)
+        schemas = zip((_OPERATIONS, _NETWORKS), _schemas(imported_pyarrow()), strict=True)
         operations, networks = (_read_rows(folder, name, files[name], schema) for name, schema in schemas)
         known: dict[str, Operation] = {}
         faults: list[str] = []
@@ -193,8 +194,7 @@ def load(folder: str | Path) -> Dataset:
                 measurements.append(Measurement(operation=known[text], **rest))
             except (InputError, json.JSONDecodeError) as error:
                 faults.append(f"row {position}: {error.what if isinstance(error, InputError) else error}")
-        if faults:
-            refuse_lines(faults, str(folder))
+        refuse_lines(faults, str(folder))
         return Dataset(Card.from_dict(card), tuple(measurements), tuple(map(_network, networks)))
 
 

@@ -88,12 +88,7 @@ class TreeComparison:
 
 
 def comparison(first: Mapping[Key, float], second: Mapping[Key, float]) -> TreeComparison:
-    """Compare the joules of two trees.
-
-    Args:
-        first: Node -> joules in the first tree.
-        second: Node -> joules in the second tree.
-    """
+    """Compare the joules of the nodes of two trees."""
     gaps = tuple(
         Gap(phase, path, name, joules, second[phase, path, level, name])
         for (phase, path, level, name), joules in first.items()
@@ -130,11 +125,7 @@ class Repeated:
 
 
 def repeated(roots: Sequence[Node]) -> tuple[Repeated, ...]:
-    """The parts of a program with their joules and seconds in each of several equal runs, largest first.
-
-    Args:
-        roots: Root of the tree of each run.
-    """
+    """The parts of a program in several equal runs, by the roots of their trees; largest first."""
     runs = [{node.key: node for node in root.walk() if node.own.time or node.own.energy} for root in roots]
     known = all(root.total.source != "missing" for root in roots)
     found = []

@@ -376,12 +376,8 @@ def _summed(share: Share) -> dict[str, Any]:
 def merged(title: str, trees: Mapping[str, EnergyTree]) -> EnergyTree:
     """One tree of the ranks of a parallel program: joules are added, and each rank's devices stay apart.
 
-    The time of a part is that of the rank that took longest for it, because ranks work at the same time. Raises
-    InputError: there is no tree.
-
-    Args:
-        title: Title of the program.
-        trees: Name of a rank, such as "rank0" -> its tree.
+    The time of a part is that of the rank that took longest for it, because ranks work at the same time. `trees` are by
+    the names of ranks, such as "rank0". Raises InputError: there is no tree.
     """
     if not trees:
         raise InputError("there is nothing to merge", given="no tree", allowed="at least one tree")

@@ -68,10 +68,9 @@ def open_reader(index: int) -> Reader:
 
 
 def open_driver_reader(sensors: str) -> Reader:
-    """The reader of a GPU's power by the driver's file, which has no counter. Raises SensorError: it states no power.
+    """The reader of a GPU's power by the driver's file in the folder of its sensors, which have no counter.
 
-    Args:
-        sensors: Folder of the GPU's sensors.
+    Raises SensorError: they state no power.
     """
     file = _power_file(Path(sensors)) or Path(sensors)
 

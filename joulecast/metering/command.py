@@ -10,7 +10,7 @@ import socketserver
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import combinations
 from types import FrameType
@@ -48,32 +48,30 @@ def measure_command(command: Sequence[str], meter: Meter) -> tuple[int, Metering
                 given=f"{command[0]}: {error.strerror}",
                 hint="name a program that this user may run on this machine",
             ) from error
-        with _signals_to(process), _live(meter):
+
+        def forward(number: int, _: FrameType | None) -> None:
+            # Ctrl-C on a terminal, and on Windows, reaches the command anyway.
+            reached = number == signal.SIGINT and (os.isatty(0) or os.name == "nt")
+            if process.poll() is None and not reached:
+                process.send_signal(number)
+
+        with handling(forward, "SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"), _live(meter):
             code = process.wait()
         meter.exit_code = code if code >= 0 else _SIGNALLED - code
     return meter.exit_code, meter.result() if meter.measures else None
 
 
 @contextmanager
-def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Forward signals that would end this process. Ctrl-C reaches the command anyway, so here it is ignored."""
-
-    def forward(number: int, _: FrameType | None) -> None:
-        if process.poll() is None:
-            process.send_signal(number)
-
-    def ignore(_: int, __: FrameType | None) -> None:
-        return
-
-    # Windows has SIGTERM alone, and sends Ctrl-C to all programs of a console.
-    ending = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
-    before = {number: signal.signal(number, forward) for number in ending}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, ignore if os.isatty(0) or os.name == "nt" else forward)
+def handling(handler: Callable[[int, FrameType | None], object], *names: str) -> Iterator[None]:
+    """Handle signals of these names meanwhile, as far as the system has them, in the main thread, as Python asks."""
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handler) for number in numbers if is_main}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, each in before.items():
+            signal.signal(number, each)
 
 
 @contextmanager
@@ -200,12 +198,9 @@ _START = "send: start NAME"
 
 
 class Listener:
-    """Answers commands for the windows of a meter, on a port of this machine, until one of them is "end".
+    """Answers commands for the windows of a meter, on a port of this machine (0: any), until one of them is "end".
 
     Raises InputError: the port is in use or is not a valid port number.
-
-    Args:
-        port: Port to listen on; 0 for any that is free.
     """
 
     def __init__(self, meter: Meter, port: int) -> None:

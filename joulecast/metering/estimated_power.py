@@ -62,10 +62,8 @@ def open_cpu_reader(idle_w: float, busy_w: float, stat: str = str(_STAT)) -> Rea
 def open_gpu_reader(index: int, idle_w: float, busy_w: float) -> Reader:
     """The power that a GPU is estimated to draw, from the share of the time in which a kernel runs.
 
-    Raises MissingDependencyError, SensorError: the GPU cannot be read.
-
-    Args:
-        busy_w: Power in watts while kernels run all the time: the power cap.
+    While kernels run all the time it is the power cap, `busy_w`. Raises MissingDependencyError, SensorError: the GPU
+    cannot be read.
     """
     inner = open_nvml(index)
 

@@ -28,11 +28,7 @@ ESTIMATE = "estimate"
 
 @dataclass(frozen=True)
 class Machine:
-    """The devices of a machine that can be read.
-
-    Args:
-        absent: Sensors that were looked for but cannot be read: why, and what would allow it.
-    """
+    """The devices of a machine that can be read, and why other sensors cannot and what would allow it (`absent`)."""
 
     readers: dict[str, ReaderSpec] = field(default_factory=dict)
     devices: list[DeviceInfo] = field(default_factory=list)

@@ -155,7 +155,9 @@ def open_nvml(index: int) -> Reader:
 
 
 LOG_PERIOD_S = 0.02  # Time between two lines of the log of nvidia-smi.
-_FORMAT = "--format=csv,noheader,nounits"
+TABLE = "--format=csv,noheader,nounits"
+"""Argument of `nvidia-smi` for values alone, separated by a comma and a space."""
+
 # Reading -> its name in nvidia-smi, and the factor that converts it to SI units.
 _COLUMNS = {
     "power_w": ("power.draw", 1.0),
@@ -195,7 +197,7 @@ def nvidia_smi_facts(index: int) -> dict[str, Any]:
 
     Raises SensorError: nvidia-smi is not installed, or does not know this GPU.
     """
-    asked = nvidia_smi(f"--id={index}", "--query-gpu=name,driver_version,clocks.max.sm,power.limit", _FORMAT)
+    asked = nvidia_smi(f"--id={index}", "--query-gpu=name,driver_version,clocks.max.sm,power.limit", TABLE)
     name, driver, clock, limit = (part.strip() for part in asked.splitlines()[-1].split(","))
     return {"device": name, "driver": driver, "max_clock_mhz": _number(clock), "power_limit_w": _number(limit)}
 
@@ -208,7 +210,7 @@ def open_nvidia_smi(index: int) -> Reader:
     offset_s, last_s = time.time() - time.monotonic(), 0.0  # Its time stamps are those of the wall clock.
     columns = ",".join(["timestamp", *(name for name, _ in _COLUMNS.values())])
     process = subprocess.Popen(  # noqa: S603
-        [_program(), f"--id={index}", f"--query-gpu={columns}", _FORMAT, f"--loop-ms={1e3 * LOG_PERIOD_S:.0f}"],
+        [_program(), f"--id={index}", f"--query-gpu={columns}", TABLE, f"--loop-ms={1e3 * LOG_PERIOD_S:.0f}"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -104,11 +104,7 @@ class Recording:
 
 
 class Writer:
-    """Appends lines to a new recording. Raises InputError: the file exists already, or cannot be created.
-
-    Args:
-        path: Path of the file, which must not exist yet.
-    """
+    """Appends lines to a new recording. Raises InputError: the file exists already, or cannot be created."""
 
     def __init__(self, path: Path, machine: Mapping[str, Any]) -> None:
         self._path = path

@@ -25,8 +25,8 @@ def setting(default: Value, least: float = 0, most: float = math.inf, *, choices
     """A setting of a recipe: a field of a dataclass that is checked when the recipe is made.
 
     Args:
-        default: Its default. The setting is of this type: an integer, a decimal number, true or false, a text, or
-            other settings, which are a table of their own in a TOML file.
+        default: Its default. The setting is of this type: an integer, a decimal number, a text, or other settings,
+            which are a table of their own in a TOML file.
         least: Smallest value of a number.
         most: Largest value of a number.
         choices: What a text may be.
@@ -65,9 +65,6 @@ def require_setting(of: Field[Any], value: object, what: str) -> None:
     elif choices:
         if value not in choices:
             raise unknown_name(f"{name} of a {what}", value, choices)
-    elif kind is bool:
-        if not isinstance(value, bool):
-            raise InputError(f"{name} of a {what} is neither true nor false", given=repr(value), allowed="true, false")
     elif isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
         words = "an integer" if kind is int else "a decimal number"
         allowed = f"{words} from {least:g}" + (f" to {most:g}" if math.isfinite(most) else "")
@@ -263,9 +260,6 @@ class KernelRecipe(Recipe):
 class TransformerRecipe(Recipe):
     """Settings of a transformer over operations.
 
-    The variants are those of the ablation in DeepPM (Shim et al., DATE 2022): a standard encoder (layer_norm = true),
-    without weighting (distance_weighting = false), without the three stacks (stacks = "one").
-
     Args:
         width: Width of a token's vector, a multiple of `heads`.
         heads: Attention heads of a layer.
@@ -273,18 +267,11 @@ class TransformerRecipe(Recipe):
             operation, and over one vector per operation.
         feed_forward: Width of the feed-forward part over that of a vector, in the first two stacks.
         kind_feed_forward: Width of the feed-forward part in the third stack, which has a tenth of the vectors.
-        stacks: three, or one over all tokens with as many layers.
-        layer_norm: Whether every residual is normalized, as in the standard encoder.
-        distance_weighting: Whether attention scores shrink with the distance of two tokens.
-        operation_vector: What the third stack reads of an operation: the sum of its tokens' vectors, or, as in DeepPM,
-            which reads opcodes only, the vector of the token that names its kind.
-        positional_encoding: Whether tokens start from sinusoids of their place in the operation instead of random
-            vectors, and sinusoids of an operation's place in the network are added to its vector, as in DeepPM.
         epochs: Passes over the operations.
         batch: Operations per step.
         learning_rate: Highest learning rate of AdamW, for embeddings, biases and heads.
         matrix_learning_rate: Highest learning rate of Muon (transformer/fit.py), for the matrices of token
-            embeddings and layers; with 0, AdamW updates them, too.
+            embeddings and layers.
         most_rows: Largest number of device times to learn from; more are thinned out within each kind and GPU.
         unknown_kinds: Share of the operations whose kind is hidden in training, so that the vector of unmeasured kinds
             is trained, too.
@@ -298,26 +285,19 @@ class TransformerRecipe(Recipe):
     kind_layers: int = setting(2, 0, 64)
     feed_forward: int = setting(2, 1, 64)
     kind_feed_forward: int = setting(8, 1, 64)
-    stacks: Literal["three", "one"] = setting("three", choices=("three", "one"))
-    layer_norm: bool = setting(False)
-    distance_weighting: bool = setting(True)
-    operation_vector: Literal["sum", "kind"] = setting("sum", choices=("sum", "kind"))
-    positional_encoding: bool = setting(False)
     epochs: int = setting(20, 1)
     batch: int = setting(256, 1)
     learning_rate: float = setting(3e-3, 0, 1)
-    matrix_learning_rate: float = setting(0.01, 0, 1)
+    matrix_learning_rate: float = setting(0.01, _LEAST_SHARE, 1)
     most_rows: int = setting(150_000, 1)
     unknown_kinds: float = setting(0.02, 0, 0.5)
     together: float = setting(0.15, 0, 1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # With positional encoding, a sine and a cosine share each frequency.
-        for name, divisor in (("heads", self.heads), ("2 with positional encoding", 1 + self.positional_encoding)):
-            if self.width % divisor:
-                allowed = f"k x {divisor}"
-                raise InputError(f"width of a recipe is not a multiple of {name}", given=self.width, allowed=allowed)
+        if self.width % self.heads:
+            allowed = f"k x {self.heads}"
+            raise InputError("width of a recipe is not a multiple of heads", given=self.width, allowed=allowed)
 
 
 def read_recipe(path: str | Path, make: Callable[[dict[str, Any]], Made]) -> Made:

@@ -7,6 +7,7 @@ A marker that no process holds was left by a crash, and the next campaign on tha
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import statistics
 import time
@@ -21,7 +22,7 @@ from ..errors import ClockError, DeviceError, InputError, MissingDependencyError
 from ..hardware.host import cpu_name, processor
 from ..metering import Sensor
 from ..metering.cpu import zones_folder
-from ..metering.nvidia import nvidia_smi, opened
+from ..metering.nvidia import TABLE, nvidia_smi
 from ..metering.sampler import PERIOD_S, nvidia_smi_sensor, nvml_sensor, powercap_sensor
 from ..system.whole_files import lock
 from .timing import by_cpu_time, synchronize
@@ -93,27 +94,26 @@ _NEAREST = 5
 
 
 class Clocks:
-    """The graphics clock of a GPU, set through NVML or, where that fails, through `nvidia-smi`."""
+    """The graphics clock of a GPU, set through `nvidia-smi`, which comes with every driver.
+
+    Raises SensorError: there is no `nvidia-smi`, or it does not know this GPU.
+    """
 
     def __init__(self, index: int) -> None:
         self._index = index
-        try:
-            with opened(index) as (nvml, handle):
-                identity = str(nvml.nvmlDeviceGetUUID(handle))
-        except (SensorError, MissingDependencyError):
-            identity = nvidia_smi(f"--id={index}", "--query-gpu=uuid", "--format=csv,noheader")
+        identity = nvidia_smi(f"--id={index}", "--query-gpu=uuid", TABLE)
         # By default below ~/.local/state: a folder that survives a crash.
         state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
         self._marker = state / "joulecast" / f"locked-{identity}"
 
     def check(self, clock_mhz: int) -> None:
         """Check that the GPU supports a clock. Raises ClockError: it does not. The message names the nearest clocks."""
-        try:
-            with opened(self._index) as (nvml, handle):
-                memory_mhz = max(nvml.nvmlDeviceGetSupportedMemoryClocks(handle))
-                supported = list(nvml.nvmlDeviceGetSupportedGraphicsClocks(handle, memory_mhz))
-        except (SensorError, MissingDependencyError, ValueError):
-            supported = []  # The GPU does not tell.
+        listed = ""
+        with suppress(SensorError):  # The GPU may not tell.
+            listed = nvidia_smi(f"--id={self._index}", "--query-supported-clocks=memory,graphics", TABLE)
+        pairs = [tuple(map(int, each)) for each in re.findall(r"(\d+), (\d+)", listed)]
+        fastest_memory_mhz = max((memory for memory, _ in pairs), default=0)
+        supported = [graphics for memory, graphics in pairs if memory == fastest_memory_mhz]
         if supported and clock_mhz not in supported:
             nearest = sorted(sorted(supported, key=lambda mhz: abs(mhz - clock_mhz))[:_NEAREST])
             raise ClockError(
@@ -171,27 +171,17 @@ class Clocks:
             yield
 
     def _set(self, clock_mhz: int | None) -> None:
-        """Lock a clock, or reset it with None. Raises ClockError: neither NVML nor nvidia-smi may do that."""
+        """Lock a clock, or reset it with None. Raises ClockError: this user may not do that."""
         argument = "--reset-gpu-clocks" if clock_mhz is None else f"--lock-gpu-clocks={clock_mhz},{clock_mhz}"
         try:
-            with opened(self._index) as (nvml, handle):
-                if clock_mhz is None:
-                    nvml.nvmlDeviceResetGpuLockedClocks(handle)
-                else:
-                    nvml.nvmlDeviceSetGpuLockedClocks(handle, clock_mhz, clock_mhz)
-        except (SensorError, MissingDependencyError) as error:
-            try:
-                nvidia_smi(f"--id={self._index}", argument)
-            except SensorError as second:
-                what, after = "the clock cannot be reset", f"then delete {self._marker}"
-                if clock_mhz is not None:
-                    what = f"the clock cannot be locked at {clock_mhz} MHz"
-                    after = "then collect with a campaign without clocks; the clock that the GPU really holds is stored"
-                raise ClockError(
-                    what,
-                    given=f"{error.given or error.what}; {second.given}",
-                    hint=f"run `sudo nvidia-smi --id={self._index} {argument}`; {after}",
-                ) from second
+            nvidia_smi(f"--id={self._index}", argument)
+        except SensorError as error:
+            what, after = "the clock cannot be reset", f"then delete {self._marker}"
+            if clock_mhz is not None:
+                what = f"the clock cannot be locked at {clock_mhz} MHz"
+                after = "then collect with a campaign without clocks; the clock that the GPU really holds is stored"
+            hint = f"run `sudo nvidia-smi --id={self._index} {argument}`; {after}"
+            raise ClockError(what, given=error.given, hint=hint) from error
 
 
 def clocks_of(device: torch.device) -> Clocks:

@@ -175,11 +175,7 @@ INDICES: Mapping[str, tuple[int, Callable[[Operation], int]]] = {
 def draw_inputs(
     operation: Operation, device: torch.device, dtype: torch.dtype, generator: torch.Generator
 ) -> list[torch.Tensor]:
-    """Draw random inputs for an operation, because regular data would draw less power.
-
-    Args:
-        operation: The operation to run. In training, its inputs of numbers require gradients.
-    """
+    """Draw random inputs, because regular data would draw less power; in training, numbers require gradients."""
     how: dict[str, Any] = {"generator": generator, "device": device}
     position, values_of = INDICES.get(operation.kind, (None, None))
     drawn = []

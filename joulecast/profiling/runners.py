@@ -132,26 +132,14 @@ def _optimizer_step(optimizer: type[torch.optim.Optimizer], way: str = "foreach"
     return run
 
 
-_NAMED_ALIKE = (
-    "ReLU",
-    "ReLU6",
-    "ELU",
-    "GELU",
-    "SiLU",
-    "Mish",
-    "Softplus",
-    "Sigmoid",
-    "Tanh",
-    "Hardtanh",
-    "Hardsigmoid",
-)
+_NAMED_ALIKE = "ReLU ReLU6 ELU GELU SiLU Mish Softplus Sigmoid Tanh Hardtanh Hardsigmoid Hardswish Softmax Dropout"
 _POOLS = {"max": "MaxPool", "avg": "AvgPool", "adaptive_avg": "AdaptiveAvgPool"}
 _FUNCTIONS = ("exp", "log", "sqrt", "rsqrt", "abs", "neg", "sin", "cos")
 _OPTIMIZERS = ("SGD", "Adam", "AdamW")
 RUNNERS: Mapping[str, Runner] = {
     **{f"conv{n}d": _over(getattr(nn, f"Conv{n}d"), 1) for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": _over(getattr(nn, f"ConvTranspose{n}d"), 1) for n in (1, 2, 3)},
-    **{name.lower(): _module(getattr(nn, name)) for name in (*_NAMED_ALIKE, "Hardswish", "Softmax", "Dropout")},
+    **{name.lower(): _module(getattr(nn, name)) for name in _NAMED_ALIKE.split()},
     **{f"{kind}_pool{n}d": _module(getattr(nn, f"{name}{n}d")) for kind, name in _POOLS.items() for n in (2, 3)},
     **{name: _plain(getattr(torch, name)) for name in _FUNCTIONS},
     **{name: _binary(getattr(torch, name)) for name in ("add", "sub", "mul", "div", "pow")},
@@ -216,9 +204,7 @@ class Instance:
 
     Args:
         run: The function or module, on its device and in its type.
-        inputs: Its inputs.
         training: Whether to run the backward as well, after which gradients are cleared.
-        generator: Random number generator of the gradients.
     """
 
     def __init__(self, run: Run, inputs: Sequence[torch.Tensor], training: bool, generator: torch.Generator) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from ..errors import (
 )
 from ..extraction.own_file import own_model
 from ..metering import Sensor, estimate
+from ..metering.command import handling
 from ..metering.estimate import DISAGREEMENT, idle
 from ..system.regular_files import first_line
 from ..units import duration
@@ -93,7 +93,9 @@ def run(
             say("the journal's last line was incomplete; it is measured again\n")
         say(f"{len(tasks)} measurements on {name}, power: {sensor.facts['sensor']}\n")
         try:
-            with _termination_as_interrupt(), sensor, second or nullcontext(), _idle_around(journal, sensor):
+            # The end of a job or of a terminal is like Ctrl-C, so that the campaign stops cleanly.
+            ends = handling(signal.default_int_handler, "SIGTERM", "SIGHUP")
+            with ends, sensor, second or nullcontext(), _idle_around(journal, sensor):
                 _collect(tasks, campaign, found, journal, sensor, second)
         except KeyboardInterrupt:
             say("\nstopped; go on with --resume")
@@ -249,24 +251,6 @@ def _idle_around(journal: Journal, sensor: Sensor) -> Iterator[None]:
     journal.append({**session, "key": f"session {number} ended", "ended": now(), "idle": asdict(after)})
     if stopped is not None:
         raise stopped
-
-
-@contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
-    """Treat the end of a job or of a terminal like Ctrl-C, so that the campaign stops cleanly."""
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    if threading.current_thread() is not threading.main_thread():
-        names = []  # Python allows handlers in the main thread only
-    before = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
 
 
 def _finished(journal: Journal, out: Path) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from statistics import stdev
+from typing import Any
 
 import torch
 from torch.utils.benchmark import Timer
@@ -82,26 +83,20 @@ def time_operation(
     operation: Operation,
     device: torch.device,
     *,
-    seconds: float,
     seed: int = 0,
-    loop_lengths: int = 0,
-    floor_s: float = 0.0,
     cache_bytes: int = 64 * 2**20,
     memory_bytes: int = 2**30,
+    **loop: Any,
 ) -> Timing:
-    """Time an operation on a device.
+    """Time an operation on a device with such a last-level cache, in a loop as `time_block` takes it.
 
     Raises RuntimeError: PyTorch cannot run the operation here; torch.OutOfMemoryError where it does not fit.
-
-    Args:
-        loop_lengths: Number of loop lengths that check proportionality by a linear fit; 0 for one short loop.
-        cache_bytes: Size of the device's last-level cache.
     """
     generator = torch.Generator(device).manual_seed(seed)
     length = block_length(operation, cache_bytes, memory_bytes)
     with running(operation.mode, operation.precision):
         block = [Instance.of_operation(operation, device, generator) for _ in range(length)]
-        return time_block(block, device, seconds=seconds, loop_lengths=loop_lengths, floor_s=floor_s)
+        return time_block(block, device, **loop)
 
 
 def time_block(
@@ -112,7 +107,10 @@ def time_block(
     loop_lengths: int = 0,
     floor_s: float = 0.0,
 ) -> Timing:
-    """Time a block of distinct instances that run one after the other. Times are per instance."""
+    """Time a block of distinct instances that run one after the other. Times are per instance.
+
+    `loop_lengths` is the number of lengths that check proportionality by a linear fit; 0 for one short loop.
+    """
 
     def run() -> None:
         for instance in block:

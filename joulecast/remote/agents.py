@@ -88,7 +88,8 @@ def _tool(
         if each.name not in asked or each.name in ONLY_HERE:
             continue
         default = inspect.Parameter.empty if each.name == "gpu" else defaults.get(each.name, each.default)
-        type_, said = _TAKEN.get(each.name, (_type_of(each), words.get(each.name, "")))
+        plain = _TYPES.get(str(each.annotation).partition(" | ")[0], str)
+        type_, said = _TAKEN.get(each.name, (plain, words.get(each.name, "")))
         annotation: Any = Annotated[type_ | None if default is None else type_, Field(description=said)]
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters.append(
@@ -106,10 +107,6 @@ def _tool(
     returns = inspect.signature(answer, eval_str=True).return_annotation
     tool.__signature__ = inspect.Signature(parameters, return_annotation=returns)  # type: ignore[attr-defined]
     return tool
-
-
-def _type_of(parameter: inspect.Parameter) -> Any:
-    return _TYPES.get(str(parameter.annotation).partition(" | ")[0], str)
 
 
 def _costliest(prediction: joulecast.Prediction) -> dict[str, Any]:

@@ -120,14 +120,10 @@ class Client:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise InputError("this is not the URL of a service", given=url, allowed=f"such as {LOCAL}")
-        self._url = url.rstrip("/")
+        self.url = url.rstrip("/")
+        """URL of the service."""
         self._token = token
         self._timeout_s = timeout_s
-
-    @property
-    def url(self) -> str:
-        """URL of the service."""
-        return self._url
 
     predict = _asked(joulecast.predict)
     extract = _asked(joulecast.extract)

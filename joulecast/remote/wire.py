@@ -56,15 +56,9 @@ _OF_LISTED = (*_OF_MANY, "input_shape", "assumptions")
 
 
 def question_of(function: Callable[..., Any], given: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of the request for a call of one of the library's functions.
+    """The body of the request for a call of one of the library's functions, with these arguments.
 
-    Args:
-        function: The function, whose signature says which arguments there are.
-        given: Its positional arguments.
-        options: Its keyword arguments.
-
-    Raises:
-        InputError: A service cannot be sent one of the arguments.
+    Raises InputError: A service cannot be sent one of the arguments.
     """
     bound = inspect.signature(function).bind(*given, **options)
     bound.apply_defaults()

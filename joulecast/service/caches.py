@@ -138,15 +138,10 @@ def _refuse_many(content: Any, settings: Settings) -> None:
             raise too_large(what, len(value), most)
         for item in value if name != "operations" else ():
             _refuse_many(item, settings)
-        paths = sum(map(_paths, value)) if content.get("tree") else 0
+        listed = (item.get("module_paths") for item in value if content.get("tree") and isinstance(item, dict))
+        paths = sum(len(each) for each in listed if isinstance(each, list))
         if paths > _MOST_IN_TREE:
             raise too_large("the operations run in too many modules for an energy tree", paths, _MOST_IN_TREE)
-
-
-def _paths(item: Any) -> int:
-    """Number of module paths of an operation as it was sent, which may be anything."""
-    paths = item.get("module_paths") if isinstance(item, dict) else None
-    return len(paths) if isinstance(paths, list) else 0
 
 
 # The zoo may change at any time. So clients must revalidate, but get the answer again only if it has changed.

@@ -7,14 +7,13 @@ import json
 import os
 import pathlib
 import platform
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from importlib.util import find_spec
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
-from starlette.datastructures import State
+from prometheus_client import generate_latest
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -73,27 +72,14 @@ listed = APIRouter(prefix="/v1", route_class=caches.CachedRoute)
 system = APIRouter(prefix="/v1", responses=routes.PROBLEMS)
 
 
-def _listing(path: str, schema: str) -> Callable[[Callable[[State], Any]], None]:
-    """Answer a path without parameters by a function of the application's state."""
-
-    def add(listing: Callable[[State], Any]) -> None:
-        async def answer(request: Request) -> Response:
-            return Response(routes.json_bytes(listing(request.app.state)), media_type="application/json")
-
-        answer.__name__, answer.__doc__ = listing.__name__, listing.__doc__
-        listed.get(path, **routes.answering(schema), tags=["catalogue"])(answer)
-
-    return add
-
-
-@_listing("/gpus", "GpusAnswer")
-def gpus(state: State) -> dict[str, Any]:
+@listed.get("/gpus", **routes.answering("GpusAnswer"), tags=["catalogue"])
+async def gpus() -> dict[str, Any]:
     """List the GPU catalogue, with what was measured on each GPU."""
     return {"gpus": [_gpu_summary(gpu) for gpu in catalogue().values()]}
 
 
-@_listing("/execution", "ExecutionAnswer")
-def execution(state: State) -> dict[str, Any]:
+@listed.get("/execution", **routes.answering("ExecutionAnswer"), tags=["catalogue"])
+async def execution() -> dict[str, Any]:
     """List how a network can be run, the hosts and engines that are known by name, and grids by country."""
     return {
         "executions": list(EXECUTIONS),
@@ -103,24 +89,24 @@ def execution(state: State) -> dict[str, Any]:
     }
 
 
-@_listing("/zoo", "ZooAnswer")
-def zoo(state: State) -> dict[str, Any]:
+@listed.get("/zoo", **routes.answering("ZooAnswer"), tags=["catalogue"])
+async def zoo() -> dict[str, Any]:
     """List the names of the predictors."""
     return {"entries": entries()}
 
 
-@_listing("/calibrations", "CalibrationsAnswer")
-def calibrations(state: State) -> dict[str, Any]:
+@listed.get("/calibrations", **routes.answering("CalibrationsAnswer"), tags=["catalogue"])
+async def calibrations(request: Request) -> dict[str, Any]:
     """List the calibrations that requests may name."""
     rows = [
         {"name": name, "gpu": profile.gpu, "sha256": profile.sha256, "about": str(profile)}
-        for name, profile in state.calibrations.items()
+        for name, profile in request.app.state.calibrations.items()
     ]
     return {"calibrations": rows}
 
 
-@_listing("/scoreboard", "ScoreboardAnswer")
-def scoreboard(state: State) -> dict[str, Any]:
+@listed.get("/scoreboard", **routes.answering("ScoreboardAnswer"), tags=["catalogue"])
+async def scoreboard() -> dict[str, Any]:
     """Published runs beside predictions, a row for each source, GPU and task."""
     return {"rows": json.loads((shipped("zoo") / "scoreboard.json").read_text("utf-8"))}
 
@@ -128,7 +114,7 @@ def scoreboard(state: State) -> dict[str, Any]:
 @listed.get("/models", **routes.answering("ModelsAnswer"), tags=["models"])
 async def models(
     request: Request, search: Annotated[str, Query(max_length=100, description="Part of a name.")] = ""
-) -> Response:
+) -> dict[str, Any]:
     """List the models that have a name and need no torch."""
     wanted = search.lower()
 
@@ -142,7 +128,7 @@ async def models(
             "others": request.app.state.settings.extraction and find_spec("torch") is not None,
         }
 
-    return Response(routes.json_bytes(await routes.computed(request, matching)), media_type="application/json")
+    return await routes.computed(request, matching)
 
 
 @listed.get("/gpus/{name}", **routes.answering("GpuAnswer", named=True), tags=["catalogue"])
@@ -223,7 +209,7 @@ async def openapi(request: Request) -> Response:
 )
 async def prometheus(request: Request) -> Response:
     """Counters for Prometheus."""
-    return Response(request.app.state.metrics.text(), media_type=logs.MEDIA_TYPE)
+    return Response(generate_latest(request.app.state.metrics.registry), media_type=logs.MEDIA_TYPE)
 
 
 _FILES = StaticFiles(directory=pathlib.Path(__file__).with_name("static"))

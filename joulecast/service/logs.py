@@ -12,14 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.datastructures import State
 
@@ -89,18 +82,19 @@ class Metrics:
     def __init__(self, state: State) -> None:
         disable_created_metrics()  # the times at which the service saw each label first, which nobody asks for
         self._state = state
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        Info("joulecast_build", "Version of joulecast", registry=self.registry).info({"version": __version__})
         labels = ["route", "method", "status"]
-        self._requests = Counter("joulecast_requests", "Number of requests answered", labels, registry=self._registry)
+        self._requests = Counter("joulecast_requests", "Number of requests answered", labels, registry=self.registry)
         self._seconds = Histogram(
             "joulecast_request_seconds",
             "Seconds from the head of a request to the answer",
             ["route"],
             buckets=_BUCKETS_S,
-            registry=self._registry,
+            registry=self.registry,
         )
-        self._registry.register(self)
+        self.registry.register(self)
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request that was answered. Methods that no route has share one label."""
@@ -110,18 +104,10 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Gauges and counters of other parts of the service as they are now."""
-        build = GaugeMetricFamily("joulecast_build_info", "Version of joulecast", labels=["version"])
-        build.add_metric([__version__], 1)
-        yield build
         yield GaugeMetricFamily("joulecast_resident_bytes", "Resident memory of this process", value=resident_bytes())
         for name, (place, meaning) in GAUGES.items():
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield family(f"joulecast_{name}", meaning, value=attrgetter(place)(self._state))
-
-    def text(self) -> bytes:
-        """All counters and gauges in Prometheus' text format."""
-        text: bytes = generate_latest(self._registry)
-        return text
 
 
 def resident_bytes() -> float:

@@ -10,6 +10,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from ipaddress import ip_network
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -28,29 +29,25 @@ _PAGE_POLICY = (
 )
 _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
 
-Observe = Callable[[str, str, int, float], None]
 
-
+@dataclass
 class RequestChecks:
     """ASGI middleware that checks requests and logs answers.
 
     Args:
-        app: The application behind it.
-        settings: Tokens and limits.
         observe: Function that is called with route, method, status and seconds of every answer.
+        large_bytes: Bytes of the large bodies that have not been answered.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, observe: Observe) -> None:
-        self._app = app
-        self._settings = settings
-        self._tokens = [token.encode() for token in settings.tokens]
-        self._observe = observe
-        self.large_bytes = 0  # of the large bodies that have not been answered
+    app: ASGIApp
+    settings: Settings
+    observe: Callable[[str, str, int, float], None]
+    large_bytes: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the application, or refuse it."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         given_id = headers.get("x-request-id", "")
@@ -60,15 +57,15 @@ class RequestChecks:
         token = self._token(headers)
         state["client"] = _address(scope) if token is None else f"token {token}"
         answer = _Answer(send, request_id, _PAGE_POLICY if _is_page(_path(scope)) else _DATA_POLICY)
-        body = _Body(receive, self._settings, self)
+        body = _Body(receive, self.settings, self)
         started_s = time.perf_counter()
         try:
-            if self._tokens and token is None and not (_path(scope) in OPEN_PATHS or _is_page(_path(scope))):
+            if self.settings.tokens and token is None and not (_path(scope) in OPEN_PATHS or _is_page(_path(scope))):
                 raise _stranger(headers)
             length = headers.get("content-length", "")
-            if length.isdigit() and int(length) > self._settings.max_body_bytes:
-                raise _too_large(int(length), self._settings)
-            await self._app(scope, body.receive, answer.send)
+            if length.isdigit() and int(length) > self.settings.max_body_bytes:
+                raise _too_large(int(length), self.settings)
+            await self.app(scope, body.receive, answer.send)
         except RefusalError as error:
             await answer.respond(error, scope, receive)
         except ClientDisconnect:  # While its body was read.
@@ -80,7 +77,7 @@ class RequestChecks:
             body.close()
         seconds = time.perf_counter() - started_s
         route = getattr(scope.get("route"), "path", "(none)")
-        self._observe(route, scope["method"], answer.status, seconds)
+        self.observe(route, scope["method"], answer.status, seconds)
         logs.log(
             logging.INFO,
             "request",
@@ -98,7 +95,7 @@ class RequestChecks:
         kind, _, given = headers.get("authorization", "").partition(" ")
         token = given.strip().encode("latin-1", "replace")
         # The token is compared with all tokens in constant time, so that the time of the check reveals nothing.
-        matches = [hmac.compare_digest(token, each) for each in self._tokens]
+        matches = [hmac.compare_digest(token, each.encode()) for each in self.settings.tokens]
         return matches.index(True) if kind.lower() == "bearer" and any(matches) else None
 
 
@@ -125,17 +122,17 @@ def _too_large(size_bytes: int, settings: Settings) -> RefusalError:
     )
 
 
+@dataclass
 class _Body:
     """A body that is being received, with limits on its bytes and seconds. A large one counts until it is answered."""
 
-    def __init__(self, receive: Receive, settings: Settings, checks: RequestChecks) -> None:
-        self._receive = receive
-        self._settings = settings
-        self._checks = checks
-        self._complete = False
-        self._deadline_s: float | None = None
-        self._size_bytes = 0
-        self._counted_bytes = 0
+    _receive: Receive
+    _settings: Settings
+    _checks: RequestChecks
+    _complete: bool = False
+    _deadline_s: float | None = None
+    _size_bytes: int = 0
+    _counted_bytes: int = 0
 
     async def receive(self) -> Message:
         if self._complete:
@@ -182,15 +179,15 @@ _OUR_FAULT = RefusalError(
 )
 
 
+@dataclass
 class _Answer:
     """An answer that is being sent: adds the headers of all answers, and records the status for the log."""
 
-    def __init__(self, send: Send, request_id: str, policy: str) -> None:
-        self._send = send
-        self._request_id = request_id
-        self._policy = policy
-        self.status = 0
-        self.size_bytes = 0
+    _send: Send
+    _request_id: str
+    _policy: str
+    status: int = 0
+    size_bytes: int = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import orjson
 from fastapi import APIRouter, Query, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from ..generation.choices import GenerationChoices
 from ..operations.network import Network
@@ -44,6 +44,14 @@ FormatQuery = Annotated[
 Answer = TypeVar("Answer")
 
 
+class Json(JSONResponse):
+    """An answer as strict JSON, in which NaN and infinity become null."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes of plain lists and dictionaries."""
+        return json_bytes(content)
+
+
 def answering(schema: str, *, as_csv: bool = False, named: bool = False) -> dict[str, Any]:
     """Arguments for a route whose answers are cached, and have a schema of answers.toml.
 
@@ -53,7 +61,7 @@ def answering(schema: str, *, as_csv: bool = False, named: bool = False) -> dict
     if as_csv:
         ok["content"] = {"text/csv": {"schema": {"type": "string"}}}
     responses = {**PROBLEMS, **_NOT_MODIFIED, **(_MISSING if named else {}), 200: ok}
-    return {"responses": responses, "response_class": Response, "response_model": None}
+    return {"responses": responses, "response_class": Json, "response_model": None}
 
 
 async def ask(

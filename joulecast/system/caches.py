@@ -25,8 +25,7 @@ _SMALL_BYTES = 500  # of a number or a text, with the arguments that it was comp
 class BoundedCache(Generic[Key, Value]):
     """A cache of the most recently used values, as many as fit. Safe to use from several threads.
 
-    Args:
-        most_bytes: Limit on the sum of the sizes of all values, as `put` is told them.
+    `most_bytes` limits the sum of the sizes of all values, as `put` is told them.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -74,8 +73,7 @@ quicker with ten times as much."""
 def remembered(size_of: Callable[[Any], int] = lambda made: _SMALL_BYTES) -> Callable[[Function], Function]:
     """Keep the results of a function of hashable arguments in `RESULTS`; callers must not change them.
 
-    Args:
-        size_of: Bytes of a result and its arguments; by default those of a small one.
+    `size_of` gives the bytes of a result and its arguments; by default those of a small one.
     """
 
     def with_cache(make: Function) -> Function:

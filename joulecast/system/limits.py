@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 Result = TypeVar("Result")
@@ -88,15 +88,10 @@ class _WithoutToken(urllib.request.HTTPRedirectHandler):
         return request
 
 
-class Answer(NamedTuple):
-    """The answer of a server: the status of HTTP, and the body."""
-
-    status: int
-    body: bytes
-
-
-def fetch(request: urllib.request.Request, *, seconds: float, most_bytes: int, redirects: bool = False) -> Answer:
-    """Send a request to an address of http or https, and return the complete answer.
+def fetch(
+    request: urllib.request.Request, *, seconds: float, most_bytes: int, redirects: bool = False
+) -> tuple[int, bytes]:
+    """Send a request to an address of http or https, and return the status and the body of the complete answer.
 
     The deadline holds for connecting, every redirect, the head and the body together. The timeout of a socket limits
     each read only: a server that sends single bytes, or one "100 Continue" after the other, could keep its client
@@ -115,13 +110,13 @@ def fetch(request: urllib.request.Request, *, seconds: float, most_bytes: int, r
         opener.add_handler(handler)
     begun_s = time.monotonic()
 
-    def ask() -> Answer:
+    def ask() -> tuple[int, bytes]:
         try:
             response = opener.open(request, timeout=seconds + 1)  # a single read ends soon after the deadline
         except urllib.error.HTTPError as error:  # This error is a response, too.
             response = error
         with response:
-            return Answer(response.status, _body(response, most_bytes, begun_s, seconds))
+            return response.status, _body(response, most_bytes, begun_s, seconds)
 
     return within(seconds, ask)
 

@@ -104,7 +104,7 @@ def read_regular(
         except OSError as error:
             raise unreadable(f"{what} cannot be read", path, error, error_class) from error
     if len(data) > most_bytes:
-        raise too_large(what, path, f"up to {most_bytes:,} bytes", error_class=error_class)
+        raise _too_large(what, path, most_bytes, error_class)
     return data
 
 
@@ -115,11 +115,11 @@ def lines(path: Path, most_bytes: int, most_line_bytes: int, what: str) -> Itera
     """
     with open_regular(path, what) as file:
         if os.fstat(file.fileno()).st_size > most_bytes:
-            raise too_large(what, path, f"up to {most_bytes:,} bytes")
+            raise _too_large(what, path, most_bytes)
         try:
             while line := file.readline(most_line_bytes + 1):
                 if len(line) > most_line_bytes:
-                    raise too_large(f"a line of {what}", path, f"up to {most_line_bytes:,} bytes")
+                    raise _too_large(f"a line of {what}", path, most_line_bytes)
                 yield line
         except OSError as error:
             raise unreadable(f"{what} cannot be read", path, error) from error
@@ -148,12 +148,9 @@ def _finite(text: str) -> float:
     return value
 
 
-def too_large(
-    what: str,
-    path: Path,
-    allowed: str,
-    hint: str = "divide it into several files",
-    error_class: type[JoulecastError] = InputError,
+def _too_large(
+    what: str, path: Path, most_bytes: int, error_class: type[JoulecastError] = InputError
 ) -> JoulecastError:
     """The error for a file, or a part of it, with more in it than may be read."""
+    allowed, hint = f"up to {most_bytes:,} bytes", "divide it into several files"
     return error_class(f"{what} is too large", given=str(path), allowed=allowed, hint=hint)

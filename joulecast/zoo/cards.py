@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..system.resources import shipped
 from .files import CARD, MANIFEST, README, StoredEntry, json_bytes
@@ -72,8 +72,7 @@ def card_files(card: Mapping[str, Any]) -> dict[str, bytes]:
     return {CARD: json_bytes(card), README: markdown(card).encode()}
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """How much was measured on a GPU or CPU.
 
     Args:
@@ -81,28 +80,10 @@ class Measured:
         clocks_mhz: Clocks that were locked; empty where everything ran at the default clock.
     """
 
-    operations: int = 0
-    networks: int = 0
-    clocks_mhz: tuple[float, ...] = ()
-    has_power: bool = False
-
-    def __or__(self, other: Measured) -> Measured:
-        """Combine two predictors of one GPU. They share most of their data, so the larger number counts."""
-        return Measured(
-            max(self.operations, other.operations),
-            max(self.networks, other.networks),
-            max(self.clocks_mhz, other.clocks_mhz, key=len),
-            self.has_power or other.has_power,
-        )
-
-    def __add__(self, other: Measured) -> Measured:
-        """Add measurements of two different datasets."""
-        return Measured(
-            self.operations + other.operations,
-            self.networks + other.networks,
-            tuple(sorted({*self.clocks_mhz, *other.clocks_mhz})),
-            self.has_power or other.has_power,
-        )
+    operations: int
+    networks: int
+    clocks_mhz: tuple[float, ...]
+    has_power: bool
 
     def __str__(self) -> str:
         parts = []
@@ -115,26 +96,29 @@ class Measured:
         return ", ".join(parts) + ("" if self.has_power else " (time only)")
 
 
-def measured_gpus(zoo: Path | None = None) -> Mapping[str, Measured]:
+def measured_gpus() -> Mapping[str, Measured]:
     """Full name of a GPU or CPU -> what was measured on it. Of GPUs that are not listed, only the data sheet is known.
 
     Raises ZooError: there is no zoo, or the card of an entry is damaged.
     """
-    zoo = zoo or shipped("zoo")
-    manifests = sorted(zoo.glob(f"*/*/{MANIFEST}"))
+    manifests = sorted(shipped("zoo").glob(f"*/*/{MANIFEST}"))
     return _measured(tuple((path.parent, path.stat().st_mtime_ns) for path in manifests))
 
 
 @lru_cache(maxsize=4)
 def _measured(stamped: tuple[tuple[Path, int], ...]) -> Mapping[str, Measured]:
-    by_gpu: dict[str, Measured] = {}
+    by_gpu: dict[str, list[Measured]] = {}
     for folder, _ in stamped:
-        of_entry: dict[str, Measured] = {}
-        for data in StoredEntry.of(folder).card["data"]:
-            # Kernels were measured one by one, at the default clock.
-            clocks = () if data["clock_mhz"] is None else (float(data["clock_mhz"]),)
-            measured = Measured(data["operations"], data["networks"], clocks, not data["sensor"].startswith("none"))
-            of_entry[data["gpu"]] = of_entry.get(data["gpu"], Measured()) + measured
-        for gpu, measured in of_entry.items():
-            by_gpu[gpu] = by_gpu.get(gpu, Measured()) | measured
-    return by_gpu
+        card = StoredEntry.of(folder).card
+        for gpu in {data["gpu"]: None for data in card["data"]}:
+            mine = [data for data in card["data"] if data["gpu"] == gpu]
+            operations, networks = (sum(data[what] for data in mine) for what in ("operations", "networks"))
+            clocks = {float(data["clock_mhz"]) for data in mine if data["clock_mhz"] is not None}
+            has_power = any(not data["sensor"].startswith("none") for data in mine)
+            by_gpu.setdefault(gpu, []).append(Measured(operations, networks, tuple(sorted(clocks)), has_power))
+    most = {}
+    for gpu, found in by_gpu.items():
+        operations, networks, locked, powers = zip(*found, strict=True)
+        # Predictors of one GPU share most of their data, so the largest numbers count.
+        most[gpu] = Measured(max(operations), max(networks), max(locked, key=len), any(powers))
+    return most

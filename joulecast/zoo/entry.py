@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import ZooError
 from ..operations.operation import Operation
+from ..predictors.formats.numbers import refusing_damage
 from ..predictors.networks.predictor import NetworkPredictor
 from .cards import ModelCard, card_files
 from .files import FACTS, OPERATIONS, StoredEntry, json_bytes, parsed_json, write_files
-from .golden import Columns, Sample, golden_of, refusing_damage, require_agreement, samples_of, smoke_test
-from .kinds import KERNELS_PREDICTOR, Kind, kind_of
+from .golden import Columns, Sample, golden_of, require_agreement, samples_of, smoke_test
+from .kinds import KERNELS_PREDICTOR, KINDS, Kind, kind_of
 
 if TYPE_CHECKING:
     from ..predictors.model.learned import OneModel
@@ -128,13 +129,12 @@ def load_kernels(folder: str | Path) -> OneModel:
 
     Raises ZooError: the entry is missing, damaged, changed, of another format, or holds something else.
     """
-    from ..predictors.model.stored import one_model_from_files
     from ..predictors.regressors.trees import StoredTrees
 
-    stored = StoredEntry.of(folder)
+    stored, kind = StoredEntry.of(folder), KINDS[KERNELS_PREDICTOR]
     with refusing_damage(stored.where):
-        model = one_model_from_files(stored.facts, stored)
-        entry = Entry(stored, kind_of(KERNELS_PREDICTOR), model)
+        model: OneModel = kind.read(stored)
+        entry = Entry(stored, kind, model)
         for sample, before in entry.samples:
             trees = None if sample.trees is None else model.trees.get(sample.trees)
             if isinstance(trees, StoredTrees):

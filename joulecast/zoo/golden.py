@@ -7,16 +7,16 @@ of kernels has a sample for each generation and group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..arrays import FloatArray
-from ..errors import InputError, ZooError, damaged_entry
+from ..errors import ZooError, damaged_entry
 from ..operations.network import Network
 from ..operations.operation import Operation
+from ..predictors.formats.numbers import refusing_damage
 
 if TYPE_CHECKING:
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
@@ -81,17 +81,12 @@ def samples_of(golden: Any) -> list[tuple[Sample, Columns]]:
     if "operations" in golden:
         found: list[tuple[Sample, Columns]] = [(Sample(_operations(golden)), golden)]
     elif "kernels" in golden:
-        rows = golden["kernels"]
-        found = [(Sample(_operations(row), str(row["gpu"]), _pair(row["trees"])), row) for row in rows]
+        rows = ((row, *row["trees"]) for row in golden["kernels"])
+        found = [(Sample(_operations(row), str(row["gpu"]), (str(of), str(group))), row) for row, of, group in rows]
     else:
         found = [(Sample(_operations(row), gpu), row) for gpu, row in golden.items()]
     _require_some(found, "samples", _MOST_SAMPLES)
     return found
-
-
-def _pair(value: Sequence[Any]) -> tuple[str, str]:
-    generation, group = value
-    return str(generation), str(group)
 
 
 def _operations(row: Columns) -> list[Operation]:
@@ -120,23 +115,6 @@ def smoke_test(predictor: NetworkPredictor | CpuNetworkPredictor, operations: Se
             given=numbers[:2],
             hint="pull it again",
         )
-
-
-@contextmanager
-def refusing_damage(where: str) -> Iterator[None]:
-    """Turn every exception that damaged content causes into a `ZooError`.
-
-    Numbers out of range cause no warning here, because the golden prediction shows them later. Raises ZooError: the
-    content is damaged.
-    """
-    try:
-        with np.errstate(all="ignore"):
-            yield
-    except ZooError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
-        cause = error.what if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-        raise damaged_entry("this zoo entry is damaged", f"{where}: {cause}"[:400]) from error
 
 
 def require_agreement(stored: StoredEntry, again: Columns, before: Columns) -> None:

@@ -114,11 +114,7 @@ class Verdict:
 
 
 def compare(champion: Errors, challenger: Errors) -> Verdict:
-    """Compare the errors of two predictors on what was left out of the training of both.
-
-    Args:
-        champion: Network or operation that was left out -> quantity -> relative error.
-    """
+    """Compare the errors of two predictors on what was left out of the training of both."""
     pairs: dict[str, list[FloatArray]] = defaultdict(list)
     for label in sorted(champion.keys() & challenger.keys()):
         if both := sorted(champion[label].keys() & challenger[label].keys()):

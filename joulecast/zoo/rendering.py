@@ -109,10 +109,7 @@ def report(
     """A report of validations as Markdown.
 
     Args:
-        title: Its first line.
         splits: What was left out, and what the tables say about it.
-        recipe: The recipe that was judged.
-        command: The command that makes the report.
         remarks: Markdown that follows the introduction, such as what limits the errors.
     """
     settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())
@@ -141,17 +138,9 @@ def _each_network(networks: Errors) -> list[str]:
     """A table of each network, with what was measured and predicted, where its parts were predicted."""
     if "host_s" not in networks.columns:
         return []
-    header = [
-        "network",
-        "input",
-        "precision",
-        "measured ms",
-        "predicted ms",
-        "time error %",
-        "measured J",
-        "predicted J",
-    ]
-    header += ["energy error %", "device / host ms", "time in kinds never measured %", "operations left out"]
+    header = ["network", "input", "precision", "measured ms", "predicted ms", "time error %", "measured J"]
+    header += ["predicted J", "energy error %", "device / host ms", "time in kinds never measured %"]
+    header.append("operations left out")
     lines = []
     for split, mine in networks.groups("split"):
         columns: list[Iterable[object]] = [mine[name] for name in ("network", "input", "precision")]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from ..errors import ZooError
 from ..operations.operation import MODES
+from ..predictors.formats.numbers import refusing_damage
 from ..system.limits import limited_memory
 from ..system.resources import cache_folder, shipped
 from .entry import load_any
 from .files import MANIFEST, NAME, StoredEntry, put_in_place, read_plain, sha256_of
-from .golden import refusing_damage
 from .kinds import name_of
 from .places import INDEX, FolderPlace, Row, fetch, index_of, open_source, put, remove
 

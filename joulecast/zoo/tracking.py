@@ -41,13 +41,8 @@ def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None,
         "precision": ",".join(card.precisions or ["any"]),
     }
     with _started(card.name, {**tags, "command": command, "stage": "train"}, uri) as (mlflow, run_id):
-        _log(
-            mlflow,
-            run_id,
-            settings,
-            trained.validation.metrics(),
-            getattr(getattr(trained.predictor, "learned", None), "curves", {}),
-        )
+        curves = getattr(getattr(trained.predictor, "learned", None), "curves", {})
+        _log(mlflow, run_id, settings, trained.validation.metrics(), curves)
         _log_datasets(mlflow, run_id, card.data)
         text = report(f"Errors of {card.name}", card.splits, recipe, [trained.validation], command=command)
         mlflow.log_text(text, "report/REPORT.md")

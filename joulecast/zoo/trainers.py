@@ -222,12 +222,9 @@ def _by_mode(recipe: Recipe, loaded: Sequence[Loaded], asked: Sequence[str]) -> 
 
 
 def renew_hosts(folder: Path, networks: Networks) -> None:
-    """Learn again what a call costs the host inside a network, for an entry for any GPU; modes without one stay.
+    """Learn again what a call costs the host inside a network, for an entry for any GPU that was trained with these.
 
-    Raises ZooError: the entry is missing, damaged, changed, or of another format.
-
-    Args:
-        networks: The measured networks that it was trained with.
+    Modes in which none was measured stay. Raises ZooError: the entry is missing, damaged, or of another format.
     """
     entry = load_entry(folder, AnyGpuPredictor)
     measured = {measurement.mode for _, measurement, _ in networks}

@@ -43,19 +43,11 @@ class Loaded:
         }
         return cls(folder, dataset, networks)
 
-    def in_mode(self, mode: str) -> dict[NetworkMeasurement, Network]:
-        """Its networks in a mode."""
-        return {m: network for m, network in self.networks.items() if m.mode == mode}
-
     def described(self) -> dict[str, Any]:
         """What cards say of it."""
-        card = self.dataset.card
+        said = ("gpu", "clock_mhz", "source", "licence", "sensor")
         return {
-            "gpu": card.gpu,
-            "clock_mhz": card.clock_mhz,
-            "source": card.source,
-            "licence": card.licence,
-            "sensor": card.sensor,
+            **{name: getattr(self.dataset.card, name) for name in said},
             "operations": len({m.operation for m in self.dataset.measurements}),
             "networks": len(self.dataset.networks),
             "sha256": fingerprint(self.folder),
@@ -98,7 +90,8 @@ class Task(NamedTuple):
     def of_mode(self) -> tuple[Dataset, str, Any, dict[NetworkMeasurement, Network]]:
         """Of a predictor of one GPU or CPU: dataset, mode, recipe, and networks of this mode."""
         (loaded,) = self.loaded
-        return loaded.dataset, self.mode, self.recipe, loaded.in_mode(self.mode)
+        networks = {m: network for m, network in loaded.networks.items() if m.mode == self.mode}
+        return loaded.dataset, self.mode, self.recipe, networks
 
     @property
     def name(self) -> str:

@@ -18,7 +18,6 @@ from joulecast.extraction.models.language_models import BY_NAME
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.models.torchvision_models import model_names
 from joulecast.extraction.templates import answer, refusal, store
-from joulecast.extraction.templates.store import ANY_OPTIMIZER
 from joulecast.extraction.traced_models import traced
 from joulecast.operations.inputs import Inputs
 from joulecast.predictors.networks.memory import parameters_held
@@ -215,14 +214,3 @@ def test_operations_that_become_equal_are_counted_together_in_order():
         template.operations((5, 5), "inference", "default"), name="x", input_shape=None, mode="inference"
     )
     assert [(entry.count, entry.module_paths) for entry in network] == [(3, ("layer0", "layer1", "layer2"))]
-
-
-def test_steps_of_optimizers():
-    plain = answered("resnet18", IMAGE, mode="training")
-    for optimizer in (ANY_OPTIMIZER, "adamw"):
-        *rest, last = answered("resnet18", IMAGE, mode="training", optimizer=optimizer)
-        assert tuple(rest) == plain.entries
-        assert last.operation.kind == f"{optimizer}_step"
-        assert last.operation.input_size == 11_689_512  # ResNet-18's parameters
-    with pytest.raises(InputError, match="in training"):
-        joulecast.extract("resnet18", IMAGE, optimizer="sgd")

@@ -1,7 +1,5 @@
 """Locking clocks on the simulated driver, whose lock outlives the process as a real one's does."""
 
-import pytest
-
 LOCK = """
 import os, sys
 from joulecast.profiling.devices import Clocks
@@ -24,12 +22,16 @@ def clock(tmp_path):
     return (tmp_path / "clock").read_text()
 
 
-@pytest.mark.parametrize("without", ["", "import sys\nsys.modules['pynvml'] = None\n"], ids=["NVML", "nvidia-smi"])
-def test_a_clock_is_locked_and_reset(on_driver, tmp_path, without):
-    assert on_driver(without + LOCK).stdout.splitlines() == ["restored False", "held 900", "then 0"]
-    on_driver(without + LOCK, "raise")
+def test_a_clock_is_locked_and_reset(on_driver, tmp_path):
+    assert on_driver(LOCK).stdout.splitlines() == ["restored False", "held 900", "then 0"]
+    on_driver(LOCK, "raise")
     assert clock(tmp_path) == "0"
     assert not list((tmp_path / "state" / "joulecast").iterdir())
+
+
+def test_without_nvidia_smi_no_clock_is_locked(on_driver, tmp_path):
+    assert "nvidia-smi is not installed" in on_driver(LOCK, smi=False).stderr
+    assert not (tmp_path / "clock").exists()
 
 
 def test_two_campaigns_on_one_gpu_refuse_each_other(on_driver, tmp_path):
@@ -38,9 +40,8 @@ def test_two_campaigns_on_one_gpu_refuse_each_other(on_driver, tmp_path):
     assert clock(tmp_path) == "0"
 
 
-@pytest.mark.parametrize("smi", [True, False])
-def test_without_permission_the_command_is_named(on_driver, tmp_path, smi):
-    result = on_driver(LOCK, smi=smi, FAKE_NVML_MAY_LOCK=0)
+def test_without_permission_the_command_is_named(on_driver, tmp_path):
+    result = on_driver(LOCK, FAKE_NVML_MAY_LOCK=0)
     assert "ClockError: the clock cannot be locked at 900 MHz" in result.stderr
     assert "sudo nvidia-smi --id=0 --lock-gpu-clocks=900,900" in result.stderr
     # Nothing was locked, so nothing is left to be restored.

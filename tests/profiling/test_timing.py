@@ -14,7 +14,7 @@ from joulecast.errors import InputError
 from joulecast.extraction.models.torchvision_models import import_torchvision
 from joulecast.operations.kinds import KINDS
 from joulecast.profiling.runners import RUNNERS, Instance
-from joulecast.profiling.timing import block_length, by_cpu_time, clock_of, running, time_block, time_operation
+from joulecast.profiling.timing import block_length, by_cpu_time, clock_of, running, time_block
 
 CPU = torch.device("cpu")
 # The sizes of `costs_of_*.py`, and several heads of queries for each head of keys.
@@ -97,15 +97,6 @@ def test_blocks_exceed_the_cache_within_memory():
     assert block_length(relu.replace(mode="training"), 64 * 2**20, 2**40) == 8
     assert block_length(relu, 64 * 2**20, 32 * 2**20) == 2
     assert block_length(Operation("relu", [(1,)]), 64 * 2**20, 2**40) == 64
-
-
-@pytest.mark.parametrize("mode", ["inference", "training"])
-def test_timing_on_the_cpu(mode):
-    timing = time_operation(example("conv2d", mode), CPU, seconds=0.2, cache_bytes=2**16)
-    assert timing.time_s > 0
-    assert timing.device_time_s is None
-    assert timing.end_s > timing.start_s
-    assert timing.iterations % block_length(example("conv2d", mode), 2**16, 2**30) == 0
 
 
 def test_the_timer_of_torch_measures_the_loop(monkeypatch):

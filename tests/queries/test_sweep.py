@@ -33,16 +33,6 @@ def test_csv_and_json_read_back(sweep):
         sweep.best("cost")
 
 
-@pytest.mark.parametrize(("ending", "starts"), [(".png", b"\x89PNG"), (".svg", b"<svg"), (".html", b"<!doctype html>")])
-def test_pictures(tmp_path, sweep, ending, starts):
-    one = joulecast.sweep(*JOB, gpus="A30", clocks=(600, 900, 1200))
-    for each in (sweep, one):
-        assert each.plot(tmp_path / f"sweep{ending}").read_bytes().startswith(starts)
-    for path in (tmp_path / "missing" / f"sweep{ending}", tmp_path / "sweep.gif"):
-        with pytest.raises(InputError, match="cannot be written to this path"):
-            sweep.plot(path)
-
-
 def test_the_page_requests_no_other_file_and_escapes_names(tmp_path):
     network = joulecast.Network.of([(joulecast.Operation("relu", [(8, 64)]), 1)], name="<script>alert(1)</script>")
     page = joulecast.sweep(network, gpus="A30", clocks=(600, 900)).plot(tmp_path / "page.html").read_text()

@@ -231,14 +231,10 @@ def test_only_known_classes_come_over_the_wire():
             wire.unpack(hostile)
 
 
-def test_a_profile_is_read_here_and_never_there(client, service, tmp_path):
+def test_the_profile_of_a_host_is_read_here(client, tmp_path):
     write_profile(tmp_path / "host.json", 0.5, {})
     job = ("resnet18", (8, 3, 64, 64), "A30")
     assert client.predict(*job, host=tmp_path / "host.json").time_s == joulecast.predict(*job, host=0.5).time_s
-    body = {"model": "resnet18", "input_shape": [8, 3, 64, 64], "gpu": "A30", "host": str(tmp_path / "host.json")}
-    answer = service.ask("/v1/predict", body)
-    assert answer.status == 422
-    assert "unknown host" in answer.text
 
 
 def test_many_networks_are_equal(client, monkeypatch):

@@ -18,7 +18,10 @@ RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 2}
 RELU_BF16 = joulecast.Operation("relu", [(32, 64, 56, 56)], precision="bf16")
 KNOWN = {
     "by name": (RESNET, ("resnet18", (8, 3, 224, 224), "A30")),
-    "operations": ({"operations": [RELU_BF16.to_dict()], "gpu": "A30"}, ([(RELU_BF16, 1)], None, "A30")),
+    "operations, equal ones together": (
+        {"operations": [RELU_BF16.to_dict(), {**RELU_BF16.to_dict(), "count": 2}], "gpu": "A30"},
+        ([(RELU_BF16, 3)], None, "A30"),
+    ),
 }
 
 
@@ -34,14 +37,6 @@ def test_other_clocks_of_a_known_network_are_those_of_the_library(service, quest
     assert service.ask("/v1/predict", {**question, "clock_mhz": True}).json["title"].startswith("clock_mhz")
     capped = service.ask("/v1/predict", {**question, "clock_mhz": 900.0, "power_limit_w": 110}).json
     assert capped["energy_j"] == joulecast.predict(*job, 900, power_limit_w=110).energy_j
-
-
-def test_predicts_a_list_of_operations(service):
-    answer = service.ask("/v1/predict", {"operations": [RELU, RELU], "gpu": "A30", "mode": "training"})
-    operation = joulecast.Operation("relu", [(32, 64, 56, 56)], mode="training")
-    expected = joulecast.predict([(operation, 4)], None, "A30")
-    assert answer.json["energy_j"] == expected.energy_j
-    assert answer.json["operations"][0]["count"] == 4
 
 
 def test_an_answer_that_the_client_has_is_not_sent_again(service):
@@ -115,7 +110,8 @@ BROKEN = {
     "a file": ("best_generation", {**LLAMA, "model": "config.json"}),
     "eager steps": ("best_generation", {**LLAMA, "engine": "transformers"}),
     "an endless prompt": ("best_generation", {**LLAMA, "prompt_tokens": 10**8}),
-    "a host's profile": ("predict_image", {**IMAGE, "host": "host.json"}),
+    "a host's profile": ("predict", {**RESNET, "host": "host.json"}),
+    "a host's profile for an image": ("predict_image", {**IMAGE, "host": "host.json"}),
     "a predictor's folder": ("predict_image", {**IMAGE, "predictor": "../zoo"}),
     "an endless image": ("predict_image", {**IMAGE, "height": 99_840, "width": 99_840}),
     "a model file": ("predict_run", {**TRAINED, "model": "model.pt2"}),

@@ -64,8 +64,7 @@ def import_energaizer2026(folder: str | Path) -> list[Dataset]:
                 measured.append((row["gpu"], float(row["clock_setpoint_mhz"]), _measurement(row, line)))
         except (KeyError, ValueError) as error:
             faults.append(f"line {line}: {error}")
-    if faults:
-        refuse_lines(faults, str(folder / "networks.csv"))
+    refuse_lines(faults, str(folder / "networks.csv"))
     sweeps: dict[Any, list[NetworkMeasurement]] = defaultdict(list)
     for gpu, _, m in measured:
         sweeps[gpu, m.network, m.precision, m.input_shape].append(m)

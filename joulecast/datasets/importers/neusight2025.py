@@ -154,8 +154,7 @@ def _rows_by_gpu(
                     operations.append(build(name, *given))
                 except InputError as error:
                     faults.append(f"row {line}: {error.what} ({name}, {tuple(given)})")
-            if faults:
-                refuse_lines(faults, name)
+            refuse_lines(faults, name)
             # Data sheets do not state the rate of the units that compute activations; these are bound by memory.
             flops = [o.flops if name in (*_PRODUCTS, "conv") else 0 for o in operations]
             size_bytes = np.array([o.bytes_read + o.bytes_written for o in operations], dtype=float)

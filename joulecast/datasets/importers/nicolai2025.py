@@ -165,8 +165,7 @@ def import_nicolai2025(folder: str | Path) -> list[Dataset]:
             measurements[find_gpu(row["gpu"]).name].append(_measurement(row, line, method))
         except _UNREADABLE as error:  # of which InputError is one
             faults.append(f"line {line}: {error.what if isinstance(error, InputError) else error} ({row['module']})")
-    if faults:
-        refuse_lines(faults, str(folder / "operations.csv"))
+    refuse_lines(faults, str(folder / "operations.csv"))
     networks: dict[str, list[NetworkMeasurement]] = defaultdict(list)
     for line, row in enumerate(read_rows(folder / "networks.csv", [*_COLUMNS, "network"]), start=2):
         measured = NetworkMeasurement(network=row["network"], **_asked(row), **_common(row, line))

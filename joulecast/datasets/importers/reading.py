@@ -14,10 +14,10 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DatasetError, needing, with_extra
+from ...errors import DatasetError
 from ...system.regular_files import read_regular, refusing_damage
 from ..measurement import Card, Dataset, refuse_lines
-from ..store import read_limited
+from ..store import imported_pyarrow, read_limited
 
 Folder = str | Path
 Importer = TypeVar("Importer", bound=Callable[..., list[Dataset]])
@@ -82,9 +82,7 @@ def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
     Missing numbers are NaN, missing texts are empty. Raises DatasetError: the file is missing or damaged, or lacks
     columns. MissingDependencyError: pyarrow is not installed.
     """
-    with needing("datasets need pyarrow", with_extra("train")):
-        import pyarrow
-    wanted = list(wanted)
+    pyarrow, wanted = imported_pyarrow(), list(wanted)
     with refusing_damage("this file of measurements cannot be read", path, DatasetError):
         table = read_limited(path, _MOST_VALUES, wanted)
     return {name: _array(name, table[name], pyarrow) for name in wanted}
@@ -116,11 +114,9 @@ def rows_of(columns: Columns, places: npt.NDArray[Any]) -> Iterator[dict[str, An
 def refuse_unknown(columns: Columns, where: object, what: str, usable: Any = True, **known: Collection[Any]) -> None:
     """Refuse usable rows with values that are not among those known of a column. The error says what they are."""
     fine = np.all([np.isin(columns[name], list(values)) for name, values in known.items()], axis=0)
-    unknown = np.flatnonzero(~fine & usable)
-    if len(unknown):
-        values = [", ".join(str(columns[name][row]) for name in known) for row in unknown]
-        faults = [f"row {row + 1}: unknown {what} ({value})" for row, value in zip(unknown, values, strict=True)]
-        refuse_lines(faults, str(where))
+    unknown = np.flatnonzero(~fine & usable).tolist()
+    values = {row: ", ".join(str(columns[name][row]) for name in known) for row in unknown}
+    refuse_lines([f"row {row + 1}: unknown {what} ({value})" for row, value in values.items()], str(where))
 
 
 def groups(columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:

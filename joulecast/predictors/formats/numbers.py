@@ -8,16 +8,35 @@ Source: https://huggingface.co/docs/safetensors, "Format".
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...checked import number as number  # of this module, too
-from ...errors import ZooError, damaged_entry
+from ...errors import InputError, ZooError, damaged_entry
 
 _MOST_TEXT = 200
+
+
+@contextmanager
+def refusing_damage(where: str, what: str = "this zoo entry is damaged") -> Iterator[None]:
+    """Turn every exception that damaged content causes into a `ZooError` with the message `what`.
+
+    Numbers out of range cause no warning here, because the golden prediction shows them later. Raises ZooError: the
+    content is damaged.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except ZooError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
+        cause = error.what if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        raise damaged_entry(what, f"{where}: {cause}"[:400]) from error
 
 
 def numbers(values: Mapping[str, Any]) -> dict[str, float]:
@@ -102,62 +121,47 @@ def arrays_from_bytes(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, s
 
     Raises ZooError: the bytes are damaged, or an array has a type that is not supported.
     """
-    try:
-        return _read(memoryview(data))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise damaged_entry(
-            "a file of arrays in a zoo entry is damaged",
-            f"{type(error).__name__}: {error}"[:200],
-            "arrays in the safetensors format",
-        ) from error
+    with refusing_damage("the safetensors format", "a file of arrays in a zoo entry is damaged"):
+        size = int.from_bytes(data[:8], "little")
+        if len(data) < 8 or size > min(_MOST_HEADER_BYTES, len(data) - 8):
+            raise ValueError("the header is longer than the file")
+        header = json.loads(data[8 : 8 + size])
+        facts = header.pop("__metadata__", {})
+        if not all(isinstance(value, str) for value in facts.values()):
+            raise TypeError("a fact is not a text")
+        numbers = memoryview(data)[8 + size :]
+        arrays, taken = {}, 0
+        for name, fact in header.items():
+            dtype, shape, (start, end) = _TYPES[fact["dtype"]], fact["shape"], fact["data_offsets"]
+            whole = [*shape, start, end]
+            if len(shape) > _MOST_DIMENSIONS or any(type(n) is not int or n < 0 for n in whole) or end > len(numbers):
+                raise ValueError(f"the shape or the offsets of {name} are impossible")
+            if math.prod(shape) * dtype.itemsize != end - start:
+                raise ValueError(f"the size of {name} does not match its shape")
+            arrays[name] = np.frombuffer(numbers[start:end], dtype).reshape(shape)
+            taken += end - start
+        if taken != len(numbers):
+            raise ValueError("some bytes belong to no array, or to several")
+        return arrays, dict(facts)
 
 
 def known_arrays(
-    data: bytes, kind: str, what: str, known: Mapping[str, tuple[str, int]]
+    data: bytes, kind: str, known: Mapping[str, tuple[str, int]]
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """Read arrays of which all is known but their lengths.
+
+    Raises ZooError: the bytes are damaged. Raises ValueError: they are of another kind, or lack an array, have one
+    more, or one of another form.
 
     Args:
         data: What `arrays_to_bytes` wrote.
         kind: What the texts must say under "kind".
-        what: What is stored, for messages: "stored trees".
         known: Name of each array -> its type, such as "float32", and number of dimensions.
-
-    Raises:
-        ZooError: The bytes are damaged, are of another kind, or lack an array, have one more, or one of another form.
     """
     arrays, facts = arrays_from_bytes(data)
     found = {name: (array.dtype, array.ndim) for name, array in arrays.items()}
     expected = {name: (np.dtype(dtype), dimensions) for name, (dtype, dimensions) in known.items()}
     if facts.get("kind") != kind or found != expected:
         off = sorted({name for name, _ in found.items() ^ expected.items()})
-        given = f"kind {facts.get('kind')}, arrays {', '.join(off)[:150]}"
-        raise damaged_entry(f"{what} cannot be read: an array is missing, unknown or of another type", given, kind)
+        raise ValueError(f"no {kind}: kind {facts.get('kind')}, arrays {', '.join(off)[:150]}")
     return arrays, facts
-
-
-def _read(data: memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    size = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or size > min(_MOST_HEADER_BYTES, len(data) - 8):
-        raise ValueError("the header is longer than the file")
-    header = json.loads(bytes(data[8 : 8 + size]))
-    facts = header.pop("__metadata__", {})
-    if not all(isinstance(value, str) for value in facts.values()):
-        raise TypeError("a fact is not a text")
-    numbers = data[8 + size :]
-    arrays, taken = {}, 0
-    for name, fact in header.items():
-        dtype, shape, (start, end) = _TYPES[fact["dtype"]], fact["shape"], fact["data_offsets"]
-        whole = [*shape, start, end]
-        if len(shape) > _MOST_DIMENSIONS or any(type(n) is not int or n < 0 for n in whole) or end > len(numbers):
-            raise ValueError(f"the shape or the offsets of {name} are impossible")
-        count = 1
-        for n in shape:
-            count *= n
-        if count * dtype.itemsize != end - start:
-            raise ValueError(f"the size of {name} does not match its shape")
-        arrays[name] = np.frombuffer(numbers[start:end], dtype).reshape(shape)
-        taken += end - start
-    if taken != len(numbers):
-        raise ValueError("some bytes belong to no array, or to several")
-    return arrays, dict(facts)

@@ -21,7 +21,7 @@ from ...system.regular_files import first_line
 _IR_VERSION = 10
 _INT, _TENSOR, _INTS = 2, 4, 7  # AttributeProto.type
 _TYPES = {np.dtype("<f4"): 1, np.dtype("u1"): 2, np.dtype("<i8"): 7}  # TensorProto.data_type
-_VARINT, _BYTES = 0, 2  # wire types of Protocol Buffers
+_BYTES = 2  # Wire type of texts, bytes and messages; that of integers is 0.
 _SWITCH = "ORT_DISABLE_TELEMETRY"
 _IMPORT = Lock()
 
@@ -78,77 +78,55 @@ def model(
         taken: Name of the input, and how many numbers a row has.
         given: Name of the output, and how many numbers a row has.
     """
-    node = _bytes_field(
-        1,
-        _text_field(1, taken[0]),
-        _text_field(2, given[0]),
-        _text_field(4, operator),
-        *(_attribute(name, value) for name, value in attributes.items()),
-        _text_field(7, "ai.onnx.ml"),
-    )
-    ends = _rows(11, *taken), _rows(12, *given), _text_field(2, "joulecast")
-    versions = (
-        _bytes_field(8, _text_field(1, domain), _number_field(2, version))
-        for domain, version in (("ai.onnx.ml", 5), ("", 21))
-    )
-    return b"".join([_number_field(1, _IR_VERSION), _bytes_field(7, node, *ends), *versions])
+    fields = ((5, _attribute(name, value)) for name, value in attributes.items())
+    node = _message((1, taken[0]), (2, given[0]), (4, operator), *fields, (7, "ai.onnx.ml"))
+    graph = _message((1, node), (2, "joulecast"), (11, _rows(*taken)), (12, _rows(*given)))
+    versions = ((8, _message((1, domain), (2, version))) for domain, version in (("ai.onnx.ml", 5), ("", 21)))
+    return _message((1, _IR_VERSION), (7, graph), *versions)
 
 
-def _rows(field: int, name: str, columns: int) -> bytes:
+def _rows(name: str, columns: int) -> bytes:
     """An input or output of a graph: any number of rows."""
-    sizes = _bytes_field(1, _text_field(2, "rows")), _bytes_field(1, _number_field(1, columns))
-    tensor = _bytes_field(1, _number_field(1, _TYPES[np.dtype(np.float32)]), _bytes_field(2, *sizes))
-    return _bytes_field(field, _text_field(1, name), _bytes_field(2, tensor))
+    sizes = _message((1, _message((2, "rows"))), (1, _message((1, columns))))
+    tensor = _message((1, _TYPES[np.dtype(np.float32)]), (2, sizes))
+    return _message((1, name), (2, _message((1, tensor))))
 
 
 def _attribute(name: str, value: int | NDArray[Any]) -> bytes:
     if isinstance(value, int):
-        kind, part = _INT, _number_field(3, value)
-    elif value.dtype == np.int64:
-        kind, part = _INTS, _bytes_field(8, packed_integers(value))
-    else:
-        kind, part = _TENSOR, _bytes_field(5, _tensor(value))
-    return _bytes_field(5, _text_field(1, name), part, _number_field(20, kind))
+        return _message((1, name), (3, value), (20, _INT))
+    if value.dtype == np.int64:
+        return _message((1, name), (8, packed_integers(value)), (20, _INTS))
+    little = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
+    tensor = _message(*((1, size) for size in value.shape), (2, _TYPES[little.dtype]), (9, little.tobytes()))
+    return _message((1, name), (5, tensor), (20, _TENSOR))
 
 
-def _tensor(values: NDArray[Any]) -> bytes:
-    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).reshape(values.shape)
-    shape = b"".join(_number_field(1, size) for size in values.shape)
-    return shape + _number_field(2, _TYPES[little.dtype]) + _bytes_field(9, little.tobytes())
+def _message(*fields: tuple[int, int | str | bytes]) -> bytes:
+    """A message of Protocol Buffers: the number and the value of each field.
+
+    A value is an integer that is not negative, a text, or bytes, such as another message.
+    """
+    found = []
+    for number, value in fields:
+        if isinstance(value, int):
+            found += [_integer(number << 3), _integer(value)]
+        else:
+            data = value.encode() if isinstance(value, str) else value
+            found += [_integer(number << 3 | _BYTES), _integer(len(data)), data]
+    return b"".join(found)
 
 
-def _varint(value: int) -> bytes:
-    """A number that is not negative, seven bits in each byte; the highest bit says that more follow."""
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*found, value])
-
-
-def _number_field(number: int, value: int) -> bytes:
-    """A field with a number that is not negative."""
-    return _varint(number << 3 | _VARINT) + _varint(value)
-
-
-def _bytes_field(number: int, *parts: bytes) -> bytes:
-    """A field with bytes, a text or a message, put together from its parts."""
-    data = b"".join(parts)
-    return _varint(number << 3 | _BYTES) + _varint(len(data)) + data
-
-
-def _text_field(number: int, text: str) -> bytes:
-    return _bytes_field(number, text.encode())
+def _integer(value: int) -> bytes:
+    return packed_integers(np.array([value]))
 
 
 def packed_integers(values: NDArray[np.int64]) -> bytes:
-    """Numbers that are not negative, one after the other as a packed field holds them; see `_varint`."""
-    unsigned = values.astype(np.uint64)
-    widest = max(1, -(-int(unsigned.max(initial=0)).bit_length() // 7))
-    # A row for each number, a column for each seven bits of it; what is above its highest bit is left out.
-    rest = unsigned[:, None] >> (7 * np.arange(widest, dtype=np.uint64))
-    more = (rest > 0x7F).astype(np.uint8) << 7
-    there = rest > 0
-    there[:, 0] = True
-    septets = rest.astype(np.uint8) & 0x7F | more
-    return septets[there].tobytes()
+    """Numbers that are not negative, one after the other, all with as many bytes as the largest needs.
+
+    Each byte has seven bits of a number, the lowest first, and its highest bit says that more bytes follow.
+    """
+    count = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
+    septets = values[:, None] >> (7 * np.arange(count)) & 0x7F
+    septets[:, :-1] |= 0x80
+    return septets.astype(np.uint8).tobytes()

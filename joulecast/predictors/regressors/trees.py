@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ZooError, damaged_entry
+from ...errors import damaged_entry
 from ...operations.operation import Operation
 from ..contract import INPUT_NAMES, Files
 from ..formats import onnx
-from ..formats.numbers import arrays_to_bytes, known_arrays
+from ..formats.numbers import arrays_to_bytes, known_arrays, refusing_damage
 from ..predictor import OperationPredictor
 
 
@@ -43,7 +43,7 @@ _MOST_LEVELS = 256
 class Trees:
     """A sum of decision trees.
 
-    Raises ZooError: they do not make trees, or trees deeper or larger than allowed.
+    Raises ValueError: they do not make trees, or trees deeper or larger than allowed.
 
     Args:
         below: Whether a condition is input < threshold; otherwise input <= threshold.
@@ -63,32 +63,28 @@ class Trees:
 
     def __post_init__(self) -> None:
         leaves = int(np.count_nonzero(self.is_leaf))
-        numbers = {"thresholds": self.thresholds, "values": self.values, "base": np.array([self.base])}
-        if not 0 < len(self.is_leaf) <= _MOST_NODES:
-            raise _refused("the number of nodes is out of range", len(self.is_leaf), f"1 to {_MOST_NODES}")
-        if not 0 < self.columns <= _MOST_COLUMNS:
-            raise _refused("the number of inputs is out of range", self.columns, f"1 to {_MOST_COLUMNS}")
-        counts = (len(self.values), len(self.inputs), len(self.thresholds))
         inner = len(self.is_leaf) - leaves
-        if counts != (leaves, inner, inner):
-            raise _refused("the lengths of its arrays do not match its nodes", counts, (leaves, inner, inner))
-        if inner and int(self.inputs.max()) >= self.columns:
-            last = self.columns - 1
-            raise _refused("a node compares an input that does not exist", int(self.inputs.max()), f"0 to {last}")
-        for name, array in numbers.items():
-            if not np.isfinite(array).all():
-                raise _refused(f"a number in its {name} is not finite", None, "finite numbers")
+        if not 0 < len(self.is_leaf) <= _MOST_NODES:
+            raise ValueError(f"the number of nodes is out of range: {len(self.is_leaf)}")
+        if not 0 < self.columns <= _MOST_COLUMNS:
+            raise ValueError(f"the number of inputs is out of range: {self.columns}")
+        if (len(self.values), len(self.inputs), len(self.thresholds)) != (leaves, inner, inner):
+            raise ValueError("the lengths of its arrays do not match its nodes")
+        if self.inputs.max(initial=0) >= self.columns:
+            raise ValueError("a node compares an input that does not exist")
+        if not all(np.isfinite(numbers).all() for numbers in (self.thresholds, self.values, self.base)):
+            raise ValueError("a number is not finite")
         self.levels()
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Index of each tree's first node. Raises ZooError: the last tree is incomplete."""
+        """Index of each tree's first node. Raises ValueError: the last tree is incomplete."""
         # An open branch is a place for a node that is still to come. A tree starts with one; an inner node adds one,
         # and a leaf closes one. The tree ends where the last branch is closed.
         owed = np.cumsum(self._owes())
         ends = np.flatnonzero(np.diff(np.minimum.accumulate(np.minimum(owed, 0)), prepend=0) < 0)
         if len(ends) == 0 or ends[-1] != len(owed) - 1:
-            raise _refused("its last tree is incomplete", None, "nodes in preorder")
+            raise ValueError("its last tree is incomplete")
         return np.concatenate([[0], ends[:-1] + 1])
 
     @cached_property
@@ -108,7 +104,7 @@ class Trees:
         return 1 - 2 * self.is_leaf.astype(np.int64)
 
     def levels(self) -> int:
-        """Number of levels of the deepest tree. Raises ZooError: more than any can have."""
+        """Number of levels of the deepest tree. Raises ValueError: more than any can have."""
         level = self.starts
         otherwise = np.zeros(len(self.is_leaf), np.int64)
         otherwise[~self.is_leaf] = self.otherwise
@@ -117,7 +113,7 @@ class Trees:
             if len(inner) == 0:
                 return levels
             level = np.concatenate([inner + 1, otherwise[inner]])
-        raise _refused("a tree is too deep", None, f"up to {_MOST_LEVELS} levels")
+        raise ValueError(f"a tree is too deep: more than {_MOST_LEVELS} levels")
 
     def sums(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """The sum of all trees and the base for each row of inputs.
@@ -174,31 +170,21 @@ class Trees:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read what `to_bytes` wrote. Raises ZooError: the bytes are damaged, or are not trees."""
-        arrays, facts = known_arrays(data, _KIND, "trees", _ARRAYS)
-        bits = arrays["is_leaf"]
-        try:
-            nodes, columns, base = int(facts["nodes"]), int(facts["columns"]), float.fromhex(facts["base"])
-            below = {"<": True, "<=": False}[facts["condition"]]
-            if not 0 <= nodes <= 8 * len(bits):
-                raise ValueError("nodes")
-        except (KeyError, ValueError, OverflowError) as error:
-            raise _refused("a fact is missing or of another type", error, "trees that joulecast stored") from error
-        is_leaf, thresholds = np.unpackbits(bits, count=nodes).astype(bool), _floats(arrays["thresholds"])
-        return cls(columns, below, base, is_leaf, arrays["inputs"], thresholds, _floats(arrays["values"]))
+        with refusing_damage(_KIND, "stored trees are damaged"):
+            arrays, facts = known_arrays(data, _KIND, _ARRAYS)
+            nodes, below = int(facts["nodes"]), {"<": True, "<=": False}[facts["condition"]]
+            if not 0 <= nodes <= 8 * len(arrays["is_leaf"]):
+                raise ValueError("the number of nodes is out of range")
+            is_leaf = np.unpackbits(arrays["is_leaf"], count=nodes).astype(bool)
+            thresholds, values = (
+                np.ascontiguousarray(arrays[name].T).view("<f4").reshape(-1) for name in ("thresholds", "values")
+            )
+            base = float.fromhex(facts["base"])
+            return cls(int(facts["columns"]), below, base, is_leaf, arrays["inputs"], thresholds, values)
 
 
 def _by_significance(values: NDArray[np.float32]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values.astype("<f4").view(np.uint8).reshape(-1, 4).T)
-
-
-def _floats(planes: NDArray[Any]) -> NDArray[np.float32]:
-    if len(planes) != 4:
-        raise _refused("its numbers have another number of bytes", planes.shape, "(4, numbers)")
-    return np.ascontiguousarray(planes.T).view("<f4").reshape(-1)
-
-
-def _refused(reason: str, given: object, allowed: object) -> ZooError:
-    return damaged_entry(f"stored trees are damaged: {reason}", given, allowed)
 
 
 INPUT, OUTPUT = "operations", "variable"

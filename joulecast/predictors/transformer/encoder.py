@@ -2,9 +2,9 @@
 
 DeepPM reads a basic block of x86 code, which consists of instructions, which consist of tokens. Here a network consists
 of operations, which consist of tokens. Three encoder stacks follow one another: over all tokens of the network, over
-the tokens of one operation, and over one vector for each operation: the sum of its tokens or, as in DeepPM, the token
-that names its kind. Attention scores shrink with the distance of two tokens, and residuals are added without layer
-norm. A linear head predicts the time of each operation from its vector.
+the tokens of one operation, and over one vector for each operation, the sum of its tokens. Attention scores shrink with
+the distance of two tokens, and residuals are added without layer norm. A linear head predicts the time of each
+operation from its vector. What else DeepPM's form has makes no difference here (benchmarks/deeppm_variants.py).
 
 The arithmetic is the same in numpy, which predicts, and in torch, which trains (fit.py).
 
@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import ZooError, damaged_entry
+from ...errors import ZooError
 from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation_list import OperationList
@@ -116,7 +116,6 @@ UNIT = 0.5
 
 Floats = NDArray[np.float32]
 _KIND = "transformer"
-_NORM_EPSILON = 1e-5  # As in torch.
 _ROOT, _CUBIC, _ONE_HALF = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715), np.float32(0.5)
 
 
@@ -149,25 +148,16 @@ NUMPY = Functions(gelu, softmax, np.asarray)
 """The functions of an `Encoder` that predicts."""
 
 
-def sinusoids(places: int, width: int) -> Floats:
-    """Sines, then cosines, of the places from 0 on, shape (places, width).
-
-    Their wavelengths reach from 2 pi to 10,000 times that (Vaswani et al., Attention Is All You Need, 2017, section
-    3.5).
-    """
-    pairs = width // 2
-    angles = np.arange(places)[:, None] * 10_000.0 ** (-np.arange(pairs) / pairs)
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
-
-
 def layers_of(recipe: TransformerRecipe) -> dict[str, int]:
     """The prefix of each layer's array names, in their order -> width of its feed-forward part."""
-    counts = recipe.network_layers, recipe.operation_layers, recipe.kind_layers
-    counts = counts if recipe.stacks == "three" else (sum(counts), 0, 0)
-    stacks = zip(("over_network", "over_operation", "over_kinds"), counts, strict=True)
-    names = [f"{stack}.{number}" for stack, count in stacks for number in range(count)]
-    wide = {True: recipe.kind_feed_forward, False: recipe.feed_forward}
-    return {name: recipe.width * wide[name.startswith("over_kinds")] for name in names}
+    stacks = {
+        "over_network": (recipe.network_layers, recipe.feed_forward),
+        "over_operation": (recipe.operation_layers, recipe.feed_forward),
+        "over_kinds": (recipe.kind_layers, recipe.kind_feed_forward),
+    }
+    return {
+        f"{stack}.{number}": recipe.width * wide for stack, (count, wide) in stacks.items() for number in range(count)
+    }
 
 
 def shapes(recipe: TransformerRecipe, kinds: int) -> dict[str, tuple[int, ...]]:
@@ -186,7 +176,6 @@ def shapes(recipe: TransformerRecipe, kinds: int) -> dict[str, tuple[int, ...]]:
     for layer, wide in layers_of(recipe).items():
         parts: dict[str, tuple[int, ...]] = {"attend": (3 * width, width), "gather": (width, width)}
         parts |= {"widen": (wide, width), "narrow": (width, wide)}
-        parts |= dict.fromkeys(("norms.0", "norms.1"), (width,)) if recipe.layer_norm else {}
         for part, shape in parts.items():
             found |= {f"{layer}.{part}.weight": shape, f"{layer}.{part}.bias": shape[:1]}
     return found
@@ -239,16 +228,9 @@ class Encoder:
     def vectors(self, values: Any, families: Any, kinds: Any) -> Any:
         """A vector for each operation, shape (sequences, operations, width)."""
         vectors = self.of_tokens(values, families, kinds)
-        vectors = self._stack("over_network", vectors.reshape(len(families), -1, self.recipe.width))
-        vectors = self._stack("over_operation", vectors.reshape(-1, len(ROLES), self.recipe.width))
-        # A sum is divided by the square root of the number of tokens, so that it varies as much as one token does.
-        by_kind = self.recipe.operation_vector == "kind"
-        vectors = vectors[:, 0] if by_kind else vectors.sum(1) / math.sqrt(len(ROLES))
-        vectors = vectors.reshape(*families.shape, -1)
-        # With one stack no vectors of operations are read on, to which a place could be added.
-        if self.recipe.positional_encoding and self.recipe.stacks == "three":
-            vectors = vectors + self.functions.array(sinusoids(*vectors.shape[1:]))
-        return self._stack("over_kinds", vectors)
+        vectors = self.stack("over_network", vectors.reshape(len(families), -1, self.recipe.width))
+        vectors = self.stack("over_operation", vectors.reshape(-1, len(ROLES), self.recipe.width))
+        return self.stack("over_kinds", self.of_operations(vectors).reshape(*families.shape, -1))
 
     def of_tokens(self, values: Any, families: Any, kinds: Any) -> Any:
         """A vector for each token, shape (sequences x operations, len(ROLES), width)."""
@@ -262,22 +244,24 @@ class Encoder:
         vectors[:, 0] += (w["family.weight"][families] + w["kind.weight"][kinds]).reshape(len(flat), -1)
         return vectors
 
-    def _stack(self, stack: str, vectors: Any) -> Any:
+    def of_operations(self, vectors: Any) -> Any:
+        """A vector for each operation from those of its tokens, shape (sequences x operations, width)."""
+        # The sum is divided by the square root of the number of tokens, so that it varies as much as one token does.
+        return vectors.sum(1) / math.sqrt(len(ROLES))
+
+    def stack(self, stack: str, vectors: Any) -> Any:
+        """What the layers of a stack make of vectors, in their shape."""
         for name in layers_of(self.recipe):
             if name.startswith(stack):
-                vectors = self._normalized(f"{name}.norms.0", vectors + self._attention(name, vectors))
-                widened = self.functions.gelu(self._linear(f"{name}.widen", vectors))
-                vectors = self._normalized(f"{name}.norms.1", vectors + self._linear(f"{name}.narrow", widened))
+                vectors = vectors + self.attention(name, vectors)
+                vectors = vectors + self.feed_forward(name, vectors)
         return vectors
 
-    def _normalized(self, name: str, vectors: Any) -> Any:
-        if not self.recipe.layer_norm:
-            return vectors
-        off = vectors - vectors.mean(-1)[..., None]
-        unit = off / ((off * off).mean(-1)[..., None] + _NORM_EPSILON) ** 0.5
-        return unit * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+    def feed_forward(self, name: str, vectors: Any) -> Any:
+        """What a layer makes of each vector by itself, in the shape of the vectors."""
+        return self._linear(f"{name}.narrow", self.functions.gelu(self._linear(f"{name}.widen", vectors)))
 
-    def _attention(self, name: str, vectors: Any) -> Any:
+    def attention(self, name: str, vectors: Any) -> Any:
         """What each vector gathers from all, shape (sequences, length, width)."""
         (sequences, length, width), heads = vectors.shape, self.recipe.heads
         gather, size = self.weights[f"{name}.gather.weight"], width // heads
@@ -295,9 +279,8 @@ class Encoder:
         """Attention scores, shape (sequences, length, length), of vectors of shape (sequences, length, numbers)."""
         # Queries are scaled instead of scores: scores are many, and each pass over them takes time.
         scores = (queries / math.sqrt(queries.shape[-1])) @ keys.swapaxes(1, 2)
-        if self.recipe.distance_weighting:
-            place = self.functions.array(np.arange(queries.shape[1], dtype=np.float32))
-            scores *= 1 - abs(place[:, None] - place) / len(place)
+        place = self.functions.array(np.arange(queries.shape[1], dtype=np.float32))
+        scores *= 1 - abs(place[:, None] - place) / len(place)
         return scores
 
     def _linear(self, name: str, vectors: Any) -> Any:
@@ -313,12 +296,12 @@ class Encoder:
     def from_bytes(cls, recipe: TransformerRecipe, stored: bytes, kinds: int) -> Self:
         """Read what `to_bytes` wrote, of a transformer with a vocabulary of this length.
 
-        Raises ZooError: the bytes are damaged, or are not the weights of such a transformer.
+        Raises ZooError: the bytes are damaged. Raises ValueError: they are not the weights of such a transformer.
         """
         wanted = shapes(recipe, kinds)
         known = {name: ("float32", len(shape)) for name, shape in wanted.items()}
-        arrays, _ = known_arrays(stored, _KIND, "a stored transformer", known)
+        arrays, _ = known_arrays(stored, _KIND, known)
         for name, shape in wanted.items():
             if arrays[name].shape != shape:
-                raise damaged_entry(f"{name} of a stored transformer has another shape", arrays[name].shape, shape)
+                raise ValueError(f"{name} of a transformer has the shape {arrays[name].shape}, not {shape}")
         return cls(recipe, arrays)

@@ -33,7 +33,7 @@ from ..physics.fp32_kernels import counted_ratio
 from ..physics.least_times import LeastTimes
 from ..recipes import TransformerRecipe
 from .attentive import Attentive, Range
-from .encoder import MACHINE, ROLES, UNKNOWN, Encoder, Functions, shapes, sinusoids, tokens
+from .encoder import MACHINE, ROLES, UNKNOWN, Encoder, Functions, shapes, tokens
 
 TORCH = Functions(partial(functional.gelu, approximate="tanh"), functional.softmax, torch.from_numpy)
 """The functions of an `Encoder` that is trained."""
@@ -42,9 +42,8 @@ SYNTHETIC_LENGTH = 12
 """Number of operations in a synthetic network, which is put together from measured operations."""
 
 _LEAST_SPREAD = 1e-3
-_SPREAD = 0.2  # Standard deviation of the initial weights that are applied to tokens.
+SPREAD = 0.2  # Standard deviation of the initial weights that are applied to tokens.
 _FIXED = ("lowest", "highest")  # Arrays that are not trained.
-_LAST, _NORMS = ("gather.weight", "narrow.weight"), ("norms.0.weight", "norms.1.weight")
 # Standard deviation of the noise on the token that describes the GPU. Only a few GPUs were measured; with the noise,
 # predictions change slowly between and beyond them.
 _BLUR = 0.1
@@ -168,15 +167,12 @@ def starting_weights(recipe: TransformerRecipe, kinds: int) -> dict[str, Tensor]
     """
     found = {}
     for name, shape in shapes(recipe, kinds).items():
-        starts_random = ("attend.weight", "widen.weight", *(_LAST if recipe.layer_norm else ()))
         if name in ("read", "roles", "family.weight", "kind.weight"):
-            found[name] = torch.randn(shape) * _SPREAD
-        elif name.endswith(starts_random):
+            found[name] = torch.randn(shape) * SPREAD
+        elif name.endswith(("attend.weight", "widen.weight")):
             found[name] = (2 * torch.rand(shape) - 1) / shape[1] ** 0.5
         else:
-            found[name] = torch.full(shape, float(name.endswith(_NORMS)))
-    if recipe.positional_encoding:
-        found["roles"] = torch.from_numpy(sinusoids(*found["roles"].shape))
+            found[name] = torch.zeros(shape)
     return found
 
 
@@ -236,18 +232,13 @@ def _trained(
     """
     draw, (centre, unit) = np.random.default_rng(recipe.seed), examples.units(_PHYSICS)
     in_units, blurs = [torch.from_numpy(each) for each in (centre, unit)], _BLUR * unit[_PHYSICS, MACHINE]
-    batch = min(recipe.batch, len(examples.weight))
-    steps = recipe.epochs * (len(examples.weight) // batch)
-    together = draw.permutation(np.arange(steps) < recipe.together * steps)
-    turns = iter(together.tolist())
+    count = len(examples.weight)
+    batch = min(recipe.batch, count)
+    losses = np.empty((recipe.epochs, count // batch))
+    together = draw.permutation(np.arange(losses.size) < recipe.together * losses.size).reshape(losses.shape)
 
-    def loss(some: Tensor) -> Tensor:
-        if next(turns):
-            places = examples.synthetic(draw, max(1, batch // SYNTHETIC_LENGTH))
-            weight = np.ones(places.shape)
-        else:
-            places = some.numpy()[:, None]
-            weight = examples.weight[places]
+    def loss(places: NDArray[np.int64], weight: FloatArray) -> Tensor:
+        """The loss of sequences of operations at some places of the examples, shape (sequences, operations)."""
         values = examples.values[places]
         values[..., _PHYSICS, MACHINE] += (blurs * draw.normal(size=(*places.shape, len(MACHINE)))).astype(np.float32)
         kinds = np.where(draw.random(places.shape) < recipe.unknown_kinds, 0, examples.kinds[places])
@@ -260,10 +251,32 @@ def _trained(
     # Muon trains the matrices that are applied to tokens and those of layers; AdamW embeddings, biases and heads.
     layers = [name for name, each in parameters.items() if name.startswith("over_") and each.ndim > 1]
     matrices = [parameters.pop(name) for name in ("read", *layers)]
-    lost = descend(loss, [*parameters.values()], matrices, recipe, len(examples.weight))
+    others = [*parameters.values()]
+    adam = torch.optim.AdamW(others, lr=recipe.learning_rate, weight_decay=_DECAY, betas=_BETAS, foreach=True)
+    optimizers = [adam, Muon(matrices, recipe.matrix_learning_rate)]
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(step / losses.size))
+        for optimizer in optimizers
+    ]
+    for epoch in range(recipe.epochs):
+        order = torch.randperm(count)[: batch * losses.shape[1]].reshape(-1, batch)
+        for step, alone in enumerate(order.numpy()[:, :, None]):
+            if together[epoch, step]:
+                places = examples.synthetic(draw, max(1, batch // SYNTHETIC_LENGTH))
+                lost = loss(places, np.ones(places.shape))
+            else:
+                lost = loss(alone, examples.weight[alone])
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            lost.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_([*others, *matrices], _MOST_GRADIENT)
+            for optimizer, schedule in zip(optimizers, schedules, strict=True):
+                optimizer.step()
+                schedule.step()
+            losses[epoch, step] = lost.item()
     of_other_steps = {"loss_alone": together, "loss_together": ~together}
-    losses = {name: np.ma.masked_array(lost, other.reshape(lost.shape)) for name, other in of_other_steps.items()}
-    return reading(weights, *in_units), {n: each.mean(axis=1).filled(np.nan).tolist() for n, each in losses.items()}
+    means = {name: np.ma.masked_array(losses, other).mean(axis=1) for name, other in of_other_steps.items()}
+    return reading(weights, *in_units), {name: each.filled(np.nan).tolist() for name, each in means.items()}
 
 
 def _tensor(values: FloatArray) -> Tensor:
@@ -292,50 +305,6 @@ def repeatable(seed: int) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
-
-
-def descend(
-    loss: Callable[[Tensor], Tensor],
-    others: Sequence[Tensor],
-    matrices: Sequence[Tensor],
-    recipe: TransformerRecipe,
-    count: int,
-) -> FloatArray:
-    """Fit parameters by gradient descent.
-
-    Args:
-        loss: The loss of a batch, given the places of its examples.
-        others: The parameters that AdamW updates.
-        matrices: Those that Muon updates, of two dimensions, or of more for several matrices of one shape. With a
-            learning rate of 0 for matrices, AdamW updates them, too.
-        recipe: Passes, batches and learning rates.
-        count: Number of examples.
-
-    Returns:
-        The loss of each step, shape (passes, steps of a pass).
-    """
-    parameters, batch, by_muon = [*others, *matrices], min(recipe.batch, count), recipe.matrix_learning_rate > 0
-    losses = np.empty((recipe.epochs, count // batch))
-    by_adam = others if by_muon else parameters
-    adam = torch.optim.AdamW(by_adam, lr=recipe.learning_rate, weight_decay=_DECAY, betas=_BETAS, foreach=True)
-    optimizers = [adam, Muon(matrices, recipe.matrix_learning_rate)] if by_muon else [adam]
-    schedules = [
-        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(step / losses.size))
-        for optimizer in optimizers
-    ]
-    for of_pass in losses:
-        order = torch.randperm(count)[: batch * len(of_pass)].reshape(-1, batch)
-        for step, places in enumerate(order):
-            lost = loss(places)
-            for optimizer in optimizers:
-                optimizer.zero_grad()
-            lost.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(parameters, _MOST_GRADIENT)
-            for optimizer, schedule in zip(optimizers, schedules, strict=True):
-                optimizer.step()
-                schedule.step()
-            of_pass[step] = lost.item()
-    return losses
 
 
 def share_of_rate(done: float) -> float:

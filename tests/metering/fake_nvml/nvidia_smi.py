@@ -1,4 +1,4 @@
-"""A `nvidia-smi` on the simulated driver: --query-gpu with --loop-ms, and locking clocks."""
+"""A `nvidia-smi` on the simulated driver: --query-gpu with --loop-ms, supported clocks, and locking clocks."""
 
 import datetime
 import sys
@@ -29,6 +29,10 @@ try:
         pynvml.nvmlDeviceSetGpuLockedClocks(handle, least, most)
     if "reset-gpu-clocks" in options:
         pynvml.nvmlDeviceResetGpuLockedClocks(handle)
+    if "query-supported-clocks" in options:
+        for memory in pynvml.nvmlDeviceGetSupportedMemoryClocks(handle):
+            for graphics in pynvml.nvmlDeviceGetSupportedGraphicsClocks(handle, memory):
+                sys.stdout.write(f"{memory}, {graphics}\n")
     while "query-gpu" in options:
         sys.stdout.write(", ".join(str(COLUMNS[name]()) for name in options["query-gpu"].split(",")) + "\n")
         sys.stdout.flush()

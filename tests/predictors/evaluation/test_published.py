@@ -98,7 +98,7 @@ def test_a_network_is_summed_with_error_bars(dataset):
 
 def test_an_lstm_is_another_reader_of_the_same_tokens():
     torch = pytest.importorskip("torch")
-    from deeppm import OperationLstm, starting_lstm
+    from deeppm_variants import OperationLstm, starting_lstm
 
     from joulecast.predictors.recipes import TransformerRecipe
     from joulecast.predictors.transformer.encoder import ROLES, WIDTH
@@ -115,6 +115,55 @@ def test_an_lstm_is_another_reader_of_the_same_tokens():
     # It reads from the first operation to the last: what comes before the change stays.
     assert np.array_equal(ratios[0, :2], again[0, :2])
     assert not np.allclose(ratios[0, 2:], again[0, 2:])
+
+
+PLAIN = {"distance_weighting": False}
+KIND = {"operation_vector": "kind"}
+VARIANTS = {
+    "ours": ({}, True),
+    "without weighting": (PLAIN, False),
+    "kinds": (PLAIN | KIND, False),
+    "kinds and places": (PLAIN | KIND | {"positional_encoding": True}, True),
+    "standard encoder": (PLAIN | {"layer_norm": True}, False),
+}
+
+
+@pytest.mark.parametrize(("settings", "sees"), VARIANTS.values(), ids=VARIANTS)
+def test_variants_see_where_operations_stand_by_weighting_or_places(settings, sees):
+    torch = pytest.importorskip("torch")
+    from deeppm_variants import Variant, VariantRecipe, starting_variant
+
+    from joulecast.predictors.transformer.encoder import ROLES, WIDTH
+    from joulecast.predictors.transformer.fit import TORCH
+
+    torch.manual_seed(1)
+    recipe = VariantRecipe(width=16, kind_layers=1, kind_feed_forward=2, **settings)
+    weights = {name: each + 0.1 * torch.randn_like(each) for name, each in starting_variant(recipe, 4).items()}
+    weights["lowest"][:], weights["highest"][:] = -9, 9
+    draw = np.random.default_rng(0)
+    values = draw.normal(size=(1, 3, len(ROLES), WIDTH)).astype(np.float32)
+    given = values, draw.integers(0, 8, (1, 3)), draw.integers(0, 4, (1, 3))
+    encoder = Variant(recipe, {name: each.numpy() for name, each in weights.items()})
+    in_torch = Variant(recipe, weights, TORCH).log_ratios(*map(torch.from_numpy, given))
+    assert np.allclose(encoder(*given), in_torch.numpy(), atol=1e-5)
+    turned = tuple(array[:, [0, 2, 1]] for array in given)
+    assert np.allclose(encoder(*given)[0, 0], encoder(*turned)[0, 0], atol=1e-5) is not sees
+    two = np.ones((1, 2, 4), np.float32)
+    assert encoder.scores(two, two).tolist() == [[[2, 1], [1, 2]] if not settings else [[2, 2], [2, 2]]]
+
+
+def test_parts_of_variants_by_hand():
+    """A normalized vector has mean 0 and deviation 1; places are sin and cos of place / 10000 ** (2 i / width)."""
+    pytest.importorskip("torch")
+    from deeppm_variants import Variant, VariantRecipe, sinusoids
+
+    normed = Variant(VariantRecipe(), {"n.weight": np.float32(1), "n.bias": np.float32(0)})
+    found = normed.normalized("n", np.array([[1.0, 3.0, 5.0]]))
+    assert found == pytest.approx(np.array([[-1, 0, 1]]) * 1.5**0.5, abs=1e-4)
+    place, pair, width = 5, 3, 16  # Vaswani et al., section 3.5
+    angle = place / 10000 ** (2 * pair / width)
+    assert sinusoids(6, width)[place, pair] == pytest.approx(np.sin(angle), abs=1e-6)
+    assert sinusoids(6, width)[place, width // 2 + pair] == pytest.approx(np.cos(angle), abs=1e-6)
 
 
 def test_errors_of_physics_alone_are_the_slowdowns():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from joulecast.hardware import find_gpu, gpus
+from joulecast.hardware import find_gpu
 from joulecast.operations.attributes import PRECISIONS
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
@@ -233,19 +233,3 @@ def causal(implementation, size, **attributes):
 )
 def test_the_library_that_computes_an_operation(operation, gpu, library):
     assert {WAYS[place] for place in way(Work.of([operation]), Machine.of(find_gpu(gpu)))} == {library}
-
-
-@pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.name)
-@pytest.mark.parametrize("group", ["product", "convolution", "stream"])
-def test_on_every_gpu_more_work_takes_longer_and_no_rate_is_above_the_peak(gpu, group):
-    kind, attributes = {
-        "product": ("linear", {"out_features": 1024}),
-        "convolution": ("conv2d", {"out_channels": 64, "kernel_size": 1}),
-        "stream": ("gelu", None),
-    }[group]
-    shapes = [(2**n, 64, 16, 16) if group == "convolution" else (2**n * 256, 1024) for n in range(6)]
-    operations = [Operation(kind, [shape], attributes) for shape in shapes]
-    found = costs(Work.of(operations), Machine.of(gpu), STARTS)
-    assert np.all(np.diff(found.time_s) > 0)
-    flops = np.array([operation.flops for operation in operations])
-    assert np.all(flops / found.time_s <= gpu.peak_flops["fp32"] * (1 + 1e-9))

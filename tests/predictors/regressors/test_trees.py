@@ -134,7 +134,7 @@ CHAIN |= {"thresholds": np.zeros(DEPTH, np.float32), "values": np.zeros(DEPTH + 
     ],
 )
 def test_damaged_trees_are_refused(change, says):
-    with pytest.raises(ZooError, match=says):
+    with pytest.raises(ValueError, match=says):
         replace(by_hand(), **change)
 
 
