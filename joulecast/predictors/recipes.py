@@ -250,9 +250,9 @@ class KernelRecipe(Recipe):
     other_generations: TreeSettings = setting(
         TreeSettings(trees=200, depth=6, subsample=0.5, features_per_split=0.3, min_child_weight=30.0)
     )
-    quantile: float = setting(0.35, 0.01, 0.99)
-    most_rows: int = setting(24_000, 100)
-    constants_rows: int = setting(120, 50)
+    quantile: float = setting(0.45, 0.01, 0.99)
+    most_rows: int = setting(48_000, 100)
+    constants_rows: int = setting(400, 50)
     folds: int = setting(8, 2, 1000)
 
 
