@@ -101,8 +101,7 @@ def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
 def intensity(text: str) -> str | list[float]:
     """Parse grams of CO2 per kWh: a number, a place, or a file with a number for each hour.
 
-    Raises:
-        InputError: The file cannot be read, or has what is no number.
+    Raises InputError: The file cannot be read, or has what is no number.
     """
     if not text.endswith((".csv", ".txt")):
         return text

@@ -187,8 +187,7 @@ WARMED = ("A30", "H100 SXM")
 def generation() -> str:
     """A text that changes whenever a predictor in the zoo or the cache changes, or the list of pulled ones is damaged.
 
-    Raises:
-        OSError: A file is being replaced at this moment.
+    Raises OSError: A file is being replaced at this moment.
     """
     entries: Mapping[str, int] = {
         str(path): path.stat().st_mtime_ns for path in sorted(shipped("zoo").glob(f"*/*/{MANIFEST}"))

@@ -158,8 +158,7 @@ class Networks:
     def listed(self, subject: Any, items: list[OperationItem]) -> Network:
         """The network of a list of operations, in their own mode and precision.
 
-        Raises:
-            JoulecastError: The operations are not valid, or too many.
+        Raises JoulecastError: The operations are not valid, or too many.
         """
         return Network(
             merged(map(entry_of, paced(items))),
