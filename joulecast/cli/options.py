@@ -203,10 +203,10 @@ def _job_options() -> dict[str, dict[str, Any]]:
 JOB_OPTIONS = _job_options()
 
 
-def _sensors(text: str) -> tuple[str, ...]:
+def _sensors(text: str) -> tuple[str, ...] | None:
     from ..metering.machine import chosen_devices
 
-    return () if text == "none" else tuple(chosen_devices(text))
+    return () if text == "none" else chosen_devices(text)
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
