@@ -7,14 +7,13 @@ and by one that was fitted with the networks of this chip that have other names.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...arrays import grouped
 from ...datasets import Dataset
-from ...hardware import GPU
 from ...operations.operation import MODES
 from ..contract import Networks, ResidualModel
 from ..fitting.fit import fit_operations, network_learner
@@ -58,9 +57,7 @@ def errors_on(
     if powered is not None:
         measured |= {"power": watts, "energy": watts * seconds}
         predicted |= {name: np.full(len(rows), np.nan) for name in ("power", "energy")}
-    groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        groups[row.gpu, row.operation.mode].append(place)
+    groups = grouped(((row.gpu, row.operation.mode), place) for place, row in enumerate(rows))
     for (gpu, mode), places in groups.items():
         operations = [rows[place].operation for place in places]
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))

@@ -7,17 +7,15 @@ often, because validation leaves out one network after the other.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import compress
-from statistics import median
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ...arrays import FloatArray
-from ...datasets import Dataset, Measurement, NetworkMeasurement
+from ...arrays import FloatArray, grouped
+from ...datasets import Dataset, NetworkMeasurement
 from ...errors import DatasetError
 from ...hardware import find_gpu
 from ...hardware.host import find_cpu
@@ -172,16 +170,8 @@ def learn_from_networks(
 def quickest_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
     """One loop per operation: its quickest repeat, because other programs can only make a loop on a CPU longer."""
     left_out = frozenset(map(as_run, without))
-    repeats: dict[Operation, list[Measurement]] = defaultdict(list)
-    for measurement in dataset.usable(mode):
-        if (operation := as_run(measurement.operation)) not in left_out:
-            repeats[operation].append(measurement)
-    loops = []
-    for operation, group in repeats.items():
-        powers_w = [m.power_w for m in group if m.power_usable and m.power_w is not None]
-        time_s = min(m.time_s for m in group)
-        loops.append(MeasuredLoop(operation, group[0].method, time_s, median(powers_w) if powers_w else None))
-    return loops
+    repeats = grouped((as_run(m.operation), m) for m in dataset.usable(mode))
+    return [MeasuredLoop.of(operation, group, min) for operation, group in repeats.items() if operation not in left_out]
 
 
 def quickest_networks(measured: Iterable[NetworkMeasurement]) -> list[NetworkMeasurement]:

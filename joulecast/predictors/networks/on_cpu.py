@@ -172,7 +172,13 @@ class CpuNetworkPredictor:
         own = self.operations
         errors = {name: np.array(values) for name, values in self.network_errors.items()}
         facts = {
-            **own.facts(),
+            "gpu": own.cpu.name,
+            "mode": own.mode,
+            "threads": own.threads,
+            "inputs": list(INPUT_NAMES),
+            "calls": own.calls.to_dict(),
+            "typical_power_w": own.typical_power_w,
+            "measured": sorted(own.measured),
             "recipe": self.recipe,
             "serial": self.serial.to_dict(),
             "network_errors": errors_to_text(errors),
