@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...arrays import FloatArray, grouped
-from ...errors import needing, with_extra
 from ..intervals.calibration import (
     MEASURED,
     ONE_SIGMA,
@@ -243,14 +242,13 @@ LEVEL = 0.9
 
 
 def chance_range(count: int, level: float, share: float = 0.95) -> tuple[float, float]:
-    """The range of shares that correct intervals cover of `count` cases with probability `share` (binomial).
-
-    Raises MissingDependencyError: scipy is not installed.
-    """
-    with needing("reports need scipy", with_extra("train")):
-        from scipy.stats import binom
-    low, high = binom.interval(share, count, level)
-    return float(low) / count, float(high) / count
+    """The range of shares that correct intervals cover of `count` cases with probability `share` (binomial)."""
+    ks = np.arange(count + 1)
+    log_of = np.cumsum(np.log(np.maximum(ks, 1)))
+    logs = log_of[count] - log_of - log_of[::-1] + ks * np.log(level) + (count - ks) * np.log1p(-level)
+    below = np.cumsum(np.exp(logs))
+    low, high = np.searchsorted(below, [(1 - share) / 2, (1 + share) / 2])
+    return float(low) / count, float(min(high, count)) / count
 
 
 def operation_coverage(
