@@ -107,13 +107,11 @@ def validate_cpu(
 def _cpu_fold(
     dataset: Dataset, mode: str, recipe: Recipe, loops: Sequence[MeasuredLoop], held: left_out.Held
 ) -> Errors:
-    """Errors on loops that are left out; without predictions where too few others remain."""
-    mine, others = left_out.sides(loops, held)
+    """Errors on loops that are left out."""
+    mine, _ = left_out.sides(loops, held)
     operations = tuple(loop.operation for loop in mine)
-    predicted = dict.fromkeys(("time", "power"), np.full(len(mine), np.nan))
-    if len(others) >= LEAST_OPERATIONS:
-        found = fit_cpu(dataset, mode, recipe, without=operations).predict(operations)
-        predicted = {"time": found.time_s, "power": found.power_w}
+    found = fit_cpu(dataset, mode, recipe, without=operations).predict(operations)
+    predicted = {"time": found.time_s, "power": found.power_w}
     measured = {
         name: [getattr(loop, f"{name}_{unit}") for loop in mine] for name, unit in (("time", "s"), ("power", "w"))
     }

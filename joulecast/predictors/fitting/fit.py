@@ -7,7 +7,7 @@ often, because validation leaves out one network after the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import compress
 from typing import Any, TypeVar, cast
@@ -35,7 +35,7 @@ from ..measured import (
     with_hidden,
 )
 from ..model.learned import OneModel
-from ..model.shared import SharedByAll, chip_alone
+from ..model.shared import NoResidual, SharedByAll, chip_alone
 from ..networks.composition import HostModel, counts_of, fit_network_static_w, fit_tf32_factor
 from ..networks.on_cpu import SerialModel
 from ..networks.parts import gradient_fractions
@@ -43,7 +43,7 @@ from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features
-from ..recipes import Recipe, RooflineRecipe
+from ..recipes import Recipe
 from ..regressors.fitted_trees import ONE_GPU_FORMS, form_of
 from .forms import ANY_GPU_FORMS
 
@@ -64,7 +64,7 @@ def fit_on_all(
     trains with is not installed.
     """
     rows = [row for dataset in datasets for row in with_hidden(dataset)]
-    return network_learner(fit_operations(datasets, rows, recipe), rows, recipe, kernels)(networks)
+    return with_energies(fit_operations(datasets, rows, recipe), rows, networks, kernels)
 
 
 def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> ResidualModel:
@@ -72,25 +72,16 @@ def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> R
     return form_of(recipe, ANY_GPU_FORMS).operations(datasets, rows, recipe)
 
 
-def network_learner(
-    correction: Model, rows: Rows, recipe: Recipe, kernels: OneModel | None = None
-) -> Callable[[Networks], Model]:
-    """Prepare the second step: a function that learns energies from networks, too, for one set of them after the other.
-
-    Without networks it returns the same residual model, and so does physics alone.
-    """
+def with_energies(learned: Model, rows: Rows, networks: Networks, kernels: OneModel | None = None) -> Model:
+    """The second step: learn energies from networks, too. Without networks, or of physics alone, nothing changes."""
+    if not networks or isinstance(learned, NoResidual):
+        return learned
     # Imported here, because reading an entry needs no training.
     from ..model.fit_networks import fit_energies
 
-    shared = SharedByAll(correction, kernels=kernels)
-
-    def learn(networks: Networks) -> Model:
-        if not networks or isinstance(recipe, RooflineRecipe):
-            return correction
-        found: Model = replace(cast(Any, correction), energy=fit_energies(rows, networks, shared))
-        return found
-
-    return learn
+    energy = fit_energies(rows, networks, SharedByAll(learned, kernels=kernels))
+    found: Model = replace(cast(Any, learned), energy=energy)
+    return found
 
 
 LEAST_OPERATIONS = 20
