@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from ..errors import ExtractionError, InputError
 from ..extraction.job import refuse_optimizer
@@ -197,10 +197,8 @@ def _tensors(
         inputs = (inputs,)
     values = list(inputs.values()) if isinstance(inputs, Mapping) else inputs
     if isinstance(values, Sequence) and values and all(isinstance(value, torch.Tensor) for value in values):
-        moved = tree_map(
-            lambda tensor: tensor.to(device), dict(inputs) if isinstance(inputs, Mapping) else list(inputs)
-        )
-        return ((), moved) if isinstance(moved, dict) else (tuple(moved), {})
+        moved = tuple(value.to(device) for value in values)
+        return ((), dict(zip(inputs, moved, strict=True))) if isinstance(inputs, Mapping) else (moved, {})
     shapes = Inputs.of(inputs)
     if is_transformer(module):
         shapes = named_inputs(module, shapes)
