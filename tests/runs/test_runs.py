@@ -174,9 +174,15 @@ def test_the_loss_over_words_is_added_where_it_is_missing():
 
 
 def test_adapters_of_a_named_model_under_autocast():
-    """Queries and values of each of the 4 layers have two adapters."""
+    """Queries and values of the 4 layers have two adapters each; a base of 4 bits needs less memory and more time."""
     pytest.importorskip("torch")
-    found = predict_run("plain_bert_small", (4, 16), "H100 SXM", lora=4, precision="amp", samples=100, optimizer="sgd")
+    asked = {"lora": 4, "precision": "amp", "samples": 100, "optimizer": "sgd"}
+    found, qlora = (
+        predict_run("plain_bert_small", (4, 16), "H100 SXM", **asked, base_precision=base) for base in (None, "nf4")
+    )
+    assert qlora.memory_bytes < found.memory_bytes
+    assert qlora.time_s > found.time_s
+    assert any("nf4" in note for note in qlora.notes)
     linear = [cost for cost in found.micro.operations if cost.operation.kind == "linear"]
     adapters = {path for cost in linear for path in cost.module_paths if ".lora_" in path}
     assert len(adapters) == 4 * 2 * 2
