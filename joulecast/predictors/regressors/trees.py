@@ -283,7 +283,7 @@ def trees_to_onnx(trees: Trees) -> bytes:
     numbers, leaves = [number[child] for child in children], [is_leaf[child].astype(np.int64) for child in children]
     inputs, thresholds = np.append(trees.inputs, no), np.append(trees.thresholds, no)
     roots = np.where(is_alone, len(inner) + np.cumsum(is_alone) - 1, number[starts])
-    attributes = {
+    attributes: dict[str, int | NDArray[Any]] = {
         "aggregate_function": 1,  # sum
         "n_targets": 1,
         "post_transform": 0,  # none
