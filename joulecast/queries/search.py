@@ -24,7 +24,7 @@ from ..units import si
 from ..zoo import find_predictor
 from ..zoo.cards import measured_gpus
 from .choice import Choice, Choices, LeftOut, left_out_lines
-from .evaluation import Question, Variant, held_clocks_mhz, prefetch
+from .evaluation import Question, Variant, held_clocks_mhz
 from .objectives import Tariff, find_objective
 from .sweep import Sweep
 
@@ -170,9 +170,6 @@ class _Compared:
                     predictor = find_predictor(gpu, mode, question.job.predictor).under(run)
                     asked.append((predictor.prepared(variant.network, cap_w), clocks))
                     variants.append(variant)
-        for variant in question.variants:
-            same = [each.knowledge for (each, _), of in zip(asked, variants, strict=True) if of is variant]
-            prefetch(same, variant.network)
         for variant, found in zip(variants, over_gpus(asked), strict=True):
             if missing := found.prepared.missing:
                 # Its totals lack something, so it could win because it is incomplete.

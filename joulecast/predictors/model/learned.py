@@ -9,16 +9,16 @@ leaving generations out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU, find_gpu
+from ...hardware import GPU, each_of, find_gpu, per_gpu
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import Calibration
 from ..physics.cached import cached
@@ -192,12 +192,6 @@ class OneModel(PartTrees):
         """Device seconds at the default clock, shape (operations,), read-only; NaN for operations it does not know."""
         return self.costs(operations, gpu).device_s
 
-    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `SharedModel.prefetch`."""
-        asked = [gpu for gpu in gpus if not _costs.knows(operations, self, gpu)]
-        for gpu, known in _costs_on_each(operations, self, asked).items():
-            _costs.put(known, operations, self, gpu)
-
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Time of each operation inside a network over what is predicted without networks, shape (operations,).
 
@@ -212,15 +206,20 @@ class OneModel(PartTrees):
     def load_cycles(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Cycles in which all multiprocessors load the elements of each operation inside a network, (operations,)."""
         known = ~np.isnan(self.device_s(operations, gpu))
-        clock = gpu.boost_clock_mhz / max(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
-        return clock * self.factors_in_networks(gpu).cycles * loaded_elements(operations, known) / gpu.sms
+        clock = gpu.boost_clock_mhz / np.maximum(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
+        cycles: FloatArray = clock * self.factors_in_networks(gpu).cycles * loaded_elements(operations, known) / gpu.sms
+        return cycles
 
     def factors_in_networks(self, gpu: GPU) -> NetworkFactors:
         """How much longer operations take inside networks on a GPU.
 
         If kernels predict neither linear layers nor attention on a GPU, nothing is known about the others: no longer.
         """
-        return self.network_factors if self.predicts_networks(gpu) else NetworkFactors()
+        predicted: Any = per_gpu(self.predicts_networks)(gpu)
+        known, nothing = self.network_factors, NetworkFactors()
+        products: Any = np.where(predicted, known.products, nothing.products)
+        cycles: Any = np.where(predicted, known.cycles, nothing.cycles)
+        return NetworkFactors(products, cycles, known.chips)
 
     def predicts_networks(self, gpu: GPU) -> bool:
         """Whether kernels predict the products of networks in half precision on a GPU, as in the measured networks."""
@@ -306,16 +305,12 @@ def _calibration(model: OneModel, part: str, basis: Basis, of_power: Basis | Non
 
 
 @cached
-def _costs(operations: OperationList, model: OneModel, gpu: GPU) -> KernelCosts:
-    return _costs_on_each(operations, model, [gpu])[gpu]
-
-
-def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GPU]) -> dict[GPU, KernelCosts]:
+def _costs(operations: OperationList, model: OneModel, on: GPU) -> KernelCosts:
     """Device times and power demands together, because both follow from the same physics and features."""
-    found = {gpu: np.full((5, len(operations)), np.nan) for gpu in gpus}
+    found = {gpu: np.full((5, len(operations)), np.nan) for gpu in each_of(on)}
     parts, some = parts_of(operations), dict[bytes, Parts]()
     asked = {}
-    for gpu in gpus:
+    for gpu in found:
         known = model.known(parts, gpu)
         if known.any():
             asked[gpu] = some.setdefault(known.tobytes(), parts if known.all() else parts.some(known))
@@ -338,6 +333,6 @@ def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GP
             values[row, mine.places] = 0.0
             np.add.at(values[row], mine.places, each)
         values[[1, 3]] /= values[0]
-    for values in found.values():
-        values.flags.writeable = False
-    return {gpu: KernelCosts(*values) for gpu, values in found.items()}
+    table = np.moveaxis(per_gpu(found.__getitem__)(on), -2, 0)
+    table.flags.writeable = False
+    return KernelCosts(*table)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU
+from ...hardware import GPU, Boards, each_of, per_gpu
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -107,25 +107,39 @@ class LearnedOperations:
         n = numbers_of(seen)
         in_training, in_inference = self._trust[:, n.kind.astype(int)]
         trust = np.where(is_own_depthwise(n), 0.0, np.where(n.is_training > 0, in_training, in_inference))
-        if gpu.chip in self.chips:
-            trust[self._measured[gpu.chip][n.kind.astype(int)]] = 1.0
-        logs = self._log_ratios(gpu).of(listed, partial(self._asked, gpu))[:, 0]
-        return device_ratio(listed, gpu, np.exp(trust * logs), capped)
+        measured = per_gpu(lambda each: self._measured.get(each.chip, self._unmeasured))(gpu)
+        trust = np.where(measured[..., n.kind.astype(int)], 1.0, trust)
+        return device_ratio(listed, gpu, np.exp(trust * self._log_ratios(seen, gpu)), capped)
 
-    def _asked(self, gpu: GPU, operations: OperationList) -> FloatArray:
-        """Log ratios of operations on a GPU, shape (operations, 1)."""
-        rows = relative_features(seen_as(operations, gpu), stands_for(gpu, boards_of(self.gpus)))
-        return self.log_ratio(rows.astype(np.float32))[:, None]
+    def _log_ratios(self, seen: OperationList, gpu: GPU) -> FloatArray:
+        """Log ratios of operations on the boards that stand for GPUs; trees are asked once for all."""
+        stand = [stands_for(each, boards_of(self.gpus)) for each in each_of(gpu)]
+        logs = {board: self._rows(board).known(seen)[:, 0] for board in stand}
+        new = {board: found for board, found in logs.items() if np.isnan(found).any()}
+        if new:
+            is_new = np.isnan(np.array([*new.values()]))
+            some: NDArray[np.bool_] = is_new.any(axis=0)
+            asked = seen.some(some)
+            rows = relative_features(asked, Boards.of(tuple(new)))
+            values = self.log_ratio(rows.reshape(-1, rows.shape[-1]).astype(np.float32)).reshape(len(new), -1)
+            for (board, found), row in zip(new.items(), values, strict=True):
+                found[some] = row
+                self._rows(board).store(asked, row[:, None])
+        return np.array([logs[board] for board in stand]) if isinstance(gpu, Boards) else logs[stand[0]]
 
     @cached_property
-    def _log_ratios(self) -> Callable[[GPU], OperationRows]:
-        """GPU -> the log ratio of each operation that was predicted on it."""
-        return lru_cache(_GPUS)(lambda gpu: OperationRows(1))
+    def _rows(self) -> Callable[[GPU], OperationRows]:
+        """Board -> the log ratio of each operation that was predicted on it."""
+        return lru_cache(_GPUS)(lambda board: OperationRows(1))
 
     @cached_property
     def _measured(self) -> dict[str, NDArray[np.bool_]]:
         """Chip -> whether each kind was measured on it, shape (kinds,)."""
         return {chip: np.array([kind in kinds for kind in KIND_PLACES]) for chip, kinds in self.chips.items()}
+
+    @cached_property
+    def _unmeasured(self) -> NDArray[np.bool_]:
+        return np.zeros(len(KIND_PLACES), dtype=bool)
 
     @cached_property
     def _trust(self) -> FloatArray:

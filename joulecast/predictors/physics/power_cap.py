@@ -199,13 +199,15 @@ def _columns(table: FloatArray) -> tuple[FloatArray, ...]:
     return tuple(each[..., :1] if (each == each[..., :1]).all() else each for each in table)
 
 
-def loop_clocks_mhz(work: Work, clock_mhz: float, power_limit_w: float, host_s: FloatArray | float = 0.0) -> FloatArray:
+def loop_clocks_mhz(
+    work: Work, clock_mhz: float | FloatArray, power_limit_w: float, host_s: FloatArray | float = 0.0
+) -> FloatArray:
     """The clock that each operation runs at in a loop of its own: the requested one, or less under a power cap.
 
     Returns:
         Clocks in MHz, shape (operations,).
     """
-    high: FloatArray = np.minimum(np.full(len(work.switching_j), float(clock_mhz)), work.most_mhz)
+    high: FloatArray = np.minimum(np.broadcast_to(1.0 * clock_mhz, work.switching_j.shape), work.most_mhz)
     if power_limit_w >= work.cap_w:
         return high
     loops = Jobs.of_loops(work, power_limit_w, host_s)
