@@ -89,9 +89,9 @@ class OperationPredictor:
 
     def alike(self, operations: OperationList) -> Hashable:
         """A value that is equal for predictors that `on_each` can ask at once; None for one that is asked alone."""
-        shared = self.find_shared()
         if self.chips or type(self) is not OperationPredictor:
             return None
+        shared = self.find_shared()
         covered = shared.covered(operations, self.gpu)
         run = as_run(operations.some(covered), self.gpu)
         seen = seen_as(run, self.gpu)
