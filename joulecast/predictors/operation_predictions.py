@@ -75,9 +75,9 @@ class OperationPredictions(Answer):
         # Costs that are negative or not finite count as missing. They must never pass for those of a cheap operation.
         costs = np.array([getattr(self, name) for name in _COSTS])
         impossible = ~((costs >= 0) & (costs < np.inf)).all(axis=0) | ~np.isfinite(self.dynamic_energy_j)
-        impossible &= np.array([source != "missing" for source in self.source], dtype=bool)
         if not impossible.any():
             return
+        impossible &= np.array([source != "missing" for source in self.source], dtype=bool)
         for name in _ARRAYS:
             object.__setattr__(self, name, np.where(impossible, np.nan, getattr(self, name)))
         sources = zip(self.source, impossible.tolist(), strict=True)
