@@ -58,7 +58,7 @@ class RelativeVoltage(NamedTuple):
     """Supply voltage at a clock over that at the boost clock, of one GPU or of several.
 
     Args:
-        curve: The measured curve; for several GPUs its fields are arrays of shape (gpus, 1), or (gpus, 1, 1).
+        curve: The measured curve; for several GPUs its fields are arrays of shape (gpus, 1, ...).
         measured_boost_mhz: Boost clock of the GPU that it was measured on.
         boost_mhz: Boost clock of the GPU that it is scaled to.
         boost_mv: Millivolts of the measured GPU at its boost clock.
@@ -69,16 +69,6 @@ class RelativeVoltage(NamedTuple):
     boost_mhz: Any
     boost_mv: Any
 
-    @classmethod
-    def of_all(cls, gpus: Sequence[GPU], others: tuple[int, ...] = (1, 1)) -> Self:
-        """The curves of several GPUs as one, for clocks of shape (gpus, clocks, operations), or (gpus, operations)."""
-        if len(gpus) == 1:
-            return cls(*voltage_of(gpus[0]))
-        each = [voltage_of(gpu) for gpu in gpus]
-        table = np.array([(*astuple(one.curve), *one[1:]) for one in each], dtype=float).T
-        curve, clocks = np.split(table.reshape(*table.shape, *others), [-3])
-        return cls(VoltageCurve(*curve), *clocks)
-
     def at(self, clock_mhz: FloatArray) -> FloatArray:
         """The voltage at each of some clocks, relative to that at the boost clock; in the shape of the clocks."""
         relative: FloatArray = self.curve.at(clock_mhz * self.measured_boost_mhz / self.boost_mhz) / self.boost_mv
@@ -86,10 +76,15 @@ class RelativeVoltage(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def voltage_of(gpu: GPU) -> RelativeVoltage:
-    """The voltage of a GPU; without a measured curve that of `best_known`, scaled to its boost clock."""
+def voltage_of(gpu: GPU, axes: int = 1) -> RelativeVoltage:
+    """The voltage of a GPU; without a measured curve that of `best_known`, scaled to its boost clock.
+
+    `axes`: For several GPUs, the axes of the clocks beside that of the GPUs.
+    """
     if isinstance(gpu, Boards):
-        return RelativeVoltage.of_all(gpu.each, (1,))
+        table = np.array([(*astuple(one.curve), *one[1:]) for one in map(voltage_of, gpu.each)], dtype=float).T
+        figures, clocks = np.split(table.reshape(*table.shape, *(1,) * axes), [-3])
+        return RelativeVoltage(VoltageCurve(*figures), *clocks)
     known = best_known() if gpu.voltage is None else gpu
     curve, boost_mhz = cast(VoltageCurve, known.voltage), float(known.boost_clock_mhz)
     return RelativeVoltage(curve, boost_mhz, float(gpu.boost_clock_mhz), float(curve.at(boost_mhz)))
@@ -147,12 +142,6 @@ def _at_boost_w(gpu: GPU) -> float:
 @per_gpu
 def _without_process_w(gpu: GPU) -> float:
     return gpu.idle_power_w or 0.0
-
-
-def static_power_on_gpus_w(gpus: Sequence[GPU], clock_mhz: FloatArray) -> FloatArray:
-    """`static_power_w` of several GPUs, or of one for all, at clocks of shape (gpus, clocks)."""
-    watts: FloatArray = static_power_w(gpus[0] if len(gpus) == 1 else Boards.of(tuple(gpus)), clock_mhz)
-    return watts
 
 
 @per_gpu
