@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 from typing import Any, TypeVar
 
@@ -39,6 +40,12 @@ def totals_by(owners: NDArray[np.intp], values: FloatArray, count: int) -> Float
     for part in _split(finite, largest[owners]):
         sums += np.bincount(owners, part, count)
     return sums
+
+
+def summed_by(owners: NDArray[np.int64], values: FloatArray, count: int) -> FloatArray:
+    """The plain sums of groups of values, shape (..., values), one after the other; shape (..., count)."""
+    rows = values.reshape(math.prod(values.shape[:-1]), len(owners))
+    return np.array([np.bincount(owners, row, count) for row in rows]).reshape(*values.shape[:-1], count)
 
 
 def _split(values: FloatArray, largest: FloatArray) -> tuple[Any, Any]:
