@@ -52,8 +52,10 @@ class Autocast:
 
     def __init__(self) -> None:
         enabled = next((d for d in ("cuda", "cpu") if torch.is_autocast_enabled(d)), None)
-        # None stands for a region that is switched off.
-        self._regions: list[torch.dtype | None] = [torch.get_autocast_dtype(enabled) if enabled else None]
+        # The type of each region, and whether it keeps casts of parameters; None for one that is switched off.
+        self._regions: list[tuple[torch.dtype, bool] | None] = [
+            (torch.get_autocast_dtype(enabled), torch.is_autocast_cache_enabled()) if enabled else None
+        ]
         self._cached: dict[tuple[int, torch.dtype], tuple[torch.Tensor, torch.Tensor]] = {}
 
     @contextmanager
@@ -71,12 +73,14 @@ class Autocast:
 
             return run
 
-        def init(this: Any, device_type: str, dtype: Any = None, enabled: bool = True, *_: Any, **__: Any) -> None:
-            this.device, this._enabled = device_type, enabled
+        def init(
+            this: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
+        ) -> None:
+            this.device, this._enabled, this._cache_enabled = device_type, enabled, cache_enabled is not False
             this.fast_dtype = dtype or torch.get_autocast_dtype("cpu" if device_type == "cpu" else "cuda")
 
         def enter(this: Any) -> Any:
-            self._regions.append(this.fast_dtype if this._enabled else None)
+            self._regions.append((this.fast_dtype, this._cache_enabled) if this._enabled else None)
             return this
 
         def leave(this: Any, *_: Any) -> None:
@@ -114,11 +118,11 @@ class Autocast:
         Operators in place, such as "add_", run in the type of their inputs.
 
         `is_cached` tells whether `convert`'s cast of a tensor is kept until the outermost region ends, as PyTorch does
-        for parameters that need a gradient.
+        for parameters that need a gradient, unless a region has cache_enabled=False.
         """
-        lower = self._regions[-1]
-        if lower is None:
+        if self._regions[-1] is None:
             return args, kwargs
+        lower, keeps = self._regions[-1]
         if name in FULL_PRECISION_RESULT:
             first = args[0] if args else None
             half = isinstance(first, torch.Tensor) and first.dtype in (torch.float16, torch.bfloat16)
@@ -136,7 +140,7 @@ class Autocast:
                 return value
             if value.dtype == wanted:
                 return value
-            if not is_cached(value):
+            if not keeps or not is_cached(value):
                 return convert(value, wanted)
             key = (id(value), wanted)
             if key not in self._cached:
