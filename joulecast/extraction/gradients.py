@@ -296,7 +296,7 @@ def recomputed(calls: Sequence[tuple[Operation, str]], stops_early: bool) -> lis
     """
     if not any(operation.has_backward and operation.row.has_gradient for operation, _ in calls):
         return []
-    repeated = [call for call in calls if call[0].gradients != "recomputed" and call[0].kind != "checkpoint"]
+    repeated = list(calls)
     if stops_early:
         while repeated and repeated[-1][0].kind in _SAVE_NOTHING:
             repeated.pop()

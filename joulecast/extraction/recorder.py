@@ -52,6 +52,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._parameters = {id(tensor) for tensor in parameters}
         self.gradients = Gradients(learned) if job.mode == "training" else None
         self._is_needed = False  # whether the backward runs through the operator
+        self._kept: dict[int, torch.Tensor] = {}  # inputs of checkpoints
         self.cast_bytes = 0
         """Bytes of the copies of parameters that autocast makes and that stay in memory."""
         self._stack: list[tuple[str, bool]] = []
@@ -162,13 +163,29 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextmanager
     def recomputing(self, inputs: Any, stops_early: bool) -> Iterator[None]:
-        """Record a checkpoint of training: the inputs that it keeps, and what the backward runs again."""
+        """Record a checkpoint of training: the inputs that it keeps, and what the backward runs again.
+
+        An input of several checkpoints is kept once. An output in it that is not made again counts as that of an
+        operation, and stands for one of the inputs, because it is the input of what follows.
+        """
         start = len(self.calls)
         yield
-        repeated = recomputed(self.calls[start:], stops_early) if self._mode == "training" else []
-        for leaf in tensors_in(inputs) if repeated else ():
-            if leaf.is_floating_point() and id(leaf) not in self._parameters:
-                self._record(("checkpoint", [shape_of(leaf) or (1,)], {}), leaf.dtype)
+        forward = [
+            (each, path)
+            for each, path in self.calls[start:]
+            if each.gradients != "recomputed" and each.kind != "checkpoint"
+        ]
+        repeated = recomputed(forward, stops_early) if self._mode == "training" else []
+        if not repeated:
+            return
+        floating = [leaf for leaf in tensors_in(inputs) if leaf.is_floating_point()]
+        kept = {id(leaf): leaf for leaf in floating if id(leaf) not in self._parameters | self._kept.keys()}
+        self._kept.update(kept)
+        kept_bytes = sum(leaf.nbytes for leaf in kept.values()) - sum(
+            each.row.saved(each) for each, _ in forward[len(repeated) :] if each.has_backward
+        )
+        dtype = floating[0].dtype if floating else torch.float32
+        self._record(("checkpoint", [(max(1, round(kept_bytes / dtype.itemsize)),)], {}), dtype)
         self.calls += repeated
 
     def optimize(self, optimizer: str, learned: Iterable[torch.Tensor]) -> None:
