@@ -61,7 +61,7 @@ def checkpointed(reentrant: bool | None) -> torch.nn.Module:
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoints_keep_their_inputs_once_and_one_of_them_its_activations(reentrant):
     tensor = 512 * 64 * 4
-    # The inputs of four blocks and what they have in common; within one block at a time, two tensors four times as wide.
+    # The inputs of four blocks and what they have in common; within one block at a time, two of four times their width.
     expected = (4 + 1) * tensor + 2 * 4 * tensor
     network = joulecast.extract(checkpointed(reentrant), (512, 64), mode="training")
     assert sum(e.count for e in network if e.operation.kind == "checkpoint") == 4
