@@ -6,14 +6,14 @@ GPU. Meta tensors are on neither device, so this module follows the regions and 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 
 from .known_values import tensors_in
+from .models import replaced
 
 # torch/include/ATen/autocast_mode.h of 2.13: AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32, AT_FORALL_FP32_SET_OPT_DTYPE
 # and AT_FORALL_PROMOTE. Every other operator runs in the type of its inputs.
@@ -61,40 +61,26 @@ class Autocast:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Follow the regions that a forward enters and leaves, for any device: predictions are for a GPU."""
-        region: Any = torch.amp.autocast_mode.autocast
-        original = {name: getattr(region, name) for name in ("__init__", "__enter__", "__exit__")}
-        mine = threading.get_ident()
-
-        def only_here(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-            """The function for this thread, PyTorch's own for all others."""
-
-            def run(*args: Any, **kwargs: Any) -> Any:
-                return (function if threading.get_ident() == mine else original[name])(*args, **kwargs)
-
-            return run
 
         def init(
-            this: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
+            _: Any, this: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None
         ) -> None:
             this.device, this._enabled, this._cache_enabled = device_type, enabled, cache_enabled is not False
             this.fast_dtype = dtype or torch.get_autocast_dtype("cpu" if device_type == "cpu" else "cuda")
 
-        def enter(this: Any) -> Any:
+        def enter(_: Any, this: Any) -> Any:
             self._regions.append((this.fast_dtype, this._cache_enabled) if this._enabled else None)
             return this
 
-        def leave(this: Any, *_: Any) -> None:
+        def leave(*_: Any) -> None:
             self._regions.pop()
             if len(self._regions) == 1:
                 self._cached.clear()
 
-        for name, function in (("__init__", init), ("__enter__", enter), ("__exit__", leave)):
-            setattr(region, name, only_here(name, function))
-        try:
+        with ExitStack() as stack:
+            for name, function in (("__init__", init), ("__enter__", enter), ("__exit__", leave)):
+                stack.enter_context(replaced(torch.autocast, name, function))
             yield
-        finally:
-            for name, function in original.items():
-                setattr(region, name, function)
 
     @contextmanager
     def within(self, name: str) -> Iterator[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from ..operations.operation import Operation
 from ..operations.rules import Shape
 from .conversions import Bound, shape_of
 from .known_values import tensors_in
+from .models import replaced
 
 _OPERANDS = {
     **dict.fromkeys(("self", "input", "data", "hx", "mat1", "batch1", "x1"), ("first", "inputs")),
@@ -163,33 +163,25 @@ class Gradients:
         needs = {_OPERANDS.get(name, ("all",)) for name, value in operands if self.needed(value)}
         return needs.pop() if len(needs) == 1 else ("all",) if needs else ("none",)
 
-    @contextmanager
-    def through_functions(self, calls: Sequence[Any]) -> Iterator[None]:
+    def through_functions(self, calls: Sequence[Any]) -> AbstractContextManager[None]:
         """Follow gradients through functions of autograd that a model defines, whose forward runs without them.
 
         Their operators count as if they were differentiated as usual. `calls` are those that are recorded.
         """
-        function: Any = torch.autograd.Function
-        original, mine = vars(function)["apply"], threading.get_ident()
 
-        def apply(cls: Any, *args: Any, **named: Any) -> Any:
-            run = original.__get__(None, cls)
-            if threading.get_ident() != mine or self._in_function or not self.needed(args, named):
-                return run(*args, **named)
+        def apply(original: Callable[..., Any], cls: Any, *args: Any, **named: Any) -> Any:
+            if self._in_function or not self.needed(args, named):
+                return original(cls, *args, **named)
             self._in_function = True
             try:
                 with torch.no_grad():
-                    result = run(*args, **named)
+                    result = original(cls, *args, **named)
             finally:
                 self._in_function = False
             self._mark(result, self._edges((args, named, result), len(calls)), len(calls))
             return result
 
-        function.apply = classmethod(apply)
-        try:
-            yield
-        finally:
-            function.apply = original
+        return replaced(torch.autograd.Function, "apply", apply)
 
 
 def _edge_of(tensor: torch.Tensor) -> Edge | None:
@@ -257,35 +249,24 @@ _SAVE_INPUTS = ("convolution", "matmul")  # Families of operations that save wha
 def followed(around: Around) -> Iterator[None]:
     """Within this context, a checkpoint in this thread is a plain call of its function, with something around it.
 
-    Its two ways (use_reentrant) replace autograd's storing and running in ways that meta tensors do not take. PyTorch
-    finds both in its own module when a model calls a checkpoint, so they are replaced there.
+    Its two ways (use_reentrant) replace autograd's storing and running in ways that meta tensors do not take.
     """
-    generator, function = checkpoint._checkpoint_without_reentrant_generator, checkpoint.CheckpointFunction
-    mine = threading.get_ident()
-    signature = inspect.signature(generator)
+    signature = inspect.signature(checkpoint._checkpoint_without_reentrant_generator)
 
-    def without_reentrant(*given: Any, **named: Any) -> Iterator[None]:
-        if threading.get_ident() != mine:
-            yield from generator(*given, **named)
-            return
+    def without_reentrant(original: Any, *given: Any, **named: Any) -> Iterator[None]:
         bound = signature.bind(*given, **named).arguments
         with around((bound.get("args", ()), bound.get("kwargs", {})), bound.get("early_stop", True)):
             yield
 
-    class Reentrant:
-        @staticmethod
-        def apply(run: Callable[..., Any], preserves: bool, *args: Any) -> Any:
-            if threading.get_ident() != mine:
-                return function.apply(run, preserves, *args)  # type: ignore[no-untyped-call]
-            with around(args, False):
-                return run(*args)
+    def reentrant(original: Any, cls: Any, run: Callable[..., Any], preserves: bool, *args: Any) -> Any:
+        with around(args, False):
+            return run(*args)
 
-    module: Any = checkpoint
-    module._checkpoint_without_reentrant_generator, module.CheckpointFunction = without_reentrant, Reentrant
-    try:
+    with (
+        replaced(checkpoint, "_checkpoint_without_reentrant_generator", without_reentrant),
+        replaced(checkpoint.CheckpointFunction, "apply", reentrant),
+    ):
         yield
-    finally:
-        module._checkpoint_without_reentrant_generator, module.CheckpointFunction = generator, function
 
 
 def recomputed(calls: Sequence[tuple[Operation, str]], stops_early: bool) -> list[tuple[Operation, str]]:
