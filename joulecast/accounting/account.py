@@ -58,6 +58,7 @@ class Account:
     def __enter__(self) -> Self:
         from .steps import profiled
 
+        self._result = None
         with ExitStack() as entered:
             if self._meter is not None:
                 entered.enter_context(self._meter)

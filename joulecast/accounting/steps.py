@@ -68,15 +68,15 @@ class Steps:
         Raises ExtractionError: the model raises an error. Raises InputError: no output of the model requires a
         gradient, in training.
         """
-        gradients: AbstractContextManager[Any] = nullcontext() if self.training else torch.no_grad()
+        gradients: AbstractContextManager[Any] = torch.enable_grad() if self.training else torch.no_grad()
         try:
             with gradients:
                 result = self.module(*self.args, **self.kwargs)
                 if self.training:
                     self._backward(result)
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            if isinstance(error, InputError):
-                raise
+        except InputError:
+            raise
+        except Exception as error:
             raise ExtractionError(
                 f"the model raises {type(error).__name__} when it runs",
                 given=str(error).strip().splitlines()[0] if str(error).strip() else None,

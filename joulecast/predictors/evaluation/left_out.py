@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import grouped
-from ...datasets import Dataset, NetworkMeasurement
+from ...datasets import Dataset, Measurement, NetworkMeasurement
+from ...errors import DatasetError
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ...system.cluster import in_parallel
@@ -224,7 +225,10 @@ def _networks_judged(
     only_here: frozenset[Operation] = frozenset()
     if everything is None:
         only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
-    chip = everything or fit_chip(dataset, mode, recipe, without=only_here)
+    try:
+        chip = everything or fit_chip(dataset, mode, recipe, without=only_here)
+    except DatasetError:  # Too few operations remain: nothing is known of these networks.
+        return Errors(), Errors()
     known = {m.operation for m in dataset.usable(mode)}
     left_out = known & only_here
     operations = errors_on(dataset, chip, only_here, f"operations of {split}") if left_out else Errors()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...datasets import Dataset, NetworkMeasurement
+from ...errors import DatasetError
 from ...hardware import find_gpu
 from ...operations.network import Network
 from ...system.cluster import in_parallel
@@ -127,7 +128,10 @@ def _networks_judged(
 ) -> Errors:
     mine, others = left_out.sides(measured, held)
     only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
-    operations = fit_cpu(dataset, mode, recipe, without=only_here)
+    try:
+        operations = fit_cpu(dataset, mode, recipe, without=only_here)
+    except DatasetError:  # Too few operations remain: nothing is known of these networks.
+        return Errors()
     predictor = CpuNetworkPredictor("", operations, fit_serial(operations, others), {})
     lost = len(only_here & {m.operation for m in dataset.usable(mode)})
     found = [predictor.predict(network) for _, network in mine]

@@ -165,7 +165,7 @@ class CpuNetworkPredictor:
         if self.operations.power is None:
             yield "energy: not measured, because the energy counters of this CPU could not be read"
         if not self.serial.networks:
-            yield "no network was measured on this CPU: its time is the sum of its operations"
+            yield "fewer than three networks were measured on this CPU: its time is the sum of its operations"
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """How it is stored: facts, and the files of its regressors."""
