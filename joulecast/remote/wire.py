@@ -116,7 +116,9 @@ def _several(value: Any) -> Any:
 
 
 def _host(value: Any) -> str | float:
-    """The name or factor of a host. A profile is read here, because the service needs only its factor."""
+    """The name or factor of a host, or how long engines wait for it. A profile is read here, for its factor."""
+    if isinstance(value, str) and value.endswith(" ms"):
+        return value
     host = find_host(value)
     return host.name if host is USUAL or host.name in hosts() else host.factor
 
@@ -166,7 +168,7 @@ def _not_sendable(model: Any) -> InputError:
 
 _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     "gpu": lambda value: [*map(gpu_name, value)] if isinstance(value, list | tuple) else gpu_name(value),
-    "gpus": lambda value: None if value is None else [gpu_name(gpu) for gpu in _several(value)],
+    "gpus": lambda value: value if value is None or isinstance(value, int) else [*map(gpu_name, _several(value))],
     "clocks": lambda value: None if value is None else _plain(_several(value)),
     "calibration": _calibration,
     "host": _host,
@@ -262,7 +264,7 @@ def _tagged(tag: Any, value: dict[str, Any]) -> Any:
         case "map":
             return {unpack(key): unpack(item) for key, item in content["items"]}
         case "array":
-            return np.array([math.nan if item is None else item for item in content["values"]], dtype=float)
+            return np.array([math.nan if item is None else item for item in content["values"]])
         case "Operation":
             return Operation.from_dict(content)
     if tag not in CLASSES:

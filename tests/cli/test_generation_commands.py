@@ -19,6 +19,10 @@ IMAGE = ("image", "pixart_sigma", "--gpu", "H100 SXM", "--steps", 5)
 def test_json_is_what_the_library_answers(printed):
     found = joulecast.predict_generation("llama3_8b", "H100 SXM", batch=16, tensor_parallel=2, **LENGTHS)
     assert json.loads(printed(*GENERATE, "--tensor-parallel", 2, "--json")) == json.loads(found.to_json())
+    tree = json.loads(found.decode.tree().summarized().to_json())
+    assert json.loads(printed(*GENERATE, "--tensor-parallel", 2, "--tree", "--json")) == tree
+    tree = joulecast.predict("alexnet", (1, 3, 224, 224), "A30").tree().to_dict()
+    assert json.loads(printed("predict", "alexnet", "1,3,224,224", "--gpu", "A30", "--tree", "--json")) == tree
     many = {"gpus": ["H100 SXM", "B200", "T4"], "counts": (1, 2), "batches": (4, 64), "precisions": ("bf16", "fp8")}
     ways = joulecast.best_generation("llama3_8b", clocks=[1200, 1500], **many, **LENGTHS)
     assert json.loads(printed(*ASKED, "--precision", "bf16,fp8", "--counts", "1,2", "--json")) == ways.to_dict()
