@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import grouped
-from ...datasets import Dataset, Measurement, NetworkMeasurement
+from ...datasets import Dataset, NetworkMeasurement
 from ...errors import DatasetError
 from ...operations.network import Network
 from ...operations.operation import Operation
