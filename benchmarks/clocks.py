@@ -23,7 +23,7 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation import MODES
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts
-from joulecast.predictors.fitting.fit import fit_operations, network_learner
+from joulecast.predictors.fitting.fit import fit_operations, with_energies
 from joulecast.predictors.fitting.forms import load_recipe
 from joulecast.predictors.measured import device_rows
 from joulecast.predictors.model.shared import SharedByAll
@@ -74,11 +74,11 @@ def left_out(datasets: Sequence[Dataset], networks: Networks) -> Iterator[Row]:
     """Predict the networks of the A100 at their clocks, each without the networks of its name."""
     recipe = load_recipe(RECIPE)
     rows = [row for data in datasets for row in device_rows(data)]
-    learn = network_learner(fit_operations(datasets, rows, recipe), rows, recipe)
+    learned = fit_operations(datasets, rows, recipe)
     mine = [n for n in networks if n[0].name == SWEPT]
     for name in dict.fromkeys(m.network for _, m, _ in mine):
         others = [n for n in networks if n[1].network != name]
-        without = learn(others)
+        without = with_energies(learned, rows, others)
         hosts = fit_hosts(SharedByAll(without), others)
         for gpu, m, network in (n for n in mine if n[1].network == name):
             predictor = NetworkPredictor("left out", SharedByAll(without).on(gpu, m.mode), hosts[m.mode])

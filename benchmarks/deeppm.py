@@ -28,7 +28,7 @@ from joulecast.extraction import network_of
 from joulecast.hardware import find_gpu
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts
-from joulecast.predictors.fitting.fit import network_learner
+from joulecast.predictors.fitting.fit import with_energies
 from joulecast.predictors.measured import DeviceRow, device_rows, fold_of
 from joulecast.predictors.model.shared import SharedByAll
 from joulecast.predictors.networks.predictor import NetworkPredictor
@@ -161,7 +161,7 @@ def fit(data: Data, folds: tuple[Any, Any], variant: str, recipe: TransformerRec
     start = time.process_time()
     learned = fit_transformer(data.datasets, train, recipe, *form)
     seconds = time.process_time() - start
-    learned = network_learner(learned, train, recipe)(data.networks)
+    learned = with_energies(learned, train, data.networks)
     ratios, powered = log_ratios(learned, test), [row for row in test if row.power_w is not None]
     encoder = learned.encoder
     result = {

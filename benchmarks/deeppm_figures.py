@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from charts import CHART_STYLE
 from deeppm import HELD_FOLD, LENGTHS, REDUCED, SEQUENCES, SIZE, VARIANTS, Data, summary
+from deeppm_variants import Variant, VariantRecipe, starting_variant
 
 from joulecast.predictors.evaluation.any_gpu import errors_on
-from joulecast.predictors.fitting.fit import network_learner
+from joulecast.predictors.fitting.fit import with_energies
 from joulecast.predictors.measured import DeviceRow
-from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.fit import Examples, fit_transformer
 from joulecast.rendering.pictures import COLOURS
@@ -107,8 +107,9 @@ def main() -> None:
     train, test = data.fold(HELD_FOLD)
     fits = {}
     for name in SHOWN:
-        recipe = replace(TransformerRecipe(), **(REDUCED if arguments.reduced else SIZE), **VARIANTS[name])
-        learned = network_learner(fit_transformer(data.datasets, train, recipe), train, recipe)(data.networks)
+        recipe = replace(VariantRecipe(), **(REDUCED if arguments.reduced else SIZE), **VARIANTS[name])
+        learned = fit_transformer(data.datasets, train, recipe, Variant, starting_variant)
+        learned = with_energies(learned, train, data.networks)
         fits[name] = learned, by_length(learned, test, 2 if arguments.reduced else SEQUENCES)
     print(tables(fits))
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -1,13 +1,17 @@
-"""Types of arrays, and sums of them that do not depend on the order of their values."""
+"""Types of arrays, and sums of them that do not depend on the order of their values; values in groups."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Hashable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 _HEADROOM_BITS = 20  # A sum of up to a million values is exact.
 _SPARE_BITS = 33  # Bits of the first part of a value: those of a double, less the headroom.
@@ -38,6 +42,12 @@ def totals_by(owners: NDArray[np.intp], values: FloatArray, count: int) -> Float
     return sums
 
 
+def summed_by(owners: NDArray[np.int64], values: FloatArray, count: int) -> FloatArray:
+    """The plain sums of groups of values, shape (..., values), one after the other; shape (..., count)."""
+    rows = values.reshape(math.prod(values.shape[:-1]), len(owners))
+    return np.array([np.bincount(owners, row, count) for row in rows]).reshape(*values.shape[:-1], count)
+
+
 def _split(values: FloatArray, largest: FloatArray) -> tuple[Any, Any]:
     """Each value, shape (..., values), as a multiple of one coarse unit and a rest that is a multiple of a fine one.
 
@@ -64,3 +74,11 @@ def front_of(seconds: ArrayLike, joules: ArrayLike) -> list[int]:
     least = np.minimum.accumulate(np.append(np.inf, energy[order]))[:-1]
     places: list[int] = order[energy[order] < least].tolist()
     return places
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Key -> the values that come with it; both in the order in which they come."""
+    found: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found

@@ -51,7 +51,8 @@ class StepEnergy:
             metering = self._meter.result()
             self._counted = frozenset(each.device.name for each in metering.devices if each.device.counted)
             self._source = metering.source
-        self._last_j = self._joules()
+        self._steps, self._last_step, self._last_j = 0, 0, self._joules()
+        self._paused_at_j, self._paused_j = None, 0.0
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -82,7 +82,7 @@ def full_disk(most_bytes: int = 100) -> Iterator[None]:
 # What takes longest is begun first, or one process would still run it when the others have finished.
 BEGUN_FIRST = ["service", "page", "mlflow"]
 LONGEST = ["profiling/test_session", "service/test_running", "service/test_starving", "extraction/test_extraction"]
-LONGEST += [f"extraction/test_{name}" for name in ("assumptions", "templates", "named_models")]
+LONGEST += [f"extraction/test_{name}" for name in ("assumptions", "templates", "spelling")]
 LONGEST += ["test_other_names", "metering/test_meter", "traffic/test_rates", "profiling/test_collection"]
 LONGEST += ["test_promises", "test_tutorials", "test_imports", "test_laws", "cli/test_tune", "cli/test_system_limits"]
 LONGEST += [f"zoo/test_{name}" for name in ("transformer_entry", "twice", "sources")]

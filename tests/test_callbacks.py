@@ -53,6 +53,10 @@ def test_steps_of_a_loop_of_ones_own():
     # 12 steps share what was counted in all.
     assert energy.summary()["energy/mean_modelled_j_per_step"] == pytest.approx(energy.metering.energy_j / 12)
     assert WATTS[0] < energy.metering.energy_j / took_s < WATTS[1]
+    with energy:  # a second training
+        time.sleep(0.3)
+        energy.step()
+    assert energy.summary()["energy/mean_modelled_j_per_step"] == pytest.approx(energy.metering.energy_j)
     prediction = joulecast.predict("resnet18", (8, 3, 64, 64), "A30", mode="training")
     assert StepEnergy(prediction).predicted_j == prediction.energy_j
     with pytest.raises(InputError, match="not positive"):

@@ -58,6 +58,7 @@ class Account:
     def __enter__(self) -> Self:
         from .steps import profiled
 
+        self._result = None
         with ExitStack() as entered:
             if self._meter is not None:
                 entered.enter_context(self._meter)
@@ -202,11 +203,11 @@ def _accounting(
 ) -> Accounting:
     """Make the accounting from the results of one pass, for which `overhead` is None, or of two."""
     notes = [*events.notes, *shares.notes]
+    reason = "" if recording is None else "; ".join(recording.absent)
     if not counters:
-        reason = "; ".join(recording.absent) if recording is not None else ""
         notes.insert(0, f"{_NO_COUNTER}: {reason}" if reason else _NO_COUNTER)
     elif all(counter.device.method == "modelled" for counter in counters):
-        notes.insert(0, f"{_ESTIMATED}: {'; '.join(recording.absent if recording is not None else ())}")
+        notes.insert(0, f"{_ESTIMATED}: {reason}")
     iteration_s = duration_s / events.iterations if overhead is None else duration_s
     by_phase = {phase: module_share(events, phase) for phase in ("forward", "backward")}
     return Accounting(

@@ -33,7 +33,8 @@ def tree_by_module(tree: EnergyTree, component: str | None = None) -> dict[Key, 
             continue
         parts = node.own.by_component()
         chosen = parts.values() if component is None else [parts[component]] if component in parts else []
-        key = (node.phase or "other", node.path)
+        # Predictions list the step of an optimizer as a part of its own.
+        key = (node.phase or "other", "" if node.phase == "optimizer" else node.path)
         found[key] = found.get(key, 0.0) + sum(figure.value for figure in chosen)
     return found
 

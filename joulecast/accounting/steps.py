@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from ..errors import ExtractionError, InputError
 from ..extraction.job import refuse_optimizer
@@ -68,15 +68,15 @@ class Steps:
         Raises ExtractionError: the model raises an error. Raises InputError: no output of the model requires a
         gradient, in training.
         """
-        gradients: AbstractContextManager[Any] = nullcontext() if self.training else torch.no_grad()
+        gradients: AbstractContextManager[Any] = torch.enable_grad() if self.training else torch.no_grad()
         try:
             with gradients:
                 result = self.module(*self.args, **self.kwargs)
                 if self.training:
                     self._backward(result)
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            if isinstance(error, InputError):
-                raise
+        except InputError:
+            raise
+        except Exception as error:
             raise ExtractionError(
                 f"the model raises {type(error).__name__} when it runs",
                 given=str(error).strip().splitlines()[0] if str(error).strip() else None,
@@ -197,10 +197,8 @@ def _tensors(
         inputs = (inputs,)
     values = list(inputs.values()) if isinstance(inputs, Mapping) else inputs
     if isinstance(values, Sequence) and values and all(isinstance(value, torch.Tensor) for value in values):
-        moved = tree_map(
-            lambda tensor: tensor.to(device), dict(inputs) if isinstance(inputs, Mapping) else list(inputs)
-        )
-        return ((), moved) if isinstance(moved, dict) else (tuple(moved), {})
+        moved = tuple(value.to(device) for value in values)
+        return ((), dict(zip(inputs, moved, strict=True))) if isinstance(inputs, Mapping) else (moved, {})
     shapes = Inputs.of(inputs)
     if is_transformer(module):
         shapes = named_inputs(module, shapes)

@@ -41,7 +41,7 @@ def best(
     calibration: Calibrated | None = None,
     max_time_s: float | None = None,
     max_power_w: float | None = None,
-    price_per_hour: float | Mapping[str, float] | None = None,
+    price_per_hour: float | str | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
     operators: CustomOperators | None = None,
@@ -71,8 +71,8 @@ def best(
         calibration: What was measured on a board of one of the GPUs; see `predict`. Others are predicted as usual.
         max_time_s: Deadline of an iteration.
         max_power_w: Mean board power over an iteration.
-        price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
-            The price of a cloud's machine, such as "p5.48xlarge", is divided by the number of its GPUs.
+        price_per_hour: Price of an hour of any GPU, a mapping from GPU to price, or a cloud ("AWS"): its list prices.
+            GPUs without a price are left out. That of a cloud's machine ("p5.48xlarge") is divided by its GPUs.
         price_per_kwh: Price of a kilowatt-hour of electricity, in the same currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
         operators: Your own operators, as in `extract`.
@@ -112,7 +112,7 @@ def sweep(
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
     calibration: Calibrated | None = None,
-    price_per_hour: float | Mapping[str, float] | None = None,
+    price_per_hour: float | str | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
     operators: CustomOperators | None = None,

@@ -84,8 +84,7 @@ def _git(ref: str, *words: str) -> str:
 def _predicted(words: Sequence[str], folder: Path | None = None) -> dict[str, Any]:
     """What `joulecast predict` says, in a process of its own: both versions of a file have the same name.
 
-    Raises:
-        InputError: It fails; its message is on stderr.
+    Raises InputError: It fails; its message is on stderr.
     """
     program = [sys.executable, "-P", "-c", "from joulecast.cli import main; main()", "predict", *words, "--json"]
     done = subprocess.run(program, cwd=folder, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603

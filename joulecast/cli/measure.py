@@ -66,8 +66,7 @@ def run(
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
 
-    chosen = None if devices is None else tuple(chosen_devices(devices))
-    code, runs = 0, []
+    chosen, code, runs = chosen_devices(devices), 0, []
     for place in range(1, repeat + 1):
         path = out if out is None or repeat == 1 else out.with_stem(f"{out.stem}-{place}")
         meter = Meter(chosen, interval_s=interval, out=path, title=Path(command[0]).name, command=command)
@@ -109,8 +108,7 @@ def listen(port: int = 9401, devices: str | None = None, interval: float = 0.1, 
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
 
-    chosen = None if devices is None else tuple(chosen_devices(devices))
-    with Meter(chosen, interval_s=interval, out=out, own_share=False) as meter:
+    with Meter(chosen_devices(devices), interval_s=interval, out=out, own_share=False) as meter:
         listener = Listener(meter, port)
         typer.echo(f"listening on port {listener.port}: start NAME, stop, end", err=True)
         with contextlib.suppress(KeyboardInterrupt):

@@ -101,8 +101,7 @@ def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
 def intensity(text: str) -> str | list[float]:
     """Parse grams of CO2 per kWh: a number, a place, or a file with a number for each hour.
 
-    Raises:
-        InputError: The file cannot be read, or has what is no number.
+    Raises InputError: The file cannot be read, or has what is no number.
     """
     if not text.endswith((".csv", ".txt")):
         return text
@@ -204,10 +203,10 @@ def _job_options() -> dict[str, dict[str, Any]]:
 JOB_OPTIONS = _job_options()
 
 
-def _sensors(text: str) -> tuple[str, ...]:
+def _sensors(text: str) -> tuple[str, ...] | None:
     from ..metering.machine import chosen_devices
 
-    return () if text == "none" else tuple(chosen_devices(text))
+    return () if text == "none" else chosen_devices(text)
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {

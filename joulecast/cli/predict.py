@@ -37,8 +37,8 @@ def predict(
             traffic = f"\n\n{table(header, rows, frozenset({1, 2, 3}))}"
         shown.tell(levels, lambda: f"{levels}{traffic}")
     else:
-        text = (lambda: prediction.tree().to_text(depth)) if tree else (lambda: prediction.described(shown.top))
-        shown.tell(prediction, text, drawn=prediction.tree() if tree else prediction)
+        parts = prediction.tree() if tree else None
+        shown.tell(parts or prediction, lambda: parts.to_text(depth) if parts else prediction.described(shown.top))
 
 
 def run(asked: Asked, shown: Shown) -> None:
@@ -53,7 +53,8 @@ def generate(asked: Asked, shown: Shown, tree: bool = False, depth: int = 5) -> 
     from ..generation.generate import predict_generation
 
     found = predict_generation(**asked)
-    shown.tell(found, lambda: found.decode.tree().summarized().to_text(depth) if tree else found.described())
+    parts = found.decode.tree().summarized() if tree else None
+    shown.tell(parts or found, lambda: parts.to_text(depth) if parts else found.described())
 
 
 def simulate(asked: Asked, shown: Shown) -> None:

@@ -6,14 +6,14 @@ GPU. Meta tensors are on neither device, so this module follows the regions and 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 
 from .known_values import tensors_in
+from .models import replaced
 
 # torch/include/ATen/autocast_mode.h of 2.13: AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32, AT_FORALL_FP32_SET_OPT_DTYPE
 # and AT_FORALL_PROMOTE. Every other operator runs in the type of its inputs.
@@ -52,45 +52,35 @@ class Autocast:
 
     def __init__(self) -> None:
         enabled = next((d for d in ("cuda", "cpu") if torch.is_autocast_enabled(d)), None)
-        # None stands for a region that is switched off.
-        self._regions: list[torch.dtype | None] = [torch.get_autocast_dtype(enabled) if enabled else None]
+        # The type of each region, and whether it keeps casts of parameters; None for one that is switched off.
+        self._regions: list[tuple[torch.dtype, bool] | None] = [
+            (torch.get_autocast_dtype(enabled), torch.is_autocast_cache_enabled()) if enabled else None
+        ]
         self._cached: dict[tuple[int, torch.dtype], tuple[torch.Tensor, torch.Tensor]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Follow the regions that a forward enters and leaves, for any device: predictions are for a GPU."""
-        region: Any = torch.amp.autocast_mode.autocast
-        original = {name: getattr(region, name) for name in ("__init__", "__enter__", "__exit__")}
-        mine = threading.get_ident()
 
-        def only_here(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-            """The function for this thread, PyTorch's own for all others."""
-
-            def run(*args: Any, **kwargs: Any) -> Any:
-                return (function if threading.get_ident() == mine else original[name])(*args, **kwargs)
-
-            return run
-
-        def init(this: Any, device_type: str, dtype: Any = None, enabled: bool = True, *_: Any, **__: Any) -> None:
-            this.device, this._enabled = device_type, enabled
+        def init(
+            _: Any, this: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None
+        ) -> None:
+            this.device, this._enabled, this._cache_enabled = device_type, enabled, cache_enabled is not False
             this.fast_dtype = dtype or torch.get_autocast_dtype("cpu" if device_type == "cpu" else "cuda")
 
-        def enter(this: Any) -> Any:
-            self._regions.append(this.fast_dtype if this._enabled else None)
+        def enter(_: Any, this: Any) -> Any:
+            self._regions.append((this.fast_dtype, this._cache_enabled) if this._enabled else None)
             return this
 
-        def leave(this: Any, *_: Any) -> None:
+        def leave(*_: Any) -> None:
             self._regions.pop()
             if len(self._regions) == 1:
                 self._cached.clear()
 
-        for name, function in (("__init__", init), ("__enter__", enter), ("__exit__", leave)):
-            setattr(region, name, only_here(name, function))
-        try:
+        with ExitStack() as stack:
+            for name, function in (("__init__", init), ("__enter__", enter), ("__exit__", leave)):
+                stack.enter_context(replaced(torch.autocast, name, function))
             yield
-        finally:
-            for name, function in original.items():
-                setattr(region, name, function)
 
     @contextmanager
     def within(self, name: str) -> Iterator[None]:
@@ -114,11 +104,11 @@ class Autocast:
         Operators in place, such as "add_", run in the type of their inputs.
 
         `is_cached` tells whether `convert`'s cast of a tensor is kept until the outermost region ends, as PyTorch does
-        for parameters that need a gradient.
+        for parameters that need a gradient, unless a region has cache_enabled=False.
         """
-        lower = self._regions[-1]
-        if lower is None:
+        if self._regions[-1] is None:
             return args, kwargs
+        lower, keeps = self._regions[-1]
         if name in FULL_PRECISION_RESULT:
             first = args[0] if args else None
             half = isinstance(first, torch.Tensor) and first.dtype in (torch.float16, torch.bfloat16)
@@ -136,7 +126,7 @@ class Autocast:
                 return value
             if value.dtype == wanted:
                 return value
-            if not is_cached(value):
+            if not keeps or not is_cached(value):
                 return convert(value, wanted)
             key = (id(value), wanted)
             if key not in self._cached:

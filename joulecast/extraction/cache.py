@@ -38,7 +38,7 @@ def _treatment(operator: str) -> str:
     """How an operator is treated: by which revision of its row, as free of cost, or as unknown."""
     namespace, _, name = operator.partition(".")
     row = name if namespace == "aten" else operator
-    if row in OPERATORS:
+    if row in OPERATORS or row in REVISIONS:
         return f"revision {REVISIONS.get(row, 1)}"
     return "free" if row in FREE else "unknown"
 

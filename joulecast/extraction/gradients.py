@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint
 from torch.utils.flop_counter import flop_registry
 
 from ..operations.entry import DroppedWork
 from ..operations.operation import Operation
-from .conversions import Bound
+from ..operations.rules import Shape
+from .conversions import Bound, shape_of
 from .known_values import tensors_in
+from .models import replaced
 
 _OPERANDS = {
     **dict.fromkeys(("self", "input", "data", "hx", "mat1", "batch1", "x1"), ("first", "inputs")),
@@ -28,67 +29,128 @@ _OPERANDS = {
 The second operand are the parameters of an operation, or the other factor. Other arguments need all gradients."""
 
 
+@dataclass(eq=False, slots=True)
+class Edge:
+    """A tensor as autograd's graph has it: the step that made it, 0 for learned tensors, its shape and its type."""
+
+    step: int
+    shape: Shape
+    dtype: torch.dtype
+
+
+class _Step(NamedTuple):
+    """An operator that needs a gradient: the calls recorded before it, and the tensors that it reads.
+
+    What is run within a function of autograd is no step of the backward, which has the whole function as one.
+    """
+
+    recorded: int
+    reads: tuple[Edge, ...]
+    is_inside: bool
+
+
+class _Memory:
+    """What a tensor and its views share: the shape of the whole, and its edge once an operator in place wrote to it."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.written: Edge | None = None
+
+    @classmethod
+    def of(cls, tensor: Any) -> Self:
+        """The memory of a tensor, which is an attribute of it."""
+        if not hasattr(tensor, "memory"):
+            tensor.memory = cls(shape_of(tensor))
+        made: Self = tensor.memory
+        return made
+
+
 class Gradients:
-    """Follows which tensors need a gradient, and which operators a gradient reaches from the outputs."""
+    """Follows which tensors need a gradient, and which operators a gradient reaches from the outputs.
+
+    The edge of a tensor that needs a gradient is an attribute of it.
+    """
 
     def __init__(self, learned: Iterable[torch.Tensor]) -> None:
-        self._learned = {id(tensor) for tensor in learned}
-        # Of each operator that needs a gradient: the calls recorded before it, and the operators that it depends on.
-        # A tensor that needs a gradient is marked with the number of its operator, from 1 on; a detached one with 0.
-        self._steps: list[tuple[int, frozenset[int]]] = []
-        # Memory that an operator in place wrote, and the number of the operator. It is kept alive, so that no other
-        # gets its address.
-        self._written: dict[int, tuple[Any, int]] = {}
+        self._steps: list[_Step] = []
         self._in_function = False
+        for tensor in learned:
+            tensor.edge = Edge(0, shape_of(tensor), tensor.dtype)  # type: ignore[attr-defined]
 
     def follow(self, func: Any, args: Any, kwargs: Any, result: Any, recorded: int, *, needed: bool) -> None:
         """Mark the results of an operator, through which the backward runs if it is needed.
 
         `recorded` is the number of calls before those that stand for the operator.
         """
-        is_detached = func.overloadpacket.__name__ == "detach"
-        if needed and not is_detached:
-            self._mark(result, (args, kwargs), recorded, is_written=func._schema.is_mutable)
-        elif is_detached or any(getattr(each, "step", None) == 0 for each in tensors_in(args)):
+        name = func.overloadpacket.__name__
+        # Of the input of the others, only sizes are read.
+        if name == "detach" or name.endswith("_like") or name.startswith("new_"):
+            return
+        if func.is_view:
             for leaf in tensors_in(result):
-                leaf.step = 0  # type: ignore[attr-defined]
+                leaf.memory = _Memory.of(args[0])  # type: ignore[attr-defined]
+        if needed:
+            self._mark(result, self._edges((args, kwargs), recorded), recorded, is_written=func._schema.is_mutable)
 
-    def _mark(self, result: Any, sources: Any, recorded: int, *, is_written: bool = False) -> None:
-        self._steps.append((recorded, self._steps_of(sources)))
+    def _mark(self, result: Any, reads: list[Edge], recorded: int, *, is_written: bool = False) -> None:
+        self._steps.append(_Step(recorded, tuple(reads), self._in_function))
         for leaf in tensors_in(result):
-            if leaf.is_floating_point() or leaf.is_complex():
-                leaf.step = len(self._steps)  # type: ignore[attr-defined]
-                if is_written:  # all views of this memory have changed
-                    self._written[leaf.untyped_storage()._cdata] = leaf.untyped_storage(), len(self._steps)
-
-    def _steps_of(self, values: Any) -> frozenset[int]:
-        """The operators that tensors depend on directly."""
-        found = set()
-        for tensor in tensors_in(values):
-            _, written = self._written.get(tensor.untyped_storage()._cdata, (None, 0))
-            step = getattr(tensor, "step", written)
-            found |= {step, written} if step else set()
-        return frozenset(found - {0})
-
-    def unreached(self, result: Any, recorded: int) -> set[int]:
-        """Places of recorded calls that no gradient reaches from the outputs of a model, such as what it detaches."""
-        reached = set(self._steps_of(result))
-        places: set[int] = set()
-        if not reached:
-            return places  # The outputs are in a container that PyTorch does not know.
-        for step in range(len(self._steps), 0, -1):
-            start, sources = self._steps[step - 1]
-            if step in reached:
-                reached |= sources
+            if not (leaf.is_floating_point() or leaf.is_complex()):
+                continue
+            if is_written:
+                memory = _Memory.of(leaf)
+                memory.written = Edge(len(self._steps), memory.shape, leaf.dtype)
             else:
-                places.update(range(start, recorded))
-            recorded = start
-        return places
+                leaf.edge = Edge(len(self._steps), shape_of(leaf), leaf.dtype)  # type: ignore[attr-defined]
+
+    def _edges(self, values: Any, recorded: int) -> list[Edge]:
+        """Of each tensor that needs a gradient its edge, once for each time that it stands among the values."""
+        return [edge for tensor in tensors_in(values) if (edge := self._edge(tensor, recorded)) is not None]
+
+    def _edge(self, tensor: torch.Tensor, recorded: int) -> Edge | None:
+        edge, memory = _edge_of(tensor), getattr(tensor, "memory", None)
+        if edge is None or memory is None or memory.written is None or edge.step > memory.written.step:
+            return edge
+        edge = memory.written
+        if shape_of(tensor) != memory.shape:  # autograd makes views of memory that was written anew
+            self._steps.append(_Step(recorded, (edge,), self._in_function))
+            edge = Edge(len(self._steps), shape_of(tensor), tensor.dtype)
+            tensor.edge = edge  # type: ignore[attr-defined]
+        return edge
+
+    def backward(self, result: Any, recorded: int) -> tuple[set[int], list[Edge]]:
+        """What a backward from the outputs of a model does.
+
+        Returns the places of recorded calls that no gradient reaches, such as what a model detaches; and tensors in the
+        order in which two of their gradients are added up, one less than there are readers.
+        """
+        outputs = self._edges(result, recorded)
+        reached, given = {edge.step for edge in outputs}, set[Edge]()
+        places: set[int] = set()
+        sums: list[Edge] = []
+
+        def gradients(edges: Iterable[Edge]) -> None:
+            for edge in edges:
+                if edge in given:
+                    sums.append(edge)
+                given.add(edge)
+
+        gradients(outputs)
+        for number in range(len(self._steps), 0, -1):
+            step = self._steps[number - 1]
+            if number in reached or not outputs:  # if these are in a container that PyTorch does not know
+                reached.update(edge.step for edge in step.reads)
+                if not step.is_inside:
+                    gradients(step.reads)
+            else:
+                places.update(range(step.recorded, recorded))
+            recorded = step.recorded
+        return places, sums
 
     def needed(self, *values: Any) -> bool:
         """Whether the backward runs through an operator with these arguments."""
         enabled = torch.is_grad_enabled() or self._in_function
-        return enabled and any(map(self._needs, tensors_in(*values)))
+        return enabled and any(_edge_of(tensor) is not None for tensor in tensors_in(*values))
 
     def computed(self, operator: str, bound: Bound) -> tuple[str, ...]:
         """The gradients that an operator computes in the backward: values of `kind.GRADIENTS`, of which a kind has one.
@@ -101,39 +163,32 @@ class Gradients:
         needs = {_OPERANDS.get(name, ("all",)) for name, value in operands if self.needed(value)}
         return needs.pop() if len(needs) == 1 else ("all",) if needs else ("none",)
 
-    def _needs(self, tensor: torch.Tensor) -> bool:
-        step: int | None = getattr(tensor, "step", None)
-        if step is None:
-            return id(tensor) in self._learned or tensor.untyped_storage()._cdata in self._written
-        return step > 0
-
-    @contextmanager
-    def through_functions(self, calls: Sequence[Any]) -> Iterator[None]:
+    def through_functions(self, calls: Sequence[Any]) -> AbstractContextManager[None]:
         """Follow gradients through functions of autograd that a model defines, whose forward runs without them.
 
         Their operators count as if they were differentiated as usual. `calls` are those that are recorded.
         """
-        function: Any = torch.autograd.Function
-        original, mine = vars(function)["apply"], threading.get_ident()
 
-        def apply(cls: Any, *args: Any, **named: Any) -> Any:
-            run = original.__get__(None, cls)
-            if threading.get_ident() != mine or self._in_function or not self.needed(args, named):
-                return run(*args, **named)
+        def apply(original: Callable[..., Any], cls: Any, *args: Any, **named: Any) -> Any:
+            if self._in_function or not self.needed(args, named):
+                return original(cls, *args, **named)
             self._in_function = True
             try:
                 with torch.no_grad():
-                    result = run(*args, **named)
+                    result = original(cls, *args, **named)
             finally:
                 self._in_function = False
-            self._mark(result, (args, named, result), len(calls))
+            self._mark(result, self._edges((args, named, result), len(calls)), len(calls))
             return result
 
-        function.apply = classmethod(apply)
-        try:
-            yield
-        finally:
-            function.apply = original
+        return replaced(torch.autograd.Function, "apply", apply)
+
+
+def _edge_of(tensor: torch.Tensor) -> Edge | None:
+    """The edge of a tensor, which may be older than what was written to its memory; None if it needs no gradient."""
+    edge: Edge | None = getattr(tensor, "edge", None)
+    memory: _Memory | None = getattr(tensor, "memory", None)
+    return memory.written if edge is None and memory is not None else edge
 
 
 def of_whole_model(calls: list[tuple[Operation, str]]) -> list[tuple[Operation, str]]:
@@ -194,35 +249,24 @@ _SAVE_INPUTS = ("convolution", "matmul")  # Families of operations that save wha
 def followed(around: Around) -> Iterator[None]:
     """Within this context, a checkpoint in this thread is a plain call of its function, with something around it.
 
-    Its two ways (use_reentrant) replace autograd's storing and running in ways that meta tensors do not take. PyTorch
-    finds both in its own module when a model calls a checkpoint, so they are replaced there.
+    Its two ways (use_reentrant) replace autograd's storing and running in ways that meta tensors do not take.
     """
-    generator, function = checkpoint._checkpoint_without_reentrant_generator, checkpoint.CheckpointFunction
-    mine = threading.get_ident()
-    signature = inspect.signature(generator)
+    signature = inspect.signature(checkpoint._checkpoint_without_reentrant_generator)
 
-    def without_reentrant(*given: Any, **named: Any) -> Iterator[None]:
-        if threading.get_ident() != mine:
-            yield from generator(*given, **named)
-            return
+    def without_reentrant(original: Any, *given: Any, **named: Any) -> Iterator[None]:
         bound = signature.bind(*given, **named).arguments
         with around((bound.get("args", ()), bound.get("kwargs", {})), bound.get("early_stop", True)):
             yield
 
-    class Reentrant:
-        @staticmethod
-        def apply(run: Callable[..., Any], preserves: bool, *args: Any) -> Any:
-            if threading.get_ident() != mine:
-                return function.apply(run, preserves, *args)  # type: ignore[no-untyped-call]
-            with around(args, False):
-                return run(*args)
+    def reentrant(original: Any, cls: Any, run: Callable[..., Any], preserves: bool, *args: Any) -> Any:
+        with around(args, False):
+            return run(*args)
 
-    module: Any = checkpoint
-    module._checkpoint_without_reentrant_generator, module.CheckpointFunction = without_reentrant, Reentrant
-    try:
+    with (
+        replaced(checkpoint, "_checkpoint_without_reentrant_generator", without_reentrant),
+        replaced(checkpoint.CheckpointFunction, "apply", reentrant),
+    ):
         yield
-    finally:
-        module._checkpoint_without_reentrant_generator, module.CheckpointFunction = generator, function
 
 
 def recomputed(calls: Sequence[tuple[Operation, str]], stops_early: bool) -> list[tuple[Operation, str]]:
@@ -233,39 +277,10 @@ def recomputed(calls: Sequence[tuple[Operation, str]], stops_early: bool) -> lis
     """
     if not any(operation.has_backward and operation.row.has_gradient for operation, _ in calls):
         return []
-    repeated = [call for call in calls if call[0].gradients != "recomputed" and call[0].kind != "checkpoint"]
+    repeated = list(calls)
     if stops_early:
         while repeated and repeated[-1][0].kind in _SAVE_NOTHING:
             repeated.pop()
         if repeated and repeated[-1][0].row.family in _SAVE_INPUTS:
             repeated.pop()
     return [(operation.replace(gradients="recomputed"), path) for operation, path in repeated]
-
-
-_LAYERS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "roi_align"})
-
-
-class _Whole(torch.autograd.Function):
-    """A function with given outputs, whose backward returns one gradient of the right shape for each input."""
-
-    @staticmethod
-    def forward(ctx: Any, outputs: Any, *inputs: Any) -> Any:
-        ctx.save_for_backward(*inputs)
-        return tuple(torch.empty_like(output) for output in outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return None, *(torch.empty_like(tensor) for tensor in ctx.saved_tensors)
-
-
-class WholeLayers(TorchFunctionMode):
-    """Replaces recurrent layers and `roi_align` by single functions of autograd."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") not in _LAYERS:
-            return result
-        inputs = tensors_in(args)
-        outputs = [result] if isinstance(result, torch.Tensor) else result
-        made = _Whole.apply([output.detach() for output in outputs], *inputs)  # type: ignore[no-untyped-call]
-        return made[0] if isinstance(result, torch.Tensor) else made

@@ -171,8 +171,6 @@ class KnownValues:
         self._overwritten: set[int] = set()
         self._mixed: set[int] = set()
         self._storages: list[Any] = []
-        self.decisions: list[tuple[Any, Any]] = []
-        """Operators whose result may depend on values, in order, with their results; UNKNOWN if shapes decide alone."""
 
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an operator on meta tensors, and on their values if these are known.
@@ -208,7 +206,6 @@ class KnownValues:
             if real is UNKNOWN and self.assumptions.boxes is not None:
                 args = with_places(func, args, self.assumptions.boxes)
                 real, assumed = selected(func, args, self.assumptions.boxes), True
-            self.decisions.append((func, real))
             if real is not UNKNOWN:
                 return tree_map(lambda value: self._on_meta(value, assumed), real)
         try:

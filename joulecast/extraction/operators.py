@@ -217,9 +217,9 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
 }
 """Operator name without overload and in-place underscore -> conversion to a kind."""
 
-REVISIONS: Mapping[str, int] = {"gather": 2}
-"""Operator -> revision of its row, 1 if it is not listed. Increase it when the row gives other operations than before.
-This invalidates the cached networks and templates of models that run the operator, and no others."""
+REVISIONS: Mapping[str, int] = {"gather": 2, "new_zeros": 2}
+"""Operator -> revision of its row, or of how it is followed, 1 if it is not listed. Increase it when models that run it
+get other operations than before. This invalidates their cached networks and templates, and no others."""
 
 QUANTIZED_PRODUCTS: frozenset[str] = frozenset({"_scaled_mm"})
 """Operators that run in the type of their inputs and return a wider type."""

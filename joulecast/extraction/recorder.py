@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -11,9 +11,7 @@ from typing import Any
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
 from ..operations.entry import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, DroppedTally, DroppedWork, is_exempt
 from ..operations.kind import GRADIENTS
@@ -24,7 +22,7 @@ from .autocast import Autocast
 from .conversions import Bound, Converted, counted_from_front, is_tensor, shape_of
 from .gradients import CallSizes, Gradients, recomputed
 from .job import Assumptions, Job
-from .known_values import UNKNOWN, KnownValues, decides, run_on_meta, tensors_in, with_places, without_memory
+from .known_values import KnownValues, tensors_in, without_memory
 from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, QUANTIZED_PRODUCTS, SAVES_INPUT
 
 DTYPES: Mapping[str, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -54,6 +52,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._parameters = {id(tensor) for tensor in parameters}
         self.gradients = Gradients(learned) if job.mode == "training" else None
         self._is_needed = False  # whether the backward runs through the operator
+        self._kept: dict[int, torch.Tensor] = {}  # inputs of checkpoints
         self.cast_bytes = 0
         """Bytes of the copies of parameters that autocast makes and that stay in memory."""
         self._stack: list[tuple[str, bool]] = []
@@ -148,20 +147,45 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._record(converted, first.dtype if plain in QUANTIZED_PRODUCTS else _dtype(result, args), needed)
         return result
 
-    def accumulate(self, shape: Shape, dtype: torch.dtype) -> None:
-        """Record the addition of two gradients of one tensor."""
+    def backward(self, result: Any) -> None:
+        """Record what the backward from a result of the forward does beside the operations' own gradients."""
+        if self.gradients is None:
+            return
+        unreached, sums = self.gradients.backward(result, len(self.calls))
+        for place in unreached:
+            operation, path = self.calls[place]
+            if operation.has_backward:
+                self.calls[place] = operation.replace(gradients="none"), path
         self._stack = [("(backward)", False)]
-        self._record(("gradient_accumulation", [shape], {}), dtype)
+        for edge in sums:
+            if edge.shape:
+                self._record(("gradient_accumulation", [edge.shape], {}), edge.dtype)
 
     @contextmanager
     def recomputing(self, inputs: Any, stops_early: bool) -> Iterator[None]:
-        """Record a checkpoint of training: the inputs that it keeps, and what the backward runs again."""
+        """Record a checkpoint of training: the inputs that it keeps, and what the backward runs again.
+
+        An input of several checkpoints is kept once. An output in it that is not made again counts as that of an
+        operation, and stands for one of the inputs, because it is the input of what follows.
+        """
         start = len(self.calls)
         yield
-        repeated = recomputed(self.calls[start:], stops_early) if self._mode == "training" else []
-        for leaf in tensors_in(inputs) if repeated else ():
-            if leaf.is_floating_point() and id(leaf) not in self._parameters:
-                self._record(("checkpoint", [shape_of(leaf) or (1,)], {}), leaf.dtype)
+        forward = [
+            (each, path)
+            for each, path in self.calls[start:]
+            if each.gradients != "recomputed" and each.kind != "checkpoint"
+        ]
+        repeated = recomputed(forward, stops_early) if self._mode == "training" else []
+        if not repeated:
+            return
+        floating = [leaf for leaf in tensors_in(inputs) if leaf.is_floating_point()]
+        kept = {id(leaf): leaf for leaf in floating if id(leaf) not in self._parameters | self._kept.keys()}
+        self._kept.update(kept)
+        kept_bytes = sum(leaf.nbytes for leaf in kept.values()) - sum(
+            each.row.saved(each) for each, _ in forward[len(repeated) :] if each.has_backward
+        )
+        dtype = floating[0].dtype if floating else torch.float32
+        self._record(("checkpoint", [(max(1, round(kept_bytes / dtype.itemsize)),)], {}), dtype)
         self.calls += repeated
 
     def optimize(self, optimizer: str, learned: Iterable[torch.Tensor]) -> None:
@@ -263,60 +287,3 @@ def _dtype(result: Any, args: Any) -> torch.dtype:
         wider = (t.dtype for t in tensors_in(args) if t.is_floating_point() and t.dtype not in _FLOAT8)
         return next(wider, result.dtype) if result.dtype in _FLOAT8 else result.dtype
     return next((t.dtype for t in tensors_in(result, args) if t.is_floating_point()), torch.float32)
-
-
-class Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Reports to a recorder each addition of two gradients in a backward."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._recorder = recorder
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Tensors that a module holds besides its parameters are real, and were saved for the backward as such.
-        # The gradient of a number that a masked assignment wrote is a sum over the masked elements. How many there are
-        # does not matter for its shape, so one is taken if nothing is assumed.
-        args = with_places(func, self._recorder.on_meta(args), self._recorder.known.assumptions.boxes or 1)
-        result = run_on_meta(func, args, kwargs or {})
-        tensors = [value for value in args if isinstance(value, torch.Tensor) and value.is_floating_point()]
-        if func.overloadpacket.__name__ in ("add", "add_") and len(tensors) == 2 and result.ndim:
-            self._recorder.accumulate(tuple(result.shape), result.dtype)
-        return result
-
-
-class Casts(TorchFunctionMode):
-    """Casts the arguments of functions as their region of autocast does, for a forward that is differentiated.
-
-    `Recorder` makes the casts below autograd, which does not see them. Here autograd does, so gradients have the types
-    that they have on a GPU.
-    """
-
-    def __init__(self, recorder: Recorder, learned: Iterable[torch.Tensor]) -> None:
-        super().__init__()
-        self._autocast, self._learned = recorder.autocast, {id(tensor) for tensor in learned}
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        name = name.strip("_") if name.startswith("__") else name  # __matmul__, but not exp_
-        args, further = self._autocast.cast(name, args, kwargs or {}, torch.Tensor.to, lambda t: id(t) in self._learned)
-        return func(*args, **further)
-
-
-class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs a forward again on the meta device, with the same decisions as when it was recorded."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        # With autograd, PyTorch decomposes composite operators before dispatch, so they do not appear again.
-        composite = torch._C.DispatchKey.CompositeImplicitAutograd
-        made = (each for each in recorder.known.decisions if not each[0].has_kernel_for_dispatch_key(composite))
-        self._recorder, self._decisions = recorder, deque(made)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given, further = self._recorder.arguments(args, kwargs)
-        if decides(func) and self._decisions and self._decisions[0][0] is func:
-            _, decision = self._decisions.popleft()
-            if decision is not UNKNOWN:
-                return tree_map(self._recorder.on_meta, decision)
-        boxes = self._recorder.known.assumptions.boxes
-        return run_on_meta(func, given if boxes is None else with_places(func, given, boxes), further)

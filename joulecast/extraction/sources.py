@@ -195,7 +195,7 @@ def _from_file(path: Path, job: Job) -> Network:
 
 
 def _named(name: str, job: Job, may_trace: bool = True) -> Network:
-    name, has_torch = known_as(name), may_trace and find_spec("torch") is not None
+    name = known_as(name)
     if job.input_shape is None and name in known_names():
         shape, model = _input_of(name), store.load(name)
         example = store.usual_shape(shape, {}) if model is None else model.example
@@ -205,7 +205,7 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
             allowed=" x ".join(map(str, shape)),
             hint=f"give a shape such as {','.join(map(str, example))}",
         )
-    if job.input_shape is None and not has_torch:
+    if job.input_shape is None and not (may_trace and find_spec("torch")):
         raise refusal(name, job, known_names())
     inputs = Inputs.of(job.input_shape)
     job = replace(job, input_shape=inputs)
@@ -215,9 +215,9 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
     own += [each for each in ("autocast", "lora") if getattr(job, each) is not None]
     cached = job.whitelist is WHITELIST and not own
     key = [inputs.to_list(), job.mode, job.precision, job.cache_length, job.optimizer]
-    if cached and (known := recall(name, key) or answer(name, job)) is not None:
+    if cached and (known := answer(name, job) or recall(name, key)) is not None:
         return known
-    if not has_torch:
+    if not (may_trace and find_spec("torch")):
         listed = known_names()
         with_own = f"{name} with {', '.join(own)}"
         raise _lacks_torch(with_own) if own and name in listed else refusal(name, job, listed)

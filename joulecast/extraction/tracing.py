@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -20,13 +20,10 @@ from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
 from ..operations.network import Network, ParameterBytes
 from .failures import LONGEST, explained, refuse_module
-from .gradients import WholeLayers, followed, of_whole_model
+from .gradients import followed, of_whole_model
 from .job import EXPERTS, Job, refuse_optimizer
-from .known_values import tensors_in
 from .models import exclusive
-from .recorder import DTYPES, Accumulations, Casts, Recorder, Replay
-
-Tensors = dict[str, torch.Tensor]
+from .recorder import DTYPES, Recorder
 
 
 class _OnOneDevice(TorchFunctionMode):
@@ -129,45 +126,19 @@ class Forward:
                 followed(recorder.recomputing),
             ):
                 stack.enter_context(around)
-            result = self._call(self.tensors)
-        if recorder.gradients is not None:
-            for place in recorder.gradients.unreached(result, len(recorder.calls)):
-                operation, path = recorder.calls[place]
-                if operation.has_backward:
-                    recorder.calls[place] = operation.replace(gradients="none"), path
+            result = self._call()
+        recorder.backward(result)
         return result
 
-    def record_accumulations(self, recorder: Recorder) -> None:
-        """Run forward and backward, and record where the backward adds up several gradients of one tensor.
-
-        Every other kernel of the backward belongs to an operation of the forward, because a training operation stands
-        for both.
-        """
-        parameters = self.module.named_parameters(remove_duplicate=False)
-        learned = {name for name, parameter in parameters if parameter.requires_grad}
-        once: dict[int, torch.Tensor] = {}
-        leaves = {
-            name: once.setdefault(
-                id(tensor), tensor.detach().requires_grad_(name in learned and tensor.is_floating_point())
-            )
-            for name, tensor in self.tensors.items()
-        }
-        casts = Casts(recorder, [leaf for leaf in leaves.values() if leaf.requires_grad])
-        plain = followed(lambda inputs, stops_early: nullcontext())
-        with torch.enable_grad(), recorder.autocast.watching(), casts, Replay(recorder), WholeLayers(), plain:
-            result = self._call(leaves)
-        outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
-        if outputs:
-            with Accumulations(recorder):
-                torch.autograd.backward(outputs, [torch.empty_like(t) for t in outputs])
-
-    def _call(self, tensors: Tensors) -> Any:
+    def _call(self) -> Any:
         attributes = [(part, dict(part.__dict__)) for part in self.module.modules()]
         try:
             with _OnOneDevice():
                 # Shared parameters are the same tensor already, so functional_call need not tie them. It writes what
                 # the forward converts into the dictionary, which is therefore a copy.
-                return torch.func.functional_call(self.module, dict(tensors), self.args, self.kwargs, tie_weights=False)
+                return torch.func.functional_call(
+                    self.module, dict(self.tensors), self.args, self.kwargs, tie_weights=False
+                )
         finally:
             # A forward may store tensors in the module. These would be meta tensors, so they are removed.
             for part, before in attributes:
@@ -244,10 +215,8 @@ def trace(
             if prepare is not None:
                 prepare(forward)
             forward.record(recorder)
-            if job.mode == "training":
-                forward.record_accumulations(recorder)
-                if len(learned) == len(forward.parameters()):
-                    recorder.calls = of_whole_model(recorder.calls)
+            if job.mode == "training" and len(learned) == len(forward.parameters()):
+                recorder.calls = of_whole_model(recorder.calls)
             if job.optimizer is not None:
                 recorder.optimize(job.optimizer, learned)
         except JoulecastError:

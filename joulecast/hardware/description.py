@@ -71,16 +71,13 @@ def _floats(value: Mapping[str, Any]) -> Mapping[str, float]:
 
 
 def _is_idle_curve(value: Any) -> bool:
-    if (
-        not isinstance(value, dict)
-        or {*value} != {"clock_mhz", "power_w"}
-        or not all(map(_are_numbers, value.values()))
-    ):
+    if not isinstance(value, dict) or {*value} != {*_IDLE} or not all(map(_are_numbers, value.values())):
         return False
-    clocks = value["clock_mhz"]
-    return len(clocks) == len(value["power_w"]) and clocks == sorted(set(clocks))
+    clocks, powers = (value[name] for name in _IDLE)
+    return len(clocks) == len(powers) and clocks == sorted(set(clocks))
 
 
+_IDLE = ("clock_mhz", "power_w")
 _VOLTAGE = ("flat_mv", "knee_mhz", "top_mhz", "top_mv", "bend")
 
 

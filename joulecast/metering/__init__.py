@@ -1,7 +1,7 @@
 """Metering: power sensors of this machine, sampling, recordings, and the energy computed from them. Needs no torch.
 
 One sampler process (`sampler`) polls the devices that `machine` found and writes a `recording`; `energy_curve` and
-`estimate` turn samples into joules and watts, whether for a campaign (`sensor`) or for a whole program (`meter`).
+`estimate` turn samples into joules and watts, whether for a campaign (`Sensor`) or for a whole program (`meter`).
 """
 
 from .estimate import PowerEstimate, estimate

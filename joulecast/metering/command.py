@@ -248,7 +248,7 @@ class Listener:
             match command.split(maxsplit=1):
                 case ["start", name]:
                     path = ".".join([*(path for path, _ in self._open[-1:]), name.strip()])
-                    window = self._meter.window(path)
+                    window = self._meter.window(path, whole=True)
                     window.__enter__()
                     self._open.append((path, window))
                     return {"window": path}

@@ -186,7 +186,8 @@ _UNMEASURED = DeviceInfo("program", "total")
 def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
     """Time and energy of windows by device, without those of the windows inside them.
 
-    Returns a row for each path of windows, and the share of the time outside all windows.
+    Windows of several threads that are open at the same time share its joules and seconds equally. Returns a row for
+    each path of windows, and the share of the time outside all windows.
 
     Args:
         several: Whether the tree has several machines, so that names of devices need the name of the machine.
@@ -206,16 +207,26 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
         inside = np.bincount(around[~tops], values[~tops], len(names))
         return np.maximum(values - inside, 0.0)
 
+    edges = np.unique(np.concatenate([starts, ends]))
+    first, last, outermost = np.searchsorted(edges, starts), np.searchsorted(edges, ends), tops[places]
+    changes = np.bincount(first[outermost], minlength=len(edges)) - np.bincount(last[outermost], minlength=len(edges))
+    together = np.maximum(np.cumsum(changes)[:-1], 1)  # Threads that have windows open, in each slice between edges.
+
+    def by_path(slices: FloatArray) -> FloatArray:
+        """What the windows of each path have of a quantity that is given for each slice."""
+        so_far = np.concatenate([[0.0], np.cumsum(slices / together)])
+        return np.bincount(places, so_far[last] - so_far[first], len(names)).astype(float)
+
     duration_s = recording.end_s - recording.start_s
-    by_window_s = np.bincount(places, ends - starts, len(names)).astype(float)
+    by_window_s = by_path(np.diff(edges))
     shares: list[list[Share]] = [[] for _ in names]
     rest = Share()
     for device in [each for each in recording.devices if each.counted] or [_UNMEASURED]:
         name = f"{recording.host}/{device.name}" if several and device.name in recording.samples else device.name
         curve = EnergyCurve.of(recording.samples.get(device.name, Samples.of(np.empty(0))))
         whole_j, whole_known = curve.between(recording.start_s, recording.end_s)
-        joules, known = curve.between(starts, ends)
-        window_j = np.bincount(places, joules, len(names)).astype(float)
+        known = curve.between(starts, ends)[1]
+        window_j = by_path(curve.between(edges[:-1], edges[1:])[0])
         unknown = np.bincount(places, ~known, len(names)) if names else np.zeros(0)
         own_j, own_s = own(window_j), own(by_window_s)
         for i in range(len(names)):

@@ -199,9 +199,9 @@ def _add_estimates(machine: Machine) -> None:
             machine.add(DeviceInfo(f"gpu{index}-estimate", "board", method="modelled", facts=facts), spec)
 
 
-def chosen_devices(text: str) -> Iterator[str]:
-    """The names in a list such as "cpu,ram,gpu0". Raises InputError: the text contains no name."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
+def chosen_devices(text: str | None) -> tuple[str, ...] | None:
+    """The names in a list such as "cpu,ram,gpu0", if there is one. Raises InputError: the text contains no name."""
+    names = None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+    if names == ():
         raise InputError("there is nothing to measure", given=repr(text), allowed=", ".join(GROUPS))
-    yield from names
+    return names

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import math
 import os
+import re
 import tempfile
 import threading
 import time
@@ -117,6 +119,7 @@ class Meter:
 
     def __enter__(self) -> Self:
         interval_s, out, _, mlflow, command = self._settings
+        self._result = None
         if mlflow:
             active_run()
         if self._job is not None:
@@ -151,7 +154,18 @@ class Meter:
             log_metering(self._result)
 
     def __call__(self, function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
-        """Measure each call of a function with a new meter; its attribute `metering` is the last result."""
+        """Measure each call of a function with a new meter; its attribute `metering` is the last result.
+
+        Raises InputError: the function is asynchronous or a generator, or a file is given, which one call can write.
+        """
+        lazy = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
+        if self._settings[1] is not None or any(is_lazy(function) for is_lazy in lazy):
+            raise InputError(
+                "the calls of this function cannot be measured from outside",
+                given=function.__qualname__,
+                allowed="a function that ends when its call returns, without out=",
+                hint="measure in its body: with joulecast.measure() as meter",
+            )
 
         @functools.wraps(function)
         def measured(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
@@ -169,17 +183,20 @@ class Meter:
         return self._sampler is not None
 
     @contextmanager
-    def window(self, name: str) -> Iterator[None]:
+    def window(self, name: str, *, whole: bool = False) -> Iterator[None]:
         """Mark a part of the program as a window; windows that are opened inside it are its children.
+
+        Windows of several threads that are open at the same time share the joules and seconds equally.
 
         Args:
             name: Name of the part. Windows of the same name count as calls of one part; a dot separates levels.
+            whole: Whether the name is the whole path, whatever windows are open in this thread.
 
         Raises:
             InputError: Windows are nested more than 100 deep, or their names are too long.
         """
         around: list[str] = self._open.__dict__.setdefault("paths", [])
-        path = f"{around[-1]}.{name}" if around else name
+        path = f"{around[-1]}.{name}" if around and not whole else name
         require_levels(path)
         around.append(path)
         start_s = time.monotonic()
@@ -326,6 +343,7 @@ def log_metering(metering: Metering) -> None:
         values[f"{found.device.name}_energy_j"] = found.energy_j
         values[f"{found.device.name}_mean_power_w"] = found.mean_w
     for node in metering.tree().root.walk():
-        if node.level == "module":
+        if node.level == "module" and node.total.source != "missing":
             values[f"window/{node.path}_{modelled}energy_j"] = node.total.energy_j
-    mlflow.log_metrics({PREFIX + name: value for name, value in values.items()})
+    # MLflow refuses other characters in names, and longer ones.
+    mlflow.log_metrics({re.sub(r"[^\w\-. /:]", "_", PREFIX + name)[:250]: value for name, value in values.items()})

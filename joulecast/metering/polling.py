@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -160,24 +160,22 @@ class CloseLook:
         self.next_s = now_s + _LOOK_S if self._updates_left and now_s < self._until_s else math.inf
 
 
+@dataclass
 class Recorder:
     """Writes the samples since the last block to the recording."""
 
-    def __init__(
-        self,
-        writer: Writer,
-        devices: Sequence[PolledDevice],
-        tree: ProcessTree | None,
-        clock: Clock = time.monotonic,
-        gpu_processes: Mapping[str, ProcessReader] | None = None,
-    ) -> None:
-        self.writer, self.devices, self.clock, self.tree = writer, devices, clock, tree
-        self.gpu_processes = gpu_processes or {}
-        self.windows: list[Window] = []
-        self.told_lost: set[str] = set()
-        self.told_full = False
-        self.unwritten: list[Mapping[str, Any]] = []
-        self.last_s = clock()
+    writer: Writer
+    devices: Sequence[PolledDevice]
+    tree: ProcessTree | None
+    clock: Clock = time.monotonic
+    gpu_processes: Mapping[str, ProcessReader] = field(default_factory=dict)
+    windows: list[Window] = field(default_factory=list)
+    told_lost: set[str] = field(default_factory=set)
+    told_full: bool = False
+    unwritten: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.last_s = self.clock()
         self.offset_s = time.time() - time.monotonic()
 
     def write(self) -> None:

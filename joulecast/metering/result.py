@@ -109,7 +109,8 @@ class Metering(Answer):
     @property
     def duration_s(self) -> float:
         """Seconds from start to end, on the machine that was measured longest."""
-        return max(recording.end_s - recording.start_s for recording in self.recordings)
+        hosts = {each.host for each in self.recordings}
+        return max(sum(each.end_s - each.start_s for each in self.recordings if each.host == host) for host in hosts)
 
     @cached_property
     def devices(self) -> tuple[DeviceEnergy, ...]:
@@ -175,7 +176,7 @@ class Metering(Answer):
         where = f"{recording.host}: " if len(self.recordings) > 1 else ""
         notes = [*recording.absent, *recording.events]
         notes += [f"{d.name} is modelled, not measured" for d in recording.devices if d.method == "modelled"]
-        mine = [found for found in self.devices if found.host == recording.host]
+        mine = list(_device_energies(recording))
         notes += [note for found in mine if (note := _sensor_note(found, recording.samples[found.device.name]))]
         notes += [
             f"{found.device.name} could not be read all the time: at least {si(found.energy_j, 'J')}"

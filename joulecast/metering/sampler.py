@@ -108,7 +108,7 @@ class Sampler:
             "machine": dict(machine or {}),
             "process": process,
         }
-        self._writing = threading.Lock()
+        self._writing, self._asking = threading.Lock(), threading.Lock()
 
     def start(self) -> None:
         """Start the process, and return when every device has been read once.
@@ -148,7 +148,7 @@ class Sampler:
         output: Any = self._process.stdout
         # A thread, because Windows cannot wait for a pipe until a moment.
         reading = threading.Thread(target=lambda: lines.append(output.readline()), daemon=True)
-        with suppress(OSError):
+        with self._asking, suppress(OSError):  # Each thread reads its own answer.
             self.send(request)
             reading.start()
             reading.join(_TIMEOUT_S)

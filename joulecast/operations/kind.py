@@ -61,6 +61,16 @@ def with_types(inputs: Mapping[int, int], output: int | None = None) -> Callable
     return stored
 
 
+def saves_its_output(o: Counted) -> float:
+    """Bytes of the output, in the precision of the operation."""
+    return ELEMENT_BYTES[o.precision] * size(o.output_shape)
+
+
+def saves_nothing(o: Counted) -> float:
+    """No bytes: the backward of an operation needs neither its input nor its output."""
+    return 0.0
+
+
 class Traffic(NamedTuple):
     """How often each tensor of an operation is read from memory, or written to it; see `Storage`."""
 
@@ -136,9 +146,8 @@ class Kind:
             and no other kind is similar enough to take its place.
         spatial: Number of spatial dimensions; None for kinds that take any number, and for those without.
         transforms: Whether libraries compute it by Winograd's or Fourier transforms where its window allows it.
-        saves_output: Whether training saves a tensor of the size of the output for the backward pass. Where autograd
-            can do with either the input or the output, the operation before saves it already.
-        saves_indices: Whether training also saves the index of each element of the output, such as that of a maximum.
+        saved: Computes the bytes that training keeps for the backward pass: the output, if this operation or one that
+            reads it needs it. Where autograd can do with either the input or the output, the operation before has it.
         moments: For the step of an optimizer, the values per parameter that the optimizer stores; None for other kinds.
     """
 
@@ -167,8 +176,7 @@ class Kind:
     measured_only: bool = False
     spatial: int | None = None
     transforms: bool = False
-    saves_output: bool = True
-    saves_indices: bool = False
+    saved: Callable[[Counted], float] = saves_its_output
     moments: int | None = None
 
     def __post_init__(self) -> None:

@@ -20,7 +20,19 @@ from typing import Any
 
 from ..errors import InputError
 from .attributes import COUNT, DIMENSION, DIMENSIONS, FLAG, PROBABILITY, SHAPE, Attribute, one_of
-from .kind import INDEX_BYTES, MASK_BYTES, Family, Kind, Training, factors, plain, with_types
+from .kind import (
+    INDEX_BYTES,
+    MASK_BYTES,
+    Counted,
+    Family,
+    Kind,
+    Training,
+    factors,
+    plain,
+    saves_its_output,
+    saves_nothing,
+    with_types,
+)
 from .lookups import FFT, INDEX_KINDS, logical
 from .parallel import PARALLEL
 from .products import FACTORS_PARTIAL, PRODUCTS
@@ -42,7 +54,9 @@ from .windows import CONVOLUTIONS, POOLING, SAMPLING
 
 def unary(flops: int = 1, *, saves_output: bool = True) -> Kind:
     """A function of each element, with this number of FLOPs per element."""
-    return Kind(family="elementwise", flops=per_output_element(flops), saves_output=saves_output)
+    return Kind(
+        family="elementwise", flops=per_output_element(flops), saved=saves_its_output if saves_output else saves_nothing
+    )
 
 
 _FLOPS_OF_AN_ELEMENT = {
@@ -96,6 +110,11 @@ _CHANNELS = "[batch, channels, ...]"
 _NORMALIZED = {"normalized_shape": Attribute(SHAPE, lambda x: x[0][-1:])}  # By default the last dimension of the input.
 
 
+def _saves_product(o: Counted) -> float:
+    """A factor needs the other one, which is no activation where it needs no gradient itself, such as a buffer."""
+    return 0.0 if o.gradients in ("first", "second") else saves_its_output(o)
+
+
 def _binary(*, is_product: bool) -> Kind:
     """A sum or difference of two tensors, or of a tensor and a number; or a product, quotient or power."""
     # The gradient of each summand is the gradient of the output, which needs no kernel. That of each factor is a
@@ -111,7 +130,7 @@ def _binary(*, is_product: bool) -> Kind:
         partial={"first": Training(0.5, first), "second": Training(0.5, second)},
         broadcast_reads=1,
         broadcast_writes=1 if is_product else 0,
-        saves_output=is_product,
+        saved=_saves_product if is_product else saves_nothing,
     )
 
 
@@ -127,19 +146,19 @@ def _without_backward(family: Family, flops: int, reads: int, writes: int = 1, m
         has_gradient=False,
         forward=f"{reads}x -> {writes}y",
         training=f"{reads}x -> {writes}y",
-        saves_output=False,
+        saved=saves_nothing,
         moments=moments,
     )
 
 
-def _noise(**attributes: Attribute) -> Kind:
+def _noise(saved: Callable[[Counted], float], **attributes: Attribute) -> Kind:
     """A product with random numbers in training. In inference, it does nothing."""
     return Kind(
         family="elementwise",
         attributes={"p": Attribute(PROBABILITY, 0.5), **attributes},
         flops=per_output_element(1),
         is_noise=True,
-        saves_output=False,
+        saved=saved,
     )
 
 
@@ -253,8 +272,8 @@ KINDS: Mapping[str, Kind] = {
     "sgd_fused_step": _without_backward("elementwise", flops=2, reads=2, moments=0),
     "adam_fused_step": _without_backward("elementwise", flops=13, reads=4, writes=3, moments=2),
     "adamw_fused_step": _without_backward("elementwise", flops=14, reads=4, writes=3, moments=2),
-    "dropout": _noise(),
-    "stochastic_depth": _noise(mode=Attribute(one_of("row", "batch"), "row")),
+    "dropout": _noise(lambda o: MASK_BYTES * size(o.output_shape)),
+    "stochastic_depth": _noise(saves_nothing, mode=Attribute(one_of("row", "batch"), "row")),
     **POOLING,
     "mean": _reduction(1),
     "sum": _reduction(1),
@@ -284,7 +303,7 @@ KINDS: Mapping[str, Kind] = {
         # In the backward, the gradient of each input is a view of the output's gradient.
         training="x -> y",
     ),
-    "copy": Kind(family="movement", training="x y -> x y w", saves_output=False),
+    "copy": Kind(family="movement", training="x y -> x y w", saved=saves_nothing),
     # The copy of its input that an in-place operator makes in training if its backward needs that input.
     "save_input": _without_backward("movement", flops=0, reads=1),
     # The input of a part of a model in torch.utils.checkpoint, which is kept for the backward. It runs no kernel.

@@ -314,6 +314,10 @@ class Network(Tabular, Plain, Deriving):
                 given=type(value).__name__,
                 allowed=f"such as [{EXAMPLE}]",
             )
+        known = ["operations", *cls.__dataclass_fields__]
+        known.remove("entries")
+        if extra := [str(key) for key in value if key not in known]:
+            raise InputError(f"{name} has no such keys", given=", ".join(sorted(extra)), allowed=", ".join(known))
         entries = []
         with reading(name, "what Network.to_dict returns"):
             for position, item in enumerate(value["operations"]):

@@ -192,6 +192,8 @@ def _recurrent(gates: int, **attributes: Attribute) -> Kind:
         # A layer can start as soon as the layer below has finished one step.
         steps=lambda x, a: x[0][0] + a["num_layers"] - 1,
         storage=storage,
+        # The gates, hidden states and, of an LSTM, cell states of all layers.
+        saved=lambda o: storage(o).workspace * (gates + 1 + (gates == 4)) / gates,
     )
 
 

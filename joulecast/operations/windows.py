@@ -11,7 +11,7 @@ from functools import partial
 
 from ..errors import InputError
 from .attributes import COUNT, FLAG, OUTPUT_SIZE, Attribute, either, integer, one_of, sizes
-from .kind import Counted, Kind, Storage, plain
+from .kind import INDEX_BYTES, Counted, Kind, Storage, plain, saves_its_output
 from .products import GEMM_PARTIAL, GEMM_TRAINING
 from .rules import Attributes, Product, Shape, Shapes, per_dimension, per_input_element, require_multiple, size
 
@@ -139,7 +139,12 @@ def _pool_output(dimensions: int, x: Shapes, a: Attributes) -> Shape:
     return (*x[0][:2], *_window_output(x[0][2:], kernel, stride, padding, dilation, a["ceil_mode"]))
 
 
-def _pooling(dimensions: int, *, dilated: bool = False, saves_indices: bool = False) -> Kind:
+def _saves_places(o: Counted) -> float:
+    """Bytes of the output, and of the index of each maximum."""
+    return saves_its_output(o) + INDEX_BYTES * size(o.output_shape)
+
+
+def _pooling(dimensions: int, *, dilated: bool = False, saved: Callable[[Counted], float] = saves_its_output) -> Kind:
     """Pooling with a window over this number of spatial dimensions."""
     further = {"dilation": Attribute(sizes(1), 1)} if dilated else {}
     return Kind(
@@ -157,7 +162,7 @@ def _pooling(dimensions: int, *, dilated: bool = False, saves_indices: bool = Fa
         flops=lambda x, a, out: size(out) * math.prod(per_dimension(a["kernel_size"], dimensions)),
         training="x 2y -> x y w",
         spatial=dimensions,
-        saves_indices=saves_indices,
+        saved=saved,
     )
 
 
@@ -167,7 +172,7 @@ def _adaptive_output(dimensions: int, x: Shapes, a: Attributes) -> Shape:
     return (*x[0][:2], *(n if want is None else want for n, want in zip(x[0][2:], wanted, strict=True)))
 
 
-def _adaptive_pooling(dimensions: int, *, saves_indices: bool = False) -> Kind:
+def _adaptive_pooling(dimensions: int, *, saved: Callable[[Counted], float] = saves_its_output) -> Kind:
     return Kind(
         family="pooling",
         takes=_IMAGES[dimensions],
@@ -176,7 +181,7 @@ def _adaptive_pooling(dimensions: int, *, saves_indices: bool = False) -> Kind:
         flops=per_input_element(1),
         training="x y -> x y w",
         spatial=dimensions,
-        saves_indices=saves_indices,
+        saved=saved,
     )
 
 
@@ -186,13 +191,13 @@ CONVOLUTIONS: Mapping[str, Kind] = {
 }
 
 POOLING: Mapping[str, Kind] = {
-    "max_pool2d": _pooling(2, dilated=True, saves_indices=True),
+    "max_pool2d": _pooling(2, dilated=True, saved=_saves_places),
     "avg_pool2d": _pooling(2),
     "adaptive_avg_pool2d": _adaptive_pooling(2),
-    "max_pool3d": _pooling(3, dilated=True, saves_indices=True),
+    "max_pool3d": _pooling(3, dilated=True, saved=_saves_places),
     "avg_pool3d": _pooling(3),
     "adaptive_avg_pool3d": _adaptive_pooling(3),
-    "adaptive_max_pool2d": _adaptive_pooling(2, saves_indices=True),
+    "adaptive_max_pool2d": _adaptive_pooling(2, saved=_saves_places),
 }
 
 

@@ -7,7 +7,7 @@ transformer and an average of these differ only in their residual model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -63,20 +63,12 @@ class Regressor(Protocol):
         """How it is stored: files whose names begin with `name`, without code, for its form's `from_files`."""
 
 
-class SharedModel(Protocol):
-    """What predictors of several GPUs share, and what is asked for all of them at once because that is quicker."""
-
-    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """Compute what is learned of operations on many GPUs at once.
-
-        Args:
-            operations: Operations in precisions that all these GPUs have. The result is kept for later questions.
-            gpus: The GPUs that will be asked for.
-        """
-
-
 class Shared(Protocol):
-    """What all GPUs share, from which operations are predicted on a GPU of which nothing was measured."""
+    """What all GPUs share, from which operations are predicted on a GPU of which nothing was measured.
+
+    Except for `coverage`, `spread` and `remarks`, what takes a GPU takes several at once (`Boards`), and gives arrays
+    of shape (gpus, operations) then.
+    """
 
     def coverage(self, gpu: GPU) -> tuple[str, ...]:
         """What it can predict on a GPU, in words."""
@@ -103,8 +95,8 @@ class Shared(Protocol):
         """Warnings about predictions of these operations on a GPU, one sentence each."""
 
     @property
-    def models(self) -> tuple[SharedModel, ...]:
-        """What can be asked for several GPUs at once."""
+    def models(self) -> tuple[object, ...]:
+        """What was learned; predictors of several GPUs that share it are asked at once."""
 
 
 class ResidualModel(Protocol):

@@ -24,7 +24,7 @@ from ..hardware import CPU
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
 from ..rendering.answers import Plain
-from .contract import INPUT_NAMES, Regressor, regressor_inputs, require_mode
+from .contract import Regressor, regressor_inputs, require_mode
 from .formats.numbers import number, numbers
 from .operation_predictions import Source
 from .physics.baseline import stand_ins
@@ -178,18 +178,6 @@ class CpuPredictor:
             for operation, group in zip(asked, groups, strict=True)
         ]
         return PredictedCalls(asked, values[0] * work_shares(asked, listed), values[1], tuple(sources))
-
-    def facts(self) -> dict[str, Any]:
-        """What is stored of the predictor beside its regressors."""
-        return {
-            "gpu": self.cpu.name,
-            "mode": self.mode,
-            "threads": self.threads,
-            "inputs": list(INPUT_NAMES),
-            "calls": self.calls.to_dict(),
-            "typical_power_w": self.typical_power_w,
-            "measured": sorted(self.measured),
-        }
 
 
 def call_inputs(

@@ -336,11 +336,9 @@ def nearest(
     distances = np.sqrt(((there - here) ** 2).sum(axis=1))
     order = np.argsort(distances, kind="stable")[:NEIGHBOURS]
     chosen = [alike[i] for i in order]
-    p: OperationPredictions = predictor.predict(chosen, clock_mhz)
-    return tuple(
-        Neighbour(other, float(distances[i]), *(float(getattr(p, name)[place]) for name in _QUANTITIES))
-        for place, (i, other) in enumerate(zip(order.tolist(), chosen, strict=True))
-    )
+    found = predictor.predict(chosen, clock_mhz)
+    costs = (getattr(found, name).tolist() for name in _QUANTITIES)
+    return tuple(map(Neighbour, chosen, distances[order].tolist(), *costs))
 
 
 def contributions(

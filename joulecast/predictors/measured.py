@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
+from ..arrays import grouped
 from ..datasets import Dataset, Measurement
 from ..hardware import GPU, find_gpu
 from ..operations.operation import MODES, Operation
@@ -29,31 +30,32 @@ from .physics.norms import smooth_max
 
 @dataclass(frozen=True)
 class MeasuredLoop:
-    """Medians over the repeats of one operation by one method; power is None where no reading is usable."""
+    """The repeats of one operation by one method as one; power is None where no reading is usable."""
 
     operation: Operation
     method: str
     time_s: float
     power_w: float | None
 
+    @classmethod
+    def of(cls, operation: Operation, repeats: Sequence[Measurement], time_s: Callable[[list[float]], float]) -> Self:
+        """The median power of repeats, and what `time_s` makes of their times."""
+        powers_w = [m.power_w for m in repeats if m.power_usable and m.power_w is not None]
+        seconds = time_s([m.time_s for m in repeats])
+        return cls(operation, repeats[0].method, seconds, median(powers_w) if powers_w else None)
+
 
 def measured_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
-    """The usable loops of a mode. Timings without the host are not loops.
+    """The usable loops of a mode, as medians over repeats. Timings without the host are not loops.
 
     There is one loop per operation, by the most used method. For an operation that this method did not measure, there
     is one per other method. Otherwise other methods are ignored, because their host costs differ.
     Operations in `without` are left out with all their repeats.
     """
-    left_out = frozenset(without)
-    groups: dict[tuple[Operation, str], list[Measurement]] = defaultdict(list)
-    for measurement in dataset.usable(mode):
-        if measurement.method not in dataset.card.without_host and measurement.operation not in left_out:
-            groups[measurement.operation, measurement.method].append(measurement)
-    loops = []
-    for (operation, method), group in groups.items():
-        powers_w = [m.power_w for m in group if m.power_usable and m.power_w is not None]
-        time_s = median(m.time_s for m in group)
-        loops.append(MeasuredLoop(operation, method, time_s, median(powers_w) if powers_w else None))
+    not_loops, left_out = dataset.card.without_host, frozenset(without)
+    usable = (m for m in dataset.usable(mode) if m.method not in not_loops and m.operation not in left_out)
+    groups = grouped(((m.operation, m.method), m) for m in usable)
+    loops = [MeasuredLoop.of(operation, group, median) for (operation, _), group in groups.items()]
     main = Counter(loop.method for loop in loops).most_common(1)[0][0] if loops else ""
     by_main = {loop.operation for loop in loops if loop.method == main}
     return [loop for loop in loops if loop.method == main or loop.operation not in by_main]
@@ -158,15 +160,15 @@ class DeviceRow(NamedTuple):
 def device_rows(dataset: Dataset) -> list[DeviceRow]:
     """Device times of a dataset: those measured without the host, and those of loops clearly bound by the device."""
     gpu = find_gpu(dataset.card.gpu)
-    measured: dict[Operation, list[float]] = defaultdict(list)
-    powers: dict[Operation, list[float]] = defaultdict(list)
-    for m in dataset.measurements:
-        if m.usable and m.device_time_s is not None:
-            measured[m.operation].append(m.device_time_s)
-            if m.power_usable and m.power_w is not None and m.time_s < 1.5 * m.device_time_s:
-                powers[m.operation].append(m.power_w)
+    known = [(m, m.device_time_s) for m in dataset.measurements if m.usable and m.device_time_s is not None]
+    measured = grouped((m.operation, seconds) for m, seconds in known)
+    powers = grouped(
+        (m.operation, m.power_w)
+        for m, seconds in known
+        if m.power_usable and m.power_w is not None and m.time_s < 1.5 * seconds
+    )
     rows = [
-        DeviceRow(gpu, operation, median(times), median(powers[operation]) if powers[operation] else None)
+        DeviceRow(gpu, operation, median(times), median(powers[operation]) if operation in powers else None)
         for operation, times in measured.items()
     ]
     for mode in MODES:
@@ -226,14 +228,6 @@ def launch_times_s(datasets: Sequence[Dataset]) -> dict[str, dict[str, float]]:
         kinds = {kind: median(values) for kind, values in sorted(by_kind.items())}
         result[mode] = {"": median(kinds.values()) if kinds else _USUAL_HOST_S[mode], **kinds}
     return result
-
-
-def rows_by_gpu(rows: Sequence[DeviceRow]) -> dict[tuple[GPU, str], list[DeviceRow]]:
-    """Rows by GPU and mode."""
-    groups: dict[tuple[GPU, str], list[DeviceRow]] = defaultdict(list)
-    for row in rows:
-        groups[row.gpu, row.operation.mode].append(row)
-    return groups
 
 
 _FAMILIES: Mapping[str, str] = {

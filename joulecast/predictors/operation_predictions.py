@@ -70,12 +70,14 @@ class OperationPredictions(Answer):
     power_range_w: tuple[float, float] = (0.0, math.inf)
 
     def __post_init__(self) -> None:
+        if self.time_s.ndim > 1:
+            return  # Those on several GPUs are looked at when they are parted (`on_each`).
         # Costs that are negative or not finite count as missing. They must never pass for those of a cheap operation.
         costs = np.array([getattr(self, name) for name in _COSTS])
         impossible = ~((costs >= 0) & (costs < np.inf)).all(axis=0) | ~np.isfinite(self.dynamic_energy_j)
-        impossible &= np.array([source != "missing" for source in self.source], dtype=bool)
         if not impossible.any():
             return
+        impossible &= np.array([source != "missing" for source in self.source], dtype=bool)
         for name in _ARRAYS:
             object.__setattr__(self, name, np.where(impossible, np.nan, getattr(self, name)))
         sources = zip(self.source, impossible.tolist(), strict=True)
@@ -175,6 +177,18 @@ class OperationPredictions(Answer):
         longer, more = (new / np.maximum(old, _LEAST) for old, new in zip(before, after, strict=True))
         device_s, dynamic_j = longer * self.device_time_s, more * self.dynamic_energy_j
         return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
+
+    def on_each(self) -> list[OperationPredictions]:
+        """Predictions on several GPUs, whose arrays have the shape (gpus, operations), as those on each."""
+        if self.work is None:
+            return []
+        watts = np.reshape(self.static_power_w, -1).tolist()
+        return [
+            replace(
+                self, work=work, static_power_w=static_w, **{name: getattr(self, name)[row].copy() for name in _ARRAYS}
+            )
+            for row, (work, static_w) in enumerate(zip(self.work.on_each(), watts, strict=True))
+        ]
 
     def take(self, places: NDArray[np.intp], operations: Sequence[Operation]) -> OperationPredictions:
         """The predictions of some of the operations.

@@ -6,7 +6,7 @@ were measured, they decide (chip.py): for the kinds and precisions that were mea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import FloatArray
-from ..hardware import GPU
+from ..hardware import GPU, Boards
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
 from .chip import ChipPart, Known
-from .contract import Shared, SharedModel, require_mode
+from .contract import Shared, require_mode
 from .intervals.conformal import power_range_w
 from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
@@ -28,7 +28,7 @@ from .physics.clock import Work
 from .physics.energy import static_power_w
 from .physics.norms import smooth_max
 from .physics.power_cap import loop_clocks_mhz
-from .physics.variants import measured_operations, with_limits, work_shares
+from .physics.variants import as_run, measured_operations, seen_as, with_limits, work_shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class OperationPredictor:
         Raises InputError: an operation of another mode.
         """
         listed, as_measured = OperationList.of(operations), power_limit_w == self.gpu.power_limit_w
-        found = self._predict(listed, float(self.gpu.boost_clock_mhz), np.inf, as_measured)
+        found = self._predict(listed, 1.0 * self.gpu.boost_clock_mhz, np.inf, as_measured)
         others = ~self._of_chip(listed)
         if found.work is None or not others.any():
             return found
@@ -87,25 +87,52 @@ class OperationPredictor:
         known_s = found.device_time_s
         return replace(found, work=work, device_time_s=np.where(np.isnan(known_s), known_s, np.fmax(known_s, read_s)))
 
+    def alike(self, operations: OperationList) -> Hashable:
+        """A value that is equal for predictors that `on_each` can ask at once; None for one that is asked alone."""
+        if self.chips or type(self) is not OperationPredictor:
+            return None
+        shared = self.find_shared()
+        covered = shared.covered(operations, self.gpu)
+        run = as_run(operations.some(covered), self.gpu)
+        seen = seen_as(run, self.gpu)
+        return (self.mode, *map(id, shared.models), operations, covered.tobytes(), run, seen) if covered.any() else None
+
+    @staticmethod
+    def on_each(
+        predictors: Sequence[OperationPredictor], operations: OperationList, power_limit_w: float
+    ) -> list[OperationPredictions]:
+        """Operations as they are inside any network at the default clock, by each of some predictors that are alike."""
+        first = asked = predictors[0]
+        if len(predictors) > 1:
+            asked = replace(first, gpu=Boards.of(tuple(each.gpu for each in predictors)))
+        found = asked.in_network(asked.predict_for_network(operations, power_limit_w))
+        if asked is first:
+            return [found]
+        return [
+            replace(one, **each._ranges(operations, np.inf))
+            for one, each in zip(found.on_each(), predictors, strict=True)
+        ]
+
     def _of_chip(self, operations: OperationList) -> NDArray[np.bool_]:
         """Whether the chip's loops predict each operation, shape (operations,)."""
         return np.zeros(len(operations), dtype=bool) if self.chip is None else self.chip.covered(operations)
 
     def _predict(
-        self, operations: OperationList, clock: float, cap_w: float, as_measured: bool
+        self, operations: OperationList, clock: float | FloatArray, cap_w: float, as_measured: bool
     ) -> OperationPredictions:
         require_mode(operations, self.mode)
         covered = self._of_chip(operations)
         if not covered.all():
             covered |= self.find_shared().covered(operations, self.gpu)
-        values, measured = np.full((6, len(operations)), np.nan), np.zeros(len(operations), dtype=bool)
+        shape = np.broadcast_shapes(np.shape(clock), (len(operations),))
+        values, measured = np.full((6, *shape), np.nan), np.zeros(len(operations), dtype=bool)
         work = None
         if covered.any():
             some = operations.some(covered)
             whole = some.derived(measured_operations)
             known = self._known(whole)
             work = self.work(some, capped=np.isfinite(cap_w))
-            values[:, covered] = self._predict_covered(some, work, known, clock, cap_w)
+            values[..., covered] = self._predict_covered(some, work, known, clock, cap_w)
             work = work.scatter(covered)
             if known is not None and as_measured:
                 measured[covered] = known.measured & (work_shares(some, whole) == 1)
@@ -123,14 +150,13 @@ class OperationPredictor:
             static_power_w=self._static_power_w(clock),
             held_clock_mhz=held_mhz,
             work=work,
-            spread=self._spread(operations),
-            power_range_w=power_range_w(self.gpu, cap_w),
+            **self._ranges(operations, cap_w),
         )
 
     def _predict_covered(
-        self, operations: OperationList, work: Work, known: Known | None, clock: float, cap_w: float
+        self, operations: OperationList, work: Work, known: Known | None, clock: float | FloatArray, cap_w: float
     ) -> FloatArray:
-        host_s = self._host_s(operations)
+        host_s = np.broadcast_to(self._host_s(operations), work.switching_j.shape)
         held_mhz = loop_clocks_mhz(work, clock, cap_w, host_s)
         # The measured loops ran under the default cap, and too shortly to throttle as networks do. So a learned time
         # already holds at the clock that the default cap allows, and is scaled from there to the held clock.
@@ -194,6 +220,12 @@ class OperationPredictor:
         share = work_shares(operations, whole)
         return work.scaled_by(share, share)
 
+    def _ranges(self, operations: OperationList, cap_w: float) -> dict[str, Any]:
+        """What is known of errors, and of the watts that the board can draw; nothing of several GPUs at once."""
+        if isinstance(self.gpu, Boards):
+            return {}
+        return {"spread": self._spread(operations), "power_range_w": power_range_w(self.gpu, cap_w)}
+
     def _spread(self, operations: OperationList) -> OperationSpread | None:
         """Errors on operations that the chip's loops were left out for; of others, on chips that were left out."""
         others = ~self._of_chip(operations)
@@ -231,11 +263,6 @@ class OperationPredictor:
     def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
         """What the regressors of the chip see of an operation, shape (1, inputs); None where its loops do not count."""
         return None if self.chip is None else self.chip.inputs(operation)
-
-    @property
-    def shared_models(self) -> tuple[SharedModel, ...]:
-        """What it shares with predictors of other GPUs; where loops of the chip were measured, they decide."""
-        return () if self.chip is not None else self.find_shared().models
 
 
 @cached

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
+from ..checked import is_number
 from ..errors import InputError, unknown_name
 from ..extraction.own_file import own_model
 from ..extraction.sources import network_of
@@ -125,26 +125,21 @@ class Campaign:
         for name in ("modes", "precisions", "clocks"):
             value = getattr(self, name)
             yield name, isinstance(value, tuple) and bool(value), f"a list of at least one, such as {name} = [...]"
-        good = all(clock is None or _is_number(clock, 1, math.inf, int) for clock in self.clocks)
+        good = all(clock is None or is_number(clock, 1, types=int) for clock in self.clocks)
         yield "clocks", good, 'MHz as an integer, or "default"'
         for name in ("whole_networks", "three_sigma", "second_log"):
             yield name, isinstance(getattr(self, name), bool), "true or false"
-        yield "seconds", _is_number(self.seconds, 0, 600) and self.seconds > 0, "above 0, at most 600"
-        yield "floor_s", _is_number(self.floor_s, 0, self.seconds), f"0 to seconds, which is {self.seconds:g}"
-        good = not self.loop_lengths or _is_number(self.loop_lengths, LEAST_LENGTHS, math.inf, int)
+        yield "seconds", is_number(self.seconds, 0, 600) and self.seconds > 0, "above 0, at most 600"
+        yield "floor_s", is_number(self.floor_s, 0, self.seconds), f"0 to seconds, which is {self.seconds:g}"
+        good = not self.loop_lengths or is_number(self.loop_lengths, LEAST_LENGTHS, types=int)
         yield "loop_lengths", good, f"0, or an integer from {LEAST_LENGTHS}"
         for name, least in (("repeats", 1), ("seed", 0)):
-            yield name, _is_number(getattr(self, name), least, math.inf, int), f"an integer from {least}"
+            yield name, is_number(getattr(self, name), least, types=int), f"an integer from {least}"
 
     def to_dict(self) -> dict[str, Any]:
         """The campaign as plain lists and dictionaries, by which its journal is recognized."""
         value: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # In JSON, as in a journal, tuples are lists.
         return value
-
-
-def _is_number(value: object, least: float, most: float, kind: type[float] = float) -> bool:
-    """Whether a value is a number, or with `int` an integer, within limits."""
-    return type(value) in (int, kind) and least <= cast("float", value) <= most
 
 
 @dataclass(frozen=True)

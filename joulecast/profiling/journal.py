@@ -42,10 +42,11 @@ class Journal:
         path: The file, which is created if it does not exist.
         campaign: The campaign that is run; a journal of another campaign is refused. None to read any journal without
             changing it.
-        facts: Further facts for the header, such as versions. An existing journal keeps its own.
+        facts: Further facts for the header, such as versions; a journal with other facts is refused.
 
     Raises:
-        JournalError: The journal is of another campaign or version, another process writes to it, or a line is damaged.
+        JournalError: The journal is of another campaign, machine or version, another process writes to it, or a line is
+            damaged.
     """
 
     def __init__(
@@ -113,6 +114,14 @@ class Journal:
             )
         if campaign is not None and found[0]["campaign"] != dict(campaign):
             raise self._error("this journal belongs to another campaign", "use another --out, or the same settings")
+        for name in facts if campaign is not None else ():
+            if found[0]["facts"].get(name) != facts[name]:
+                raise JournalError(
+                    "this journal was measured in another way, and the card of a dataset states one for all",
+                    given=f"{self.path}: {name} {facts[name]}",
+                    allowed=f"{name} {found[0]['facts'].get(name)}",
+                    hint="go on as it was begun (threads: OMP_NUM_THREADS), or use another --out",
+                )
         return found
 
     def _parsed(self, number: int, line: bytes) -> dict[str, Any]:

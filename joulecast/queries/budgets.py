@@ -77,9 +77,10 @@ class Review:
             field, unit = MEASURES[budget.measure]
             if any(prediction is not None and prediction[field] is None for prediction in (self.now, self.before)):
                 raise InputError(
-                    f"the {budget.measure} of a list of operations is not known",
+                    f"the {budget.measure} of this prediction is not known",
                     given=f"{budget.measure}={budget}",
-                    hint="give the model itself, or leave this budget out",
+                    allowed="memory of a model itself, energy and power of a GPU, or of a CPU whose power was measured",
+                    hint="leave this budget out",
                 )
             if budget.relative and self.before is None:
                 raise InputError(

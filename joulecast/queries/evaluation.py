@@ -20,13 +20,8 @@ from ..hardware.host import find_host
 from ..operations.inputs import Inputs, InputShape, batch_size_of
 from ..operations.network import Network
 from ..operations.operation import require_precision
-from ..operations.operation_list import OperationList
 from ..predictors.board.profile import profile_among
-from ..predictors.contract import SharedModel
-from ..predictors.model.shared import lists_asked_for
 from ..predictors.networks.composition import Execution
-from ..predictors.networks.prepared import NetworkKnowledge
-from ..predictors.physics.variants import fp64_in_fp32
 from ..progress import paced
 
 # Question: a job, and the GPUs, clocks, precisions and batch sizes to compare for it.
@@ -166,16 +161,3 @@ def held_clocks_mhz(
     if refuse:
         return np.unique([gpu.checked_clock_mhz(clock) for clock in _listed("clocks", clocks, int | float)])
     return np.unique([float(clock) for clock in clocks if gpu.min_clock_mhz <= clock <= gpu.max_clock_mhz])
-
-
-def prefetch(predictors: Iterable[NetworkKnowledge], network: Network) -> None:
-    """Predict a network on all GPUs of the predictors for any GPU in one batch, before it is needed on each."""
-    asked: dict[tuple[int, int], tuple[SharedModel, OperationList, list[GPU]]] = {}
-    for predictor in predictors:
-        gpu = predictor.operations.gpu
-        for shared in predictor.operations.shared_models:
-            for operations in lists_asked_for(network.operations, gpu):
-                listed = operations.derived(fp64_in_fp32)
-                asked.setdefault((id(shared), id(listed)), (shared, listed, []))[2].append(gpu)
-    for shared, listed, boards in asked.values():
-        shared.prefetch(listed, boards)

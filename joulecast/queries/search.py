@@ -16,15 +16,16 @@ from ..predictors.intervals.network_calibration import Interval
 from ..predictors.networks.costs import Coverage
 from ..predictors.networks.memory import memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
-from ..predictors.networks.predictor import AtClock
+from ..predictors.networks.predictor import AtClock, NetworkPredictor
 from ..predictors.networks.prepared import OverClocks, PreparedNetwork, over_gpus
 from ..progress import paced
 from ..rendering.described import LEVEL
 from ..units import si
 from ..zoo import find_predictor
 from ..zoo.cards import measured_gpus
+from ..zoo.store import pulled
 from .choice import Choice, Choices, LeftOut, left_out_lines
-from .evaluation import Question, Variant, held_clocks_mhz, prefetch
+from .evaluation import Question, Variant, held_clocks_mhz
 from .objectives import Tariff, find_objective
 from .sweep import Sweep
 
@@ -158,21 +159,20 @@ class _Compared:
         mode, cap_w = question.variants[0].network.mode, question.job.power_limit_w
         variants: list[Variant] = []
         asked: list[tuple[PreparedNetwork, FloatArray]] = []
+        there = pulled()
         for gpu in paced(question.gpus):
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
             # A calibration is that of a single GPU.
             profile = question.execution.profile
             run = replace(question.execution, profile=profile and profile.of_gpu(gpu.name))
+            predictor: NetworkPredictor | None = None
             for variant in question.variants:
                 if reason := _reason_against(gpu, clocks, variant, question, tariff):
                     left_out.append(_left_out(gpu, variant, reason))
                 else:
-                    predictor = find_predictor(gpu, mode, question.job.predictor).under(run)
+                    predictor = predictor or find_predictor(gpu, mode, question.job.predictor, there=there).under(run)
                     asked.append((predictor.prepared(variant.network, cap_w), clocks))
                     variants.append(variant)
-        for variant in question.variants:
-            same = [each.knowledge for (each, _), of in zip(asked, variants, strict=True) if of is variant]
-            prefetch(same, variant.network)
         for variant, found in zip(variants, over_gpus(asked), strict=True):
             if missing := found.prepared.missing:
                 # Its totals lack something, so it could win because it is incomplete.

@@ -75,11 +75,7 @@ def server() -> MCPServer:
 
 
 def _tool(
-    name: str,
-    function: Callable[..., Any],
-    asked: list[str],
-    answer: Callable[[Any], Any],
-    defaults: Mapping[str, Any],
+    name: str, function: Callable[..., Any], asked: list[str], answer: Callable[[Any], Any], defaults: Mapping[str, Any]
 ) -> Callable[..., Any]:
     """A tool that calls a function of the library, with errors that its caller can read."""
     words = documented(function)

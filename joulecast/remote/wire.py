@@ -116,7 +116,9 @@ def _several(value: Any) -> Any:
 
 
 def _host(value: Any) -> str | float:
-    """The name or factor of a host. A profile is read here, because the service needs only its factor."""
+    """The name or factor of a host, or how long engines wait for it. A profile is read here, for its factor."""
+    if isinstance(value, str) and value.endswith(" ms"):
+        return value
     host = find_host(value)
     return host.name if host is USUAL or host.name in hosts() else host.factor
 
@@ -132,8 +134,7 @@ def _calibration(value: Any) -> dict[str, Any] | str | None:
 def gpu_name(gpu: str | GPU | None) -> str:
     """The name of a GPU that is given by name or as an object.
 
-    Raises:
-        InputError: No GPU is given, or one with figures of its own, which the service would take for its namesake.
+    Raises InputError: No GPU is given, or one with figures of its own, which the service would take for its namesake.
     """
     if isinstance(gpu, str):
         return gpu
@@ -167,7 +168,7 @@ def _not_sendable(model: Any) -> InputError:
 
 _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     "gpu": lambda value: [*map(gpu_name, value)] if isinstance(value, list | tuple) else gpu_name(value),
-    "gpus": lambda value: None if value is None else [gpu_name(gpu) for gpu in _several(value)],
+    "gpus": lambda value: value if value is None or isinstance(value, int) else [*map(gpu_name, _several(value))],
     "clocks": lambda value: None if value is None else _plain(_several(value)),
     "calibration": _calibration,
     "host": _host,
@@ -200,8 +201,7 @@ _LEFT_BEHIND = frozenset({"work"})
 def pack(value: Any) -> Any:
     """Convert a value to what JSON can hold.
 
-    Raises:
-        TypeError: The class of the value is not in the table, which is a mistake in the code.
+    Raises TypeError: The class of the value is not in the table, which is a mistake in the code.
     """
     match value:
         case None | bool() | int() | str():
@@ -242,8 +242,7 @@ def pack(value: Any) -> Any:
 def unpack(value: Any) -> Any:
     """Convert the result of `pack` back to the value; lists become tuples.
 
-    Raises:
-        InputError: The argument is not a result of `pack` in this version.
+    Raises InputError: The argument is not a result of `pack` in this version.
     """
     if isinstance(value, list):
         return tuple(map(unpack, value))
@@ -265,7 +264,7 @@ def _tagged(tag: Any, value: dict[str, Any]) -> Any:
         case "map":
             return {unpack(key): unpack(item) for key, item in content["items"]}
         case "array":
-            return np.array([math.nan if item is None else item for item in content["values"]], dtype=float)
+            return np.array([math.nan if item is None else item for item in content["values"]])
         case "Operation":
             return Operation.from_dict(content)
     if tag not in CLASSES:

@@ -31,7 +31,7 @@ from ..runs.choosing import best_of as best_run_of
 from ..runs.predict import run_of
 from ..traffic import rates
 from .networks import Networks, entry_of
-from .problems import too_large
+from .problems import refuse_over
 from .settings import Settings
 from .validation import arguments_of, checked_gpu, checked_predictor, plain_clock
 
@@ -74,10 +74,7 @@ class Answers:
         for board in boards:
             checked_predictor(question.predictor, checked_gpu(board), question.mode)
         rows = len(question.networks) * len(boards) * len(clocks)
-        if rows > self._settings.max_choices:
-            raise too_large(
-                "there are too many predictions: networks x GPUs x clocks", rows, self._settings.max_choices
-            )
+        refuse_over("there are too many predictions: networks x GPUs x clocks", rows, self._settings.max_choices)
         networks = (self.networks.of(each, question.precision) for each in paced(question.subjects()))
         listed = {"networks": networks, "input_shape": None, "precision": "default"}
         return joulecast.predict_many(**{**asked, "gpu": boards, "clock": clocks, **listed})
@@ -105,10 +102,7 @@ class Answers:
         asked = Question.of(job, chosen, clocks, question.batch_sizes, precision, self.networks.extract)
         each = len(asked.gpus) * per_gpu
         work = sum(len(variant.network) for variant in asked.variants) * each
-        if work > self._settings.max_work:
-            raise too_large(
-                "this comparison is too much work: operations x GPUs x clocks", work, self._settings.max_work
-            )
+        refuse_over("this comparison is too much work: operations x GPUs x clocks", work, self._settings.max_work)
         return asked, question.objective, tariff
 
     def predict_generation(self, question: Any) -> joulecast.GenerationPrediction:
@@ -141,8 +135,7 @@ class Answers:
         replays = 1 if question.level is None else 3
         # Requests come at a rate or in a closed loop.
         expected = replays * (question.requests or question.concurrency or 0) * (question.duration_s or 0)
-        if expected > _MOST_REQUESTS:
-            raise too_large("there are too many requests to simulate", expected, _MOST_REQUESTS)
+        refuse_over("there are too many requests to simulate", expected, _MOST_REQUESTS)
         return joulecast.simulate_serving(**asked)
 
     def predict_run(self, question: Any) -> joulecast.Run:
@@ -157,9 +150,7 @@ class Answers:
         return best_run_of(self.networks.extract, asked)
 
     def _refuse_choices(self, count: int, most: int | None = None) -> None:
-        most = self._settings.max_choices if most is None else most
-        if count > most:
-            raise too_large("there are too many choices to compare", count, most)
+        refuse_over("there are too many choices to compare", count, most or self._settings.max_choices)
 
 
 def _named(question: Any, mode: str = "inference") -> dict[str, Any]:

@@ -189,8 +189,7 @@ _SWITCH_SECONDS = 5e-4  # ten times shorter than Python's own
 def listen(settings: Settings) -> socket.socket:
     """Reserve the port, so that a port that is taken is an error before anything is loaded.
 
-    Raises:
-        InputError: The port is taken, or this machine does not have the address.
+    Raises InputError: The port is taken, or this machine does not have the address.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, *_TCP)

@@ -34,7 +34,7 @@ from ..zoo import find_predictor
 from ..zoo.files import MANIFEST
 from ..zoo.store import pulled, pulled_index
 from .logs import log
-from .problems import invalid, too_large
+from .problems import invalid, refuse_over
 from .settings import Settings
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
@@ -134,14 +134,12 @@ def _refuse_many(content: Any, settings: Settings) -> None:
         value = content.get(name)
         if not isinstance(value, list):
             continue
-        if len(value) > most:
-            raise too_large(what, len(value), most)
+        refuse_over(what, len(value), most)
         for item in value if name != "operations" else ():
             _refuse_many(item, settings)
         listed = (item.get("module_paths") for item in value if content.get("tree") and isinstance(item, dict))
         paths = sum(len(each) for each in listed if isinstance(each, list))
-        if paths > _MOST_IN_TREE:
-            raise too_large("the operations run in too many modules for an energy tree", paths, _MOST_IN_TREE)
+        refuse_over("the operations run in too many modules for an energy tree", paths, _MOST_IN_TREE)
 
 
 # The zoo may change at any time. So clients must revalidate, but get the answer again only if it has changed.
@@ -187,8 +185,7 @@ WARMED = ("A30", "H100 SXM")
 def generation() -> str:
     """A text that changes whenever a predictor in the zoo or the cache changes, or the list of pulled ones is damaged.
 
-    Raises:
-        OSError: A file is being replaced at this moment.
+    Raises OSError: A file is being replaced at this moment.
     """
     entries: Mapping[str, int] = {
         str(path): path.stat().st_mtime_ns for path in sorted(shipped("zoo").glob(f"*/*/{MANIFEST}"))

@@ -21,7 +21,7 @@ from ..operations.inputs import Inputs, parse_shapes, shape_from_json
 from ..operations.network import Network, ParameterBytes
 from ..progress import paced
 from ..system.caches import OPERATION_BYTES, RESULTS
-from .problems import too_large
+from .problems import refuse_over
 from .schemas import Mode, OperationItem, Precision
 from .settings import Settings
 from .validation import checked_host, checked_model, with_next_step
@@ -98,8 +98,7 @@ class Networks:
             network = self._named(replace(job, model=checked_model(job.model)))
             paths = sum(len(entry.module_paths) for entry in network)
             RESULTS.put(key, network, OPERATION_BYTES * len(network) + _PATH_BYTES * paths)
-        self.refuse_many(len(network))
-        return network
+        return self._refuse_many(network)
 
     def _named(self, job: Job) -> Network:
         try:
@@ -152,14 +151,12 @@ class Networks:
                 parts = {name: getattr(error, name) for name in ("given", "allowed", "hint")}
                 sent = {name: text and str(text).replace(str(path), query.name) for name, text in parts.items()}
                 raise type(error)(error.what, **sent) from error
-        self.refuse_many(len(network))
-        return network
+        return self._refuse_many(network)
 
     def listed(self, subject: Any, items: list[OperationItem]) -> Network:
         """The network of a list of operations, in their own mode and precision.
 
-        Raises:
-            JoulecastError: The operations are not valid, or too many.
+        Raises JoulecastError: The operations are not valid, or too many.
         """
         return Network(
             merged(map(entry_of, paced(items))),
@@ -172,10 +169,10 @@ class Networks:
             parameter_bytes=subject.parameter_bytes and ParameterBytes(**subject.parameter_bytes.model_dump()),
         )
 
-    def refuse_many(self, operations: int) -> None:
-        """Refuse a network with more operations than the service takes. Raises RefusalError: there are more."""
-        if operations > self._settings.max_operations:
-            raise too_large("there are too many operations", operations, self._settings.max_operations)
+    def _refuse_many(self, network: Network) -> Network:
+        """The network. Raises RefusalError: it has more operations than the service takes."""
+        refuse_over("there are too many operations", len(network), self._settings.max_operations)
+        return network
 
 
 def entry_of(item: OperationItem) -> Entry:

@@ -39,9 +39,10 @@ def problem_response(error: JoulecastError, request_id: str | None = None, **cha
     return Response(json.dumps(problem), problem["status"], headers, MEDIA_TYPE)
 
 
-def too_large(what: str, given: int, allowed: int) -> RefusalError:
-    """The error for a request that exceeds a limit of the service."""
-    return RefusalError(413, "too-large", what, given=given, allowed=f"up to {allowed}", hint="split it")
+def refuse_over(what: str, given: float, most: int) -> None:
+    """Refuse what exceeds a limit of the service. Raises RefusalError: it does."""
+    if given > most:
+        raise RefusalError(413, "too-large", what, given=given, allowed=f"up to {most}", hint="split it")
 
 
 def busy(what: str, given: object, allowed: object) -> RefusalError:

@@ -65,10 +65,7 @@ def answering(schema: str, *, as_csv: bool = False, named: bool = False) -> dict
 
 
 async def ask(
-    request: Request,
-    form: str | None,
-    answer: Callable[[Answers], Any],
-    to_dict: Callable[[Any], Any],
+    request: Request, form: str | None, answer: Callable[[Answers], Any], to_dict: Callable[[Any], Any]
 ) -> Response:
     """Compute and encode an answer in a thread."""
     accepted = caches.media_type_of(request.headers.get("accept", ""), form)

@@ -58,18 +58,20 @@ def checked_gpu(name: str) -> GPU:
         raise (with_next_step(error, _GPUS) if error.what == "unknown GPU" else error) from error
 
 
-def checked_host(wanted: str | float | None) -> Host:
-    """Find a host by name or factor; never the path of a profile.
+def checked_host(wanted: str | float | None) -> Host | str:
+    """Find a host by name or factor, never the path of a profile; "25 ms" stays as it is, because only engines know it.
 
     Raises UnknownNameError, InputError: There is none.
     """
+    if isinstance(wanted, str) and wanted.endswith(" ms"):
+        return wanted
     if isinstance(wanted, str) and wanted != USUAL.name and wanted not in hosts():
         raise unknown_name("host", wanted, hosts(), hint="or a factor such as 0.5")
     return find_host(wanted)
 
 
-def checked_prices(price: float | Mapping[str, float] | None) -> float | dict[str, float] | None:
-    """Prices by GPU, or one price for all. Raises UnknownNameError: there is no such GPU."""
+def checked_prices(price: float | str | Mapping[str, float] | None) -> float | str | dict[str, float] | None:
+    """Prices by GPU, one price for all, or a cloud. Raises UnknownNameError: there is no such GPU."""
     if not isinstance(price, Mapping):
         return price
     for name in price:

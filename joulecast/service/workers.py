@@ -43,12 +43,7 @@ class Workers:
         return len(self._queue) + self._running.total()
 
     async def run(
-        self,
-        call: Callable[[], Result],
-        *,
-        seconds: float,
-        client: str = "",
-        left: Awaitable[object] | None = None,
+        self, call: Callable[[], Result], *, seconds: float, client: str = "", left: Awaitable[object] | None = None
     ) -> Result:
         """Compute in a thread.
 

@@ -64,11 +64,7 @@ def is_file(path: Path) -> bool:
 
 
 def open_regular(
-    path: Path,
-    what: str = "this file",
-    error_class: type[JoulecastError] = InputError,
-    *,
-    follow_links: bool = True,
+    path: Path, what: str = "this file", error_class: type[JoulecastError] = InputError, *, follow_links: bool = True
 ) -> BinaryIO:
     """Open a regular file for reading in binary.
 

@@ -20,6 +20,7 @@ from ..generation.server import Server
 from ..generation.serving import Lengths
 from ..generation.steps import StepTokens
 from ..generation.towers import find_images
+from ..hardware.host import USUAL
 from ..progress import PACE
 from ..units import si
 from .requests import Trace
@@ -95,9 +96,7 @@ class Served:
         costs = PredictedSteps.of(server, clock_mhz, sequences, longest, drafts, draft)
         return cls(server, clock_mhz, cache, limits, costs)
 
-    def spreads(
-        self, level: float, sequences: float, context: float, known_host: bool
-    ) -> Mapping[str, tuple[float, float]] | None:
+    def spreads(self, level: float, sequences: float, context: float) -> Mapping[str, tuple[float, float]] | None:
         """Factors on "time", "energy" and "power" between which a share of runs lies; None if no errors are known.
 
         Raises InputError: the level is not between 0 and 1.
@@ -110,6 +109,7 @@ class Served:
             return None
         step_s, joules = self.costs.decode(batch, context)
         idle_share = self.costs.idle_w * step_s / joules
+        known_host = not self.server.deployment.engine.wait_sigma or self.server.predictor.host.execution.host != USUAL
         return factors(level, sigmas, step_s, idle_share, 0.0 if known_host else HOST_S)
 
     def stretched(self, factor: float) -> Served:

@@ -205,7 +205,7 @@ def simulate_serving(
     found = replayed(made, reader)
     if level is None:
         return found
-    spreads = made.spreads(level, *usual_step(found.logs), known_host=host is not None)
+    spreads = made.spreads(level, *usual_step(found.logs))
     if spreads is None:
         return found
     ends = []

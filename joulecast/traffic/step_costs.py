@@ -254,11 +254,17 @@ class PredictedSteps:
             static_w *= (before[2] / static_w) ** share
         least_s = 0.0 if prompts is None else self.launching_s
         seconds = max(busy_s + gaps_s, least_s) + waiting_s
-        drafted_s = drafted_j = 0.0
-        if self.draft is not None and sequences:
-            drafted_s, drafted_j = self.draft._step(sequences, sequences, sequences, context, None, 0.0)
         joules = self.boards * (dynamic_j + static_w * seconds)
-        return seconds + self.drafts * drafted_s, joules + self.drafts * drafted_j
+        if self.draft is not None:
+            # It reads the prompts of the step, too, with the first token that it drafts.
+            read = computed - sequences * (1 + self.drafts)
+            passes = [(1, read, prompts)] if read else []
+            if sequences:
+                passes.append((self.drafts - len(passes), 0, None))
+            for times, tokens, places in passes:
+                drafted_s, drafted_j = self.draft._step(sequences + tokens, sequences, sequences, context, places, 0.0)
+                seconds, joules = seconds + times * drafted_s, joules + times * drafted_j
+        return seconds, joules
 
 
 def _place(value: float, count: int) -> _Place:

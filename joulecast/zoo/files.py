@@ -82,13 +82,7 @@ def library_versions() -> dict[str, str]:
     return installed
 
 
-def write_files(
-    folder: str | Path,
-    files: Mapping[str, bytes],
-    golden: Mapping[str, Any],
-    *,
-    predictor: str,
-) -> Path:
+def write_files(folder: str | Path, files: Mapping[str, bytes], golden: Mapping[str, Any], *, predictor: str) -> Path:
     """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:

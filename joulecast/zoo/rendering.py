@@ -98,13 +98,7 @@ def table(header: Sequence[str], rows: Iterable[Iterable[object]]) -> list[str]:
 
 
 def report(
-    title: str,
-    splits: str,
-    recipe: Recipe,
-    validations: Iterable[Validation],
-    *,
-    command: str,
-    remarks: str = "",
+    title: str, splits: str, recipe: Recipe, validations: Iterable[Validation], *, command: str, remarks: str = ""
 ) -> str:
     """A report of validations as Markdown.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import ZooError
@@ -44,12 +45,13 @@ def pulled() -> dict[str, Row]:
         ) from error
 
 
-def pulled_folder(name: str) -> Path | None:
+def pulled_folder(name: str, there: Mapping[str, Row] | None = None) -> Path | None:
     """Find the folder of the entry that was pulled under a name, and check its manifest; None if none was pulled.
 
-    Raises ZooError: the folder is missing, or its manifest was changed.
+    `there`: What `pulled` gives, for callers that ask for many names. Raises ZooError: the folder is missing, or its
+    manifest was changed.
     """
-    row = pulled().get(name)
+    row = (pulled() if there is None else there).get(name)
     if row is None:
         return None
     folder = _cache().folder / row.folder

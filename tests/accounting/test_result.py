@@ -7,6 +7,7 @@ import pytest
 
 from joulecast.accounting import Events, Place
 from joulecast.accounting.account import one_pass
+from joulecast.accounting.model_share import tree_by_module
 from joulecast.accounting.result import Accounting
 from joulecast.energy import EnergyTree, Figure, Row, Share
 from joulecast.errors import InputError
@@ -99,6 +100,14 @@ def test_predicted_and_accounted_modules_side_by_side():
     assert [key[:2] for key in found.only_second] == [("forward", "layer.1.linear")]
     xs, ys = np.array([90, 280, 50]), np.array([100, 200, 50])
     assert found.pearson == pytest.approx(np.corrcoef(xs, ys)[0, 1], rel=1e-6)
+
+
+def test_the_step_of_an_optimizer_is_the_same_part_in_both():
+    measured = EnergyTree.of("measured", [Row("", Share({}, {("cpu0", "package"): Figure(2.0, "measured")}),
+                                              "aten::mul_", "optimizer")])  # fmt: skip
+    step = predicted(("optimizer", "(optimizer)", 1, 3))
+    assert tree_by_module(measured) == {("optimizer", ""): 2}
+    assert tree_by_module(step) == {("optimizer", ""): 4}
 
 
 def test_the_model_share_gives_dynamic_joules_by_prediction_and_static_ones_by_time():

@@ -191,14 +191,32 @@ def test_an_error_of_the_users_code_is_raised_unchanged_and_one_profiler_runs_at
         1 / 0  # noqa: B018
     with pytest.raises(InputError, match="nothing is accounted yet"):
         running.result()
+    with running:
+        torch.relu(torch.ones(1))
+    assert running.result().iterations == 1
+    with pytest.raises(ZeroDivisionError), running:
+        1 / 0  # noqa: B018
+    with pytest.raises(InputError, match="nothing is accounted yet"):
+        running.result()
     assert running._module.__dict__.get("_compiled_call_impl") is None
     with torch.profiler.profile(), pytest.raises(InputError, match="two profilers"):
         account(nn.Linear(4, 4), (2, 4), **QUICK)
 
 
+class Failing(nn.Module):
+    def forward(self, x):
+        return {}["missing"]
+
+
+def test_a_model_is_trained_where_gradients_are_switched_off():
+    with torch.no_grad():
+        assert "backward" in account(nn.Linear(4, 4), (2, 4), mode="training", **QUICK).stages()
+
+
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
+        ({"module": Failing()}, ExtractionError, "the model raises KeyError"),
         ({"module": "resnet50"}, InputError, "not a module"),
         ({"mode": "trainig"}, UnknownNameError, "did you mean training"),
         ({"device": "cuda:9"}, InputError, "not available|no such GPU"),

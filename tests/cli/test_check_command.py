@@ -63,7 +63,7 @@ def test_a_commit_beside_the_files_that_are_there(call, printed, repository):
         ((str(Path(__file__).resolve()), "--gpu", "A30", "--ref", "HEAD"), "no file below this folder"),
         (("../net.json", "--gpu", "A30", "--ref", "HEAD"), "no file below this folder"),
         (("net.json", "--gpu", "A30", "--budget", "joules=3"), "unknown measure"),
-        (("net.json", "--gpu", "A30", "--budget", "memory=8GB"), "memory of a list of operations is not known"),
+        (("net.json", "--gpu", "A30", "--budget", "memory=8GB"), "memory of this prediction is not known"),
     ],
 )
 def test_what_cannot_be_checked(call, repository, words, says):

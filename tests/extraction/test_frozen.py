@@ -237,7 +237,7 @@ def test_checkpoints_keep_their_inputs_alone_and_take_longer():
     assert saved_bytes(plain) == pytest.approx(kept_bytes(stopping(None).to("meta"), shape), rel=0.25)
     # Three inputs of blocks, the input of the model, and one block with two wide tensors at a time.
     kept = 4 * tensor + 2 * 4 * tensor
-    assert kept <= saved_bytes(again) <= kept + 4 * tensor < saved_bytes(plain)
+    assert kept <= saved_bytes(again) <= kept + 1.01 * tensor < saved_bytes(plain)
     for gpu in ("A30", "H100 SXM"):
         before, after = (joulecast.predict(each, gpu=gpu) for each in (plain, again))
         assert before.device_time_s < after.device_time_s < 4 / 3 * before.device_time_s

@@ -1,13 +1,15 @@
-"""Names of models as people write them."""
+"""Names of models as people write them, names of timm's models, and names that nobody has."""
 
+import importlib.util
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import joulecast
-from joulecast.errors import InputError, UnknownNameError
+from joulecast.errors import InputError, MissingDependencyError, UnknownNameError
 from joulecast.extraction.models.language_models import BY_NAME, SAME_ARCHITECTURE
+from joulecast.extraction.models.named_models import build_timm
 from joulecast.extraction.models.spelling import known_as, known_names
 from joulecast.generation.images.pipelines import spelled_pipeline
 
@@ -50,3 +52,33 @@ def test_predictions_generation_and_images_take_them():
         joulecast.predict_generation("resnet50", "H100 SXM", **load)
     with pytest.raises(UnknownNameError):
         joulecast.predict_generation("llama9", "H100 SXM", **load)
+
+
+@pytest.mark.parametrize("name", ["timm/resnet26d", "resnet26d", "vit_tiny_patch16_224.augreg_in21k"])
+def test_timm(name):
+    pytest.importorskip("timm")
+    network = joulecast.extract(name, (2, 3, 224, 224))
+    assert network.name == name
+    assert network.flops > 1e9
+    assert {entry.operation.kind for entry in network} & {"conv2d", "attention"}
+    assert joulecast.extract(name, (2, 3, 224, 224)) == network
+
+
+def test_timm_asks_for_timms():
+    pytest.importorskip("timm")
+    ours, theirs = (joulecast.extract(name, (1, 3, 64, 64)) for name in ("resnet50", "timm/resnet50"))
+    assert ours.flops == theirs.flops
+    assert ours.entries != theirs.entries  # Only the paths of modules differ.
+
+
+@pytest.mark.parametrize("name", ["timm/resnet26x", "bert_bas", "../resnet50"])
+def test_unknown_names(name):
+    with pytest.raises(UnknownNameError, match="did you mean"):
+        joulecast.extract(name, (1, 3, 224, 224))
+
+
+def test_missing_timm_is_named(monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None if name == "timm" else real(name, *a))
+    with pytest.raises(MissingDependencyError, match=r"\.\[timm\]"):
+        build_timm("timm/resnet26d")

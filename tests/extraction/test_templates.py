@@ -10,7 +10,6 @@ import torch
 
 import joulecast
 from conftest import benchmark
-from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError
 from joulecast.extraction import cache
 from joulecast.extraction.job import Job
@@ -23,7 +22,7 @@ from joulecast.operations.inputs import Inputs
 from joulecast.predictors.networks.memory import parameters_held
 
 with benchmark("template_making") as making:
-    fit, plan_of = making.fit, making.plan_of
+    plan_of = making.plan_of
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 IMAGE = (2, 3, 224, 224)
 
@@ -197,20 +196,3 @@ def test_a_changed_operator_outdates_only_what_runs_it(monkeypatch):
     assert answered("bert_base", tokens) is not None
     monkeypatch.delitem(cache.OPERATORS, "layer_norm")
     assert answered("bert_base", tokens) is None
-
-
-def sample(*sizes: int, shapes, dropped=(), kind="relu") -> object:
-    calls = tuple((Operation(kind, [shape]), f"layer{i}") for i, shape in enumerate(shapes))
-    return making.Sample(sizes, calls, dropped, (False,) * len(calls))
-
-
-SIZES = [(2, 30), (3, 41), (5, 97), (64, 128), (7, 1001)]
-
-
-def test_operations_that_become_equal_are_counted_together_in_order():
-    template = fit([sample(*sizes, shapes=[(sizes[0],), (sizes[1],), (sizes[0],)]) for sizes in SIZES])
-    assert len(template.steps) == 2
-    network = joulecast.Network.of_calls(
-        template.operations((5, 5), "inference", "default"), name="x", input_shape=None, mode="inference"
-    )
-    assert [(entry.count, entry.module_paths) for entry in network] == [(3, ("layer0", "layer1", "layer2"))]

@@ -80,6 +80,15 @@ def test_windows_and_functions_get_their_joules_and_nothing_counts_twice(counter
     def longer():
         waited(0.8)
 
+    async def later():
+        """Its call returns before anything runs."""
+
+    def some():
+        yield
+
+    for function, how in ((later, {}), (some, {}), (work, {"out": tmp_path / "w.jsonl"})):
+        with pytest.raises(InputError, match="cannot be measured from outside"):
+            joulecast.measure(**how)(function)
     assert work(0.2) == "done"
     assert work.metering.energy_j > 0
     longer()
@@ -87,18 +96,26 @@ def test_windows_and_functions_get_their_joules_and_nothing_counts_twice(counter
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_joules_become_metrics_of_the_active_mlflow_run(counters, tmp_path, empty_mlflow_database):
+def test_joules_become_metrics_of_the_active_mlflow_run(counters, tmp_path, empty_mlflow_database, monkeypatch):
     import mlflow
 
     with pytest.raises(InputError, match="no MLflow run is active"), Meter(("cpu",), mlflow=True):
         pass
     mlflow.set_tracking_uri(f"sqlite:///{shutil.copy(empty_mlflow_database, tmp_path)}")
     mlflow.set_experiment("metering")  # (another test may have left the id of one that is in another database)
+    name = f"lr=1e-3 #{'7' * 300}"  # MLflow's names are shorter, and have other characters.
     with mlflow.start_run() as active, Meter(("cpu",), mlflow=True) as meter, meter.window("epoch"):
         waited(0.3)
+        with meter.window(name):
+            waited(0.1)
     metrics = mlflow.get_run(active.info.run_id).data.metrics
+    assert any(each.startswith("system/window/epoch.lr_1e-3 _777") for each in metrics)
     assert metrics["system/energy_j"] == meter.result().energy_j
     assert metrics["system/cpu0_energy_j"] > metrics["system/window/epoch_energy_j"] > 0
+    monkeypatch.setenv("JOULECAST_POWERCAP", str(tmp_path / "none"))
+    with mlflow.start_run() as active, Meter(("cpu",), mlflow=True) as meter, meter.window("epoch"):
+        pass
+    assert mlflow.get_run(active.info.run_id).data.metrics.keys() == {"system/duration_s"}  # Missing is not zero.
 
 
 def run(*arguments, **environment):
@@ -228,6 +245,59 @@ def test_one_process_of_a_machine_measures(counters, tmp_path, monkeypatch):
         merged("twice", [recordings[0], recordings[0]])
 
 
+def test_recordings_of_a_machine_at_different_times_add_their_seconds(counters):
+    found = []
+    for devices in (("cpu",), ("cpu",), ("ram",)):
+        with Meter(devices, interval_s=0.02) as meter:
+            waited(0.4)
+        found.append(meter.result())
+    twice = merged("twice", found[:2])
+    assert twice.mean_w == pytest.approx(50, rel=ERROR) == twice.tree().total.power_w
+    assert twice.duration_s == pytest.approx(twice.tree().total.time_s)
+    assert merged("all", found).notes == ()  # Not every recording has every device.
+
+
+def test_windows_of_several_threads_share_what_was_measured(counters):
+    def work(name):
+        with meter.window(name):
+            waited(0.2)
+            with meter.window("inside"):
+                waited(0.2)
+
+    with Meter(interval_s=0.02) as meter:
+        for several in (["a", "b", "b"], ["c"]):
+            threads = [threading.Thread(target=work, args=(name,)) for name in several]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join()
+    found = meter.result()
+    tree = found.tree()
+    assert tree.total.energy_j == pytest.approx(found.energy_j, rel=1e-9)
+    assert tree.total.time_s == pytest.approx(found.duration_s, rel=1e-9)
+    alone, third = tree.at("c").total.energy_j, tree.at("a").total.energy_j
+    assert tree.at("b").total.energy_j == pytest.approx(2 * third, rel=0.2)
+    assert alone == pytest.approx(3 * third, rel=0.3)
+    assert 0 < tree.at("b.inside").total.energy_j < tree.at("b").total.energy_j
+
+
+def test_a_meter_measures_again_and_answers_several_threads():
+    meter = Meter(("estimate",), interval_s=0.02)
+    with meter:
+        pass
+    first = meter.result()
+    with meter:
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append([meter.totals() for _ in range(40)])) for _ in "ab"]
+        for each in threads:
+            each.start()
+        running = [meter.result() for _ in range(10)]
+        for each in threads:
+            each.join()
+    assert first not in running
+    assert [set(each) for each in answers for each in each] == [{"cpu-estimate"}] * 80
+
+
 def test_windows_are_opened_by_one_connection_and_closed_by_another(tmp_path):
     def send(text):
         with socket.create_connection(("127.0.0.1", listener.port), timeout=10) as connection:
@@ -243,6 +313,8 @@ def test_windows_are_opened_by_one_connection_and_closed_by_another(tmp_path):
         started, inner = send("start step\nstop\n")
         assert started == {"window": "epoch.step"}
         assert json.dumps([inner["window"], inner["calls"]]) == '["epoch.step", 1]'  # A whole number, also as text.
+        *_, nested, _ = send("start one\nstart two\nstop\nstop\n")
+        assert nested["window"] == "epoch.one.two"
         (stopped,) = send("stop\n")
         assert stopped["source"] == "modelled"
         assert stopped["time_s"] > inner["time_s"] > 0

@@ -48,6 +48,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path):
             "share",
         ),
         ("[3]", "an operation is an object"),
+        ('{"operations": [{"kind": "relu", "input_shapes": [[4]]}], "chanels_last": true}', "n has no such keys"),
     ],
 )
 def test_files_that_are_no_network_are_refused(tmp_path, value, says):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -291,3 +292,11 @@ def test_the_shipped_predictor_of_a_cpu_is_what_its_card_says():
     times_s = [joulecast.predict("resnet18", (batch, 3, 224, 224), "AMD EPYC").time_s for batch in (1, 2, 8)]
     assert times_s == sorted(times_s)
     assert 0.01 < times_s[0] < 0.2
+
+
+def test_a_cpu_on_which_one_network_was_measured_is_trained(tmp_path):
+    network = Network(tuple(Entry(operation, 1) for operation in (*LINEARS, *RELUS)), name="all", input_shape=(64, 256))
+    trained = trained_on(replace(dataset(), networks=(whole(network, power=False),)), tmp_path)
+    assert len(trained.validation.networks) == 0
+    notes = trained.predictor.predict(network).notes
+    assert any("fewer than three networks were measured" in note for note in notes)

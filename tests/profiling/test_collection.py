@@ -151,16 +151,8 @@ def test_whole_networks_are_measured_beside_their_operations(tmp_path):
     assert "2 whole network" in planned
     assert "3 measurements of 1 operations" in planned
     run(path, tmp_path / "out", "--limit", "3")
-    of_user = [
-        "--whole-networks",
-        "--mode",
-        "inference",
-        "--seconds",
-        "0.01",
-        "--network",
-        f"{tmp_path / 'net.py'}:Net",
-    ]
-    assert "2 measurements, 0 failed" in collect([*of_user, "2,8", "--out", str(tmp_path / "own"), "--device", "cpu"])
+    of_user = f"--whole-networks --mode inference --seconds 0.01 --device cpu --network {tmp_path / 'net.py'}:Net 2,8"
+    assert "2 measurements, 0 failed" in collect([*of_user.split(), "--out", str(tmp_path / "own")])
     # Without power they have no energy, and only their time can be compared with a prediction.
     networks = load(tmp_path / "out").networks
     assert {m.mode for m in networks} == {"inference", "training"}

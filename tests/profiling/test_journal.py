@@ -43,6 +43,15 @@ def test_two_campaigns_refuse_each_other(tmp_path):
         assert journal.records == []
 
 
+def test_what_a_card_states_once_holds_for_every_measurement(tmp_path):
+    with Journal(tmp_path / "j", CAMPAIGN, {"threads": 1, "torch": "2.9"}) as journal:
+        journal.append({"key": 1})
+    with pytest.raises(JournalError, match=r"(?s)threads 2.*threads 1.*OMP_NUM_THREADS"):
+        Journal(tmp_path / "j", CAMPAIGN, {"threads": 2, "torch": "2.9"})
+    with Journal(tmp_path / "j", None) as journal:
+        assert journal.facts["threads"] == 1
+
+
 @pytest.mark.parametrize(
     ("text", "says"), [(_sealed({"journal_version": 7}), "version 7"), ("nonsense\n", "damaged"), ("[]\n", "damaged")]
 )

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from joulecast import Operation, predict_run
-from joulecast.errors import InputError, UnknownNameError
+from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.operations.entry import Entry
 from joulecast.operations.network import Network, ParameterBytes
@@ -105,19 +105,6 @@ def test_a_base_of_four_bits_by_hand():
     assert (copy.kind, copy.input_shapes, copy.precision) == ("copy", ((1024, 512),), "bf16")
     with pytest.raises(InputError, match="no frozen layers"):
         on_four_bits(experts())
-
-
-def test_qlora_needs_less_memory_and_more_time():
-    pytest.importorskip("torch")
-    options = {"samples": 100, "precision": "bf16", "lora": 8}
-    lora, qlora = (
-        predict_run("plain_bert_small", (4, 64), "L4", **options, base_precision=base) for base in (None, "nf4")
-    )
-    assert qlora.memory_bytes < lora.memory_bytes
-    assert qlora.time_s > lora.time_s
-    assert any("nf4" in note for note in qlora.notes)
-    with pytest.raises(UnknownNameError, match="int3"):
-        predict_run("plain_bert_small", (4, 64), "L4", **options, base_precision="int3")
 
 
 def test_laws_of_what_is_shared():

@@ -24,6 +24,7 @@ RUNS = [
     ({"sharding": "zero4"}, "zero4"),
     ({"recompute": "some"}, "some"),
     ({"lora": 0}, "lora"),
+    ({"base_precision": "int3"}, "int3"),
     ({"network_bandwidth": 0}, "network_bandwidth is out of range"),
     ({"loader_samples_per_s": float("nan")}, "loader_samples_per_s is out of range"),
     ({"carbon": "Atlantis"}, "Atlantis"),
@@ -50,7 +51,8 @@ CHOICES = [
     ({"gpus": "T4"}, "nothing trains this model so"),
     ({"max_time_s": 1}, LATE),
 ]
-NAMES = ({"sharding": "zero4"}, {"recompute": "some"}, {"carbon": "Atlantis"}, {"objective": "fame"})
+NAMES = [{"sharding": "zero4"}, {"recompute": "some"}, {"carbon": "Atlantis"}, {"objective": "fame"}]
+NAMES += [{"base_precision": "int3"}]
 REFUSED = [
     *((predict_run, BERT, *row) for row in RUNS),
     *((predict_run, IMAGES, *row) for row in OF_IMAGES),

@@ -80,14 +80,15 @@ ANSWERED = [
     ("best", SMALL, {**PRICED, "gpus": ["A30", "L4"], "max_time_s": 0.1}),
     ("sweep", SMALL, {"gpus": "A30", "clocks": [900, 1440], "precision": ["fp32", "default"]}),
     ("sweep", SMALL, {**PRICED, "gpus": ["A30", "L4"]}),
+    ("best", SMALL, {**PRICED, "gpus": ["H100 SXM", "L4"], "price_per_hour": "AWS"}),
     ("predict_generation", ("llama3_8b", "H100 SXM"), {**LENGTHS, "batch": 16, "tensor_parallel": 2}),
-    ("predict_generation", ("llama3_8b", "L4"), VARIED),
+    ("predict_generation", ("llama3_8b", "L4"), {**VARIED, "host": "25 ms"}),
     ("best_generation", ("llama3_8b",), {**WAYS, **LIMITS}),
     ("best_generation", ("llama3_8b",), {**WAYS, **COSTS}),
     ("best_generation", ("llama3_8b",), {**WAYS, "gpus": "H100 SXM", "counts": [1, 2], "engine": "sglang"}),
     ("best_generation", ("qwen3_0_6b",), {**AT_A_RATE, "clocks": [2040]}),
-    ("simulate_serving", ("qwen3_0_6b", "2x L4"), {**ARRIVING, "tensor_parallel": 1, "max_sequences": 8}),
-    ("predict_image", ("sd3_5_medium", "2x H100 SXM"), {"steps": 4, "host": 0.5}),
+    ("simulate_serving", ("qwen3_0_6b", "2x L4"), {**ARRIVING, "tensor_parallel": 1, "level": 0.9}),
+    ("predict_image", ("sd3_5_medium", "H100 SXM"), {"steps": 4, "host": 0.5, "gpus": 2}),
     ("predict_image", ("wan_2_1_1_3b", "H100 SXM"), {"frames": 17, "execution": "graph"}),
     ("predict_run", ("bert_base", (64, 128), "8x H100 SXM"), {**RUN, "sharding": "zero3"}),
     ("predict_run", ("gpt2", (16, 128), "4x H100 SXM"), {**RUN, **STAGES}),
@@ -112,6 +113,8 @@ def test_answers_are_equal(client, service, function, arguments, options):
     plain = service.ask(f"/v1/{function}", question).json
     assert {name: plain[name] for name in here.to_dict()} == json.loads(here.to_json())
     assert service.ask(f"/v1/{function}?format=csv", question).text == here.to_csv()
+    if function != "best_run":  # Of its ways, those that are chosen or on the front are sent.
+        assert there.to_csv() == here.to_csv()
     if hasattr(here, "pareto"):
         assert [way.to_dict() for way in there.pareto()] == [way.to_dict() for way in here.pareto()]
     if callable(getattr(here, "interval", None)):
@@ -154,18 +157,13 @@ REFUSED = [
     ("predict", SMALL, {"gpu": None}),
     ("predict", ([(RELU.replace(mode="training"), 3)], None, "A30"), {"mode": "training", "optimizer": "sgd"}),
     ("predict", (*SMALL, "A30"), {"optimizer": "sgd"}),
-    ("predict", ([(RELU, 3)], None, "A30"), {"cache_length": 5}),
     ("predict_many", (["resnet18"], "A30", 100), {"input_shape": (1, 3, 64, 64)}),
-    ("predict_many", ([[(RELU, 1)]], "A30"), {"composition": "product"}),
     ("predict_many", (["resnet18"], None), {"input_shape": (1, 3, 64, 64)}),
     ("predict_operations", ([RELU], None), {}),
     ("predict_operations", ([], "A30"), {}),
-    ("predict_operations", ([RELU, RELU.replace(mode="training")], "A30"), {}),
     ("best", SMALL, {"max_time_s": 1e-9}),
     ("best_generation", ["llama3_8b"], {**PROMPT, "objective": "fame"}),
-    ("best_generation", ["llama3_8b"], {**PROMPT, "gpus": ["T4"], "precisions": ["int3"]}),
     ("predict_image", ["flux_1_dev", "H100 SXM"], {"height": 1001}),
-    ("predict_image", ["flux_2", "H100 SXM"], {}),
     ("predict_run", ["gpt2", (12, 64), "3x A100 80GB SXM"], {"samples": 1000, "tensor_parallel": 3}),
     ("predict_generation", ["llama3_1_70b", "L4"], {**PROMPT, "batch": 1}),
     ("predict_generation", ["llama3_8b", "H100 SXM"], {**PROMPT, "batch": 1, "output_tokens": [0.0, 5.0]}),

@@ -55,14 +55,6 @@ def test_no_question_is_an_error_of_the_service(service):
             assert answer.split(b" ", 2)[1] in (b"200", b"400", b"404", b"405", b"413", b"422"), (sent, answer)
 
 
-@pytest.mark.slow
-def test_no_request_is_an_error_of_the_service_in_a_tenth_of_all():
-    with benchmark("fuzz_service") as fuzz_service:
-        tally = fuzz_service.run((), 400, 1)
-    assert tally.faults == []
-    assert sum(tally.counts.values()) == 400
-
-
 def test_memory_stays_level(narrow):
     """Paths and reasons count as much as operations do where an answer is remembered."""
     path = "p" * 900

@@ -125,6 +125,7 @@ def test_drafts_are_verified_in_fewer_and_longer_steps():
     assert none.tpot_s(0.5) / free.tpot_s(0.5) == pytest.approx(1.875, rel=0.02)
     assert free.tpot_s(0.5) < drafted.tpot_s(0.5) < plain.tpot_s(0.5)
     assert drafted.cache_tokens < free.cache_tokens == plain.cache_tokens
+    assert drafted.ttft_s(0.5) > 1.03 * free.ttft_s(0.5)  # The model that drafts reads prompts, too.
     assert free.energy_per_token_j < plain.energy_per_token_j
 
 
@@ -165,9 +166,10 @@ def test_requests_with_a_prefix_go_where_it_was_read():
 
 
 def test_intervals_hold_the_prediction_and_are_narrower_with_a_host_that_is_named(chat):
-    wide, narrow = (
-        simulate_serving("qwen3_0_6b", "L4", requests=3, level=0.9, host=host, **SHORT) for host in (None, 1.0)
+    wide, named, narrow = (
+        simulate_serving("qwen3_0_6b", "L4", requests=3, level=0.9, host=host, **SHORT) for host in (None, "usual", 1.0)
     )
+    assert named.intervals == wide.intervals
     for found in (wide, narrow):
         for name in ("ttft_s", "tpot_s", "latency_s"):
             low, high = found.intervals[f"{name} p99"]

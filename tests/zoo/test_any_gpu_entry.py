@@ -147,14 +147,6 @@ class TestShipped:
         assert find_predictor("A30", "inference").name.startswith("a30/")
         assert find_predictor("A30", "training", "any-gpu/forest").any_gpu
 
-    @pytest.mark.parametrize("name", ["any-gpu/forest", "any-gpu/transformer"])
-    @pytest.mark.parametrize("mode", ["inference", "training"])
-    def test_each_predicts_by_its_name(self, name, mode):
-        found = joulecast.predict("resnet18", (8, 3, 224, 224), "L40S", mode=mode, predictor=name)
-        assert found.predictor == name
-        assert not found.uncovered
-        assert 0 < found.power_w <= find_gpu("L40S").power_limit_w
-
     def test_a_prediction_says_so_and_has_an_interval(self):
         operation = joulecast.Operation("linear", [(4096, 4096)], {"out_features": 4096})
         found = joulecast.predict([(operation, 10)], None, "A100-PCIE-40GB", 900)

@@ -12,7 +12,7 @@ from conftest import rewrite
 from joulecast import Network, Operation
 from joulecast.datasets import Dataset, NetworkMeasurement, save
 from joulecast.errors import DatasetError, InputError, ZooError
-from joulecast.hardware import find_gpu
+from joulecast.hardware import Boards, find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.model import fit_in_networks
 from joulecast.predictors.model.any_gpu import AnyGpuPredictor, LeftOut
@@ -302,13 +302,11 @@ def test_many_gpus_at_once_give_what_each_gives_alone(powered):
     some = [linear(1), linear(64), engine, Operation("relu", [(8, 8)])]
     gpus = [find_gpu(name) for name in ("H200", "H100 SXM", "B200", "A30", "MI210")]
     together = OperationList(some)
-    powered.predictor.prefetch(together, gpus)
-    for gpu in gpus:
-        # In another order, because a list of the same operations would be answered from the cache.
-        alone = OperationList(reversed(some))
-        found = (powered.predictor.costs(each, gpu) for each in (together, alone))
-        for one, other in zip(*found, strict=True):
-            np.testing.assert_array_equal(one, other[::-1])
+    at_once = powered.predictor.costs(together, Boards.of(tuple(gpus)))
+    for place, gpu in enumerate(gpus):
+        alone = powered.predictor.costs(OperationList(reversed(some)), gpu)
+        for several, one in zip(at_once, alone, strict=True):
+            np.testing.assert_array_equal(several[place], one[::-1])
 
 
 def test_what_is_stored_predicts_as_what_was_trained(powered, tmp_path):

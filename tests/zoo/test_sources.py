@@ -293,18 +293,15 @@ def test_hostile_indexes_are_refused(folder, index, says):
         pull(str(folder), NAME, replace=True)
 
 
-@pytest.mark.parametrize("where", ["http://[::1", "https://[x]:y/z", "http://a b", "http://\0"])
-def test_addresses_that_are_none_are_refused(where):
-    with pytest.raises((InputError, ZooError)):
+INVALID = dict.fromkeys(("http://[::1", "https://[x]:y/z", "http://a b", "http://\0"))
+INVALID |= dict.fromkeys(("ftp://x/y", "models:/x/1", "s3://x"), "not the address of a zoo")
+INVALID |= {"/nowhere/at/all": "no such folder"}
+
+
+@pytest.mark.parametrize("where", INVALID)
+def test_invalid_places_are_refused(where):
+    with pytest.raises((InputError, ZooError), match=INVALID[where]):
         index_of(open_source(where))
-
-
-def test_invalid_places_are_refused():
-    for where in ("ftp://x/y", "models:/x/1", "s3://x"):
-        with pytest.raises(InputError, match="not the address of a zoo"):
-            open_source(where)
-    with pytest.raises(InputError, match="no such folder"):
-        index_of(open_source("/nowhere/at/all"))
 
 
 def test_a_server_that_is_down():

@@ -110,7 +110,7 @@ class CalibratedPredictor(OperationPredictor):
             compute_s=work.compute_s * whole * cycles,
             memory_s=work.memory_s * whole * factor((DRAM,)),
             cache_s=work.cache_s * whole * cycles,
-            cap_w=np.inf,
+            cap_w=np.inf if factors else work.cap_w,
         )
 
     def _host_s(self, operations: OperationList) -> FloatArray:

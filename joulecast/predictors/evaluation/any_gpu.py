@@ -7,17 +7,16 @@ and by one that was fitted with the networks of this chip that have other names.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...arrays import grouped
 from ...datasets import Dataset
-from ...hardware import GPU
 from ...operations.operation import MODES
 from ..contract import Networks, ResidualModel
-from ..fitting.fit import fit_operations, network_learner
+from ..fitting.fit import fit_operations, with_energies
 from ..fitting.forms import quicker
 from ..intervals.conformal import thinned
 from ..measured import DeviceRow, fold_of, with_hidden
@@ -58,9 +57,7 @@ def errors_on(
     if powered is not None:
         measured |= {"power": watts, "energy": watts * seconds}
         predicted |= {name: np.full(len(rows), np.nan) for name in ("power", "energy")}
-    groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        groups[row.gpu, row.operation.mode].append(place)
+    groups = grouped(((row.gpu, row.operation.mode), place) for place, row in enumerate(rows))
     for (gpu, mode), places in groups.items():
         operations = [rows[place].operation for place in places]
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
@@ -163,13 +160,12 @@ def _chip(
     here, elsewhere = sides(networks, held[len(rows) :])
     # Launch times depend on the host and not on the chip, so all datasets may be used for them.
     learned = fit_operations(datasets, others, recipe)
-    learn = network_learner(learned, others, recipe, kernels)
-    of_rows = errors_on(BY_CHIP, mine, learned, learn(elsewhere))
+    of_rows = errors_on(BY_CHIP, mine, learned, with_energies(learned, others, elsewhere, kernels))
     errors = []
     for split, seen in ((NOTHING_KNOWN, elsewhere), (NETWORKS_KNOWN, networks)):
         for name in dict.fromkeys(m.network for _, m, _ in here):
             of_other_names = [n for n in seen if n[1].network != name]
-            shared = SharedByAll(learn(of_other_names), kernels=kernels)
+            shared = SharedByAll(with_energies(learned, others, of_other_names, kernels), kernels=kernels)
             hosts = fit_hosts(shared, of_other_names)
             for gpu, m, network in here:
                 if m.network == name:

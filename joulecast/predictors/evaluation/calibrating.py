@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...arrays import FloatArray
-from ...datasets import NetworkMeasurement
+from ...arrays import FloatArray, grouped
 from ..intervals.calibration import (
     MEASURED,
     ONE_SIGMA,
@@ -216,9 +215,7 @@ def fit_networks(compositions: Mapping[str, Errors], basis: str) -> NetworkCalib
 def _one_of_each(networks: NetworkCalibration, errors: Errors, quantity: str) -> FloatArray:
     """Sorted scores, one for each measured network: the mean over splits, because its errors in them are alike."""
     sizes = np.abs(errors.log_errors(quantity)) / _difficulties(networks, errors)[quantity]
-    of_each: dict[NetworkMeasurement, list[float]] = {}
-    for measurement, size in zip(errors.of, sizes.tolist(), strict=True):
-        of_each.setdefault(measurement, []).append(size)
+    of_each = grouped(zip(errors.of, sizes.tolist(), strict=True))
     return np.sort([float(np.mean(values)) for values in of_each.values()])
 
 

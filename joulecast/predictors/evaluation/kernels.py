@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU, find_gpu
+from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ..intervals.conformal import conformal_error, conformal_rank, thinned
 from ..model.basis import BASES, PartTrees, generation_of
@@ -105,7 +105,7 @@ def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -
     for table in unseen:
         some = table.some(np.isin(table.parts.names, list(model.measured)))
         if len(some.device_s):
-            (burst,) = model.bursts([(some.parts, some.gpu)])
+            burst = model.burst(some.parts, some.gpu)
             predicted = {"time": np.maximum(burst.device_s, LEAST_S)}
             errors = _table(model, some, {"time": some.device_s}, predicted)
             found.append(errors.having({"first": drawn_by_size(some.parts, 2, recipe.seed + 1) == 0}))
@@ -156,8 +156,7 @@ def _power_errors(
     power, found = fit_power(seen, recipe, generations), []
     for table in unseen:
         other = power.measured_like(table.gpu)
-        asked: list[GPU] = [*dict.fromkeys((table.gpu, other))]
-        bursts = dict(zip(asked, model.bursts([(table.parts, gpu) for gpu in asked]), strict=True))
+        bursts = {gpu: model.burst(table.parts, gpu) for gpu in (table.gpu, other)}
         demand_w = power.demands_w({table.gpu: table.parts}, bursts, {table.gpu: other})[table.gpu]
         predicted_w = np.minimum(demand_w, table.gpu.power_limit_w)
         measured = {"power": table.power_w, "energy": table.power_w * table.device_s}

@@ -18,7 +18,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...datasets import Dataset, Measurement, NetworkMeasurement
+from ...arrays import grouped
+from ...datasets import Dataset, NetworkMeasurement
+from ...errors import DatasetError
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ...system.cluster import in_parallel
@@ -155,10 +157,8 @@ def errors_on_repeats(dataset: Dataset, chip: ChipPart) -> Errors:
     The part was trained on the median of an operation's repeats. So each repeat in turn counts as a new
     measurement, and the prediction is shifted from the median of all repeats to the median of the others.
     """
-    repeats: dict[Operation, list[Measurement]] = defaultdict(list)
-    for m in dataset.usable(chip.mode):
-        if m.method == chip.baseline.method:
-            repeats[m.operation].append(m)
+    usable = [m for m in dataset.usable(chip.mode) if m.method == chip.baseline.method]
+    repeats = grouped((m.operation, m) for m in usable)
     rows = [m for group in repeats.values() if len(group) > 1 for m in group]
     if not rows:
         return Errors()
@@ -225,7 +225,10 @@ def _networks_judged(
     only_here: frozenset[Operation] = frozenset()
     if everything is None:
         only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
-    chip = everything or fit_chip(dataset, mode, recipe, without=only_here)
+    try:
+        chip = everything or fit_chip(dataset, mode, recipe, without=only_here)
+    except DatasetError:  # Too few operations remain: nothing is known of these networks.
+        return Errors(), Errors()
     known = {m.operation for m in dataset.usable(mode)}
     left_out = known & only_here
     operations = errors_on(dataset, chip, only_here, f"operations of {split}") if left_out else Errors()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...datasets import Dataset, NetworkMeasurement
+from ...errors import DatasetError
 from ...hardware import find_gpu
 from ...operations.network import Network
 from ...system.cluster import in_parallel
@@ -107,13 +108,11 @@ def validate_cpu(
 def _cpu_fold(
     dataset: Dataset, mode: str, recipe: Recipe, loops: Sequence[MeasuredLoop], held: left_out.Held
 ) -> Errors:
-    """Errors on loops that are left out; without predictions where too few others remain."""
-    mine, others = left_out.sides(loops, held)
+    """Errors on loops that are left out."""
+    mine, _ = left_out.sides(loops, held)
     operations = tuple(loop.operation for loop in mine)
-    predicted = dict.fromkeys(("time", "power"), np.full(len(mine), np.nan))
-    if len(others) >= LEAST_OPERATIONS:
-        found = fit_cpu(dataset, mode, recipe, without=operations).predict(operations)
-        predicted = {"time": found.time_s, "power": found.power_w}
+    found = fit_cpu(dataset, mode, recipe, without=operations).predict(operations)
+    predicted = {"time": found.time_s, "power": found.power_w}
     measured = {
         name: [getattr(loop, f"{name}_{unit}") for loop in mine] for name, unit in (("time", "s"), ("power", "w"))
     }
@@ -129,7 +128,10 @@ def _networks_judged(
 ) -> Errors:
     mine, others = left_out.sides(measured, held)
     only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
-    operations = fit_cpu(dataset, mode, recipe, without=only_here)
+    try:
+        operations = fit_cpu(dataset, mode, recipe, without=only_here)
+    except DatasetError:  # Too few operations remain: nothing is known of these networks.
+        return Errors()
     predictor = CpuNetworkPredictor("", operations, fit_serial(operations, others), {})
     lost = len(only_here & {m.operation for m in dataset.usable(mode)})
     found = [predictor.predict(network) for _, network in mine]

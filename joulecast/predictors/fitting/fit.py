@@ -7,17 +7,15 @@ often, because validation leaves out one network after the other.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import compress
-from statistics import median
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ...arrays import FloatArray
-from ...datasets import Dataset, Measurement, NetworkMeasurement
+from ...arrays import FloatArray, grouped
+from ...datasets import Dataset, NetworkMeasurement
 from ...errors import DatasetError
 from ...hardware import find_gpu
 from ...hardware.host import find_cpu
@@ -37,7 +35,7 @@ from ..measured import (
     with_hidden,
 )
 from ..model.learned import OneModel
-from ..model.shared import SharedByAll, chip_alone
+from ..model.shared import NoResidual, SharedByAll, chip_alone
 from ..networks.composition import HostModel, counts_of, fit_network_static_w, fit_tf32_factor
 from ..networks.on_cpu import SerialModel
 from ..networks.parts import gradient_fractions
@@ -45,7 +43,7 @@ from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..physics.fp32_kernels import counted_s
 from ..physics.relative import relative_features
-from ..recipes import Recipe, RooflineRecipe
+from ..recipes import Recipe
 from ..regressors.fitted_trees import ONE_GPU_FORMS, form_of
 from .forms import ANY_GPU_FORMS
 
@@ -66,7 +64,7 @@ def fit_on_all(
     trains with is not installed.
     """
     rows = [row for dataset in datasets for row in with_hidden(dataset)]
-    return network_learner(fit_operations(datasets, rows, recipe), rows, recipe, kernels)(networks)
+    return with_energies(fit_operations(datasets, rows, recipe), rows, networks, kernels)
 
 
 def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> ResidualModel:
@@ -74,25 +72,16 @@ def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> R
     return form_of(recipe, ANY_GPU_FORMS).operations(datasets, rows, recipe)
 
 
-def network_learner(
-    correction: Model, rows: Rows, recipe: Recipe, kernels: OneModel | None = None
-) -> Callable[[Networks], Model]:
-    """Prepare the second step: a function that learns energies from networks, too, for one set of them after the other.
-
-    Without networks it returns the same residual model, and so does physics alone.
-    """
+def with_energies(learned: Model, rows: Rows, networks: Networks, kernels: OneModel | None = None) -> Model:
+    """The second step: learn energies from networks, too. Without networks, or of physics alone, nothing changes."""
+    if not networks or isinstance(learned, NoResidual):
+        return learned
     # Imported here, because reading an entry needs no training.
     from ..model.fit_networks import fit_energies
 
-    shared = SharedByAll(correction, kernels=kernels)
-
-    def learn(networks: Networks) -> Model:
-        if not networks or isinstance(recipe, RooflineRecipe):
-            return correction
-        found: Model = replace(cast(Any, correction), energy=fit_energies(rows, networks, shared))
-        return found
-
-    return learn
+    energy = fit_energies(rows, networks, SharedByAll(learned, kernels=kernels))
+    found: Model = replace(cast(Any, learned), energy=energy)
+    return found
 
 
 LEAST_OPERATIONS = 20
@@ -172,16 +161,8 @@ def learn_from_networks(
 def quickest_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
     """One loop per operation: its quickest repeat, because other programs can only make a loop on a CPU longer."""
     left_out = frozenset(map(as_run, without))
-    repeats: dict[Operation, list[Measurement]] = defaultdict(list)
-    for measurement in dataset.usable(mode):
-        if (operation := as_run(measurement.operation)) not in left_out:
-            repeats[operation].append(measurement)
-    loops = []
-    for operation, group in repeats.items():
-        powers_w = [m.power_w for m in group if m.power_usable and m.power_w is not None]
-        time_s = min(m.time_s for m in group)
-        loops.append(MeasuredLoop(operation, group[0].method, time_s, median(powers_w) if powers_w else None))
-    return loops
+    repeats = grouped((as_run(m.operation), m) for m in dataset.usable(mode))
+    return [MeasuredLoop.of(operation, group, min) for operation, group in repeats.items() if operation not in left_out]
 
 
 def quickest_networks(measured: Iterable[NetworkMeasurement]) -> list[NetworkMeasurement]:

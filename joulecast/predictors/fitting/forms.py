@@ -106,5 +106,10 @@ def load_recipe(path: str | Path) -> Recipe:
 def _recipe(values: dict[str, Any]) -> Recipe:
     name = values.pop("predictor", None)
     if name not in RECIPES:
-        raise unknown_name("predictor of a recipe", name, RECIPES)
+        raise unknown_name(
+            "predictor of a recipe",
+            name,
+            RECIPES,
+            hint=None if name else "`joulecast train-kernels` takes those of kernels",
+        )
     return recipe_of(RECIPES[name], values, f"{name} recipe")

@@ -15,9 +15,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, grouped
 from ...operations.operation import Operation
-from ..formats.numbers import errors_to_text, number, sorted_errors
+from ..formats.numbers import errors_to_text, number, number_array, sorted_errors
 from ..physics.operation_numbers import numbers_of
 from .conformal import conformal_error, conformal_rank
 
@@ -88,10 +88,7 @@ class Closeness:
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
-        rows = {
-            kind: np.array(text.split() if isinstance(text, str) else text, dtype=np.float32)
-            for kind, text in value.items()
-        }
+        rows = {kind: number_array(text).astype(np.float32) for kind, text in value.items()}
         return cls({kind: numbers.reshape(-1, len(COORDINATES)) for kind, numbers in rows.items()})
 
 
@@ -181,10 +178,9 @@ class Cases:
     @cached_property
     def alike(self) -> dict[tuple[str, bool, bool, bool], NDArray[np.intp]]:
         """Family, whether bound by the host, measured, of a kind that was never measured -> indices of operations."""
-        found: dict[tuple[str, bool, bool, bool], list[int]] = {}
+        families = [operation.row.family for operation in self.operations]
         columns = (self.host_bound.tolist(), self.measured.tolist(), np.isinf(self.distances).tolist())
-        for place, (operation, *facts) in enumerate(zip(self.operations, *columns, strict=True)):
-            found.setdefault((operation.row.family, *facts), []).append(place)
+        found = grouped(zip(zip(families, *columns, strict=True), range(len(families)), strict=True))
         return {kind: np.array(places) for kind, places in found.items()}
 
 

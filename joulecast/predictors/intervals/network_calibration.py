@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray, total
 from ...operations.operation_list import OperationList
 from ...rendering.answers import Plain
-from ..formats.numbers import errors_to_text, number, sorted_errors
+from ..formats.numbers import errors_to_text, numbers, sorted_errors
 from .conformal import (
     BASIS,
     CLOCK_ERRORS,
@@ -121,10 +121,7 @@ class NetworkCalibration:
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
         return cls(
-            {
-                quantity: Difficulty(number(d["floor"]), number(d["correlation"]))
-                for quantity, d in value["difficulties"].items()
-            },
+            {quantity: Difficulty(**numbers(each)) for quantity, each in value["difficulties"].items()},
             {composition: _of_networks(scores) for composition, scores in value["scores"].items()},
             str(value["basis"]),
         )

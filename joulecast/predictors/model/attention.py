@@ -45,7 +45,7 @@ def attended_cycles(
     tile, peak, _, _, exposed, _ = constants
     by_triton, flash_2 = ways == TRITON, ways == FLASH_2
     skips = (ways == TENSORRT_LLM) | work.asked_of("vllm", "cudnn")
-    skips |= (ways == TENSOR_CORES) & (machine.generation in (HOPPER, BLACKWELL))
+    skips |= (ways == TENSOR_CORES) & np.isin(machine.generation, (HOPPER, BLACKWELL))
     window = np.where(skips, work.window, work.span)
     half = work.columns / 2
     power = np.where(half == _TWO_PARTS, half, np.exp2(np.ceil(np.log2(np.maximum(half, 1.0)))))
@@ -79,7 +79,7 @@ def attended_cycles(
 
 def _over_flash_2(work: Work, machine: Machine) -> FloatArray:
     """Time of pairs of query and key in the kernels that PyTorch calls, over that in FlashAttention 2, (kernels,)."""
-    older = machine.generation.partition(".")[0] in _BEFORE_FLASH_2
-    efficient = np.where(work.part == BACKWARD, _EFFICIENT_BACKWARD, _EFFICIENT) if older else 1.0
+    older = np.isin(np.char.partition(machine.generation, ".")[..., 0], _BEFORE_FLASH_2)
+    efficient = np.where(older, np.where(work.part == BACKWARD, _EFFICIENT_BACKWARD, _EFFICIENT), 1.0)
     found: FloatArray = np.where(work.asked_of("triton"), _FIRST_IN_TRITON, efficient)
     return found

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, summed_by
 from ...operations.attributes import PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -92,12 +92,11 @@ def first_kernels(work: Work, count: int) -> NDArray[np.int64]:
 
 
 def features(operations: Sequence[Operation], work: Work, found: Costs, machine: Machine) -> NDArray[np.float32]:
-    """The features of operations on a GPU, shape (operations, len(NAMES))."""
-    rows = np.empty((len(operations), len(NAMES)), np.float32)
-    rows[:, : len(OPERATION_NAMES)] = OperationList.of(operations).derived(_of_operations)
-    on_gpu = _on_gpu(work, found, machine, len(operations))
-    for column, values in zip(rows.T[len(OPERATION_NAMES) :], on_gpu, strict=True):
-        column[:] = values
+    """The features of operations on a GPU, shape (..., operations, len(NAMES))."""
+    rows = np.empty((*found.waves.shape[:-1], len(operations), len(NAMES)), np.float32)
+    rows[..., : len(OPERATION_NAMES)] = OperationList.of(operations).derived(_of_operations)
+    for place, values in enumerate(_on_gpu(work, found, machine, len(operations)), len(OPERATION_NAMES)):
+        rows[..., place] = values
     return rows
 
 
@@ -154,16 +153,15 @@ def _alignment(sizes: FloatArray) -> FloatArray:
 
 
 def _on_gpu(work: Work, found: Costs, machine: Machine, count: int) -> list[Any]:
-    """Features that depend on the GPU: GPU_NAMES, of shape (operations,) each, and MACHINE_NAMES."""
+    """Features that depend on the GPU: GPU_NAMES, of shape (..., operations) each, and MACHINE_NAMES."""
     first = first_kernels(work, count)
-    w, one = work.some(first), Costs(*(column[first] for column in found))
+    w, one = work.some(first), Costs(*(column[..., first] for column in found))
 
     def total(values: FloatArray) -> FloatArray:
-        summed: FloatArray = np.bincount(work.place, values, count).astype(float)
-        return summed
+        return summed_by(work.place, values, count)
 
     time_s = np.maximum(total(found.time_s), _TINY)
-    rate = machine.flops_per_cycle[w.precision]
+    rate = machine.flops_per_cycle[..., w.precision]
     tiles = [np.ceil(w.rows / tall) * np.ceil(w.columns / wide) * w.batch / machine.sms for tall, wide in _WAVE_TILES]
     tiles = [np.maximum(each, 1.0 / machine.sms) for each in tiles]
     moved, held = total(work.moved_bytes + work.passed_bytes), total(work.held_bytes)

@@ -80,7 +80,7 @@ def _drawn(parts: Parts, known: NDArray[np.bool_], recipe: KernelRecipe) -> NDAr
 
 
 def _readings(model: OneModel, gpu: GPU, parts: Parts, rows: Sequence[DeviceRow]) -> Readings:
-    (burst,) = model.bursts([(parts, gpu)])
+    burst = model.burst(parts, gpu)
     measured_s = np.array([row.device_s for row in rows])
     power_w = np.array([row.power_w for row in rows], dtype=float)
     log_demand = np.empty(len(rows))

@@ -9,16 +9,16 @@ leaving generations out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Literal, NamedTuple, get_args
+from functools import cache, partial
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FloatArray
-from ...hardware import GPU, find_gpu
+from ...arrays import FloatArray, summed_by
+from ...hardware import GPU, Boards, each_of, find_gpu, on_each, per_gpu
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import Calibration
 from ..physics.cached import cached
@@ -28,7 +28,7 @@ from .features import NAMES, features, first_kernels
 from .in_networks import NetworkFactors, loaded_elements, slower
 from .machine import Machine
 from .parts import CONVOLUTION, FLASH_GENERATION, Parts, parts_of, runs_alike
-from .physics import Costs, costs
+from .physics import costs
 from .power import Burst, PowerDemand
 from .work import GROUPS, Work
 
@@ -100,37 +100,42 @@ class OneModel(PartTrees):
         same = frozenset(board.name for board in boards_of(names) if generation_of(board) == FLASH_GENERATION)
         return same if flash and same else names
 
-    def bursts(self, asked: Sequence[tuple[Parts, GPU]]) -> list[Burst]:
-        """Kernels that this knows, each list on its GPU, with one answer for each."""
-        started = [self._started(parts, gpu) for parts, gpu in asked]
-        learned = [
-            (place, burst.features[mine], key, mine, trust)
-            for place, ((parts, gpu), (burst, _)) in enumerate(zip(asked, started, strict=True))
-            for key, mine, trust in self._learned(parts, burst.group, gpu)
+    def burst(self, parts: Parts, gpu: GPU) -> Burst:
+        """Kernels that this knows, in a short loop on a GPU."""
+        burst, uncapped_s = self._started(parts, gpu)
+        kinds = {}
+        for part, flash, place in zip(parts.names.tolist(), parts.flash.tolist(), burst.group.tolist(), strict=True):
+            if (part, flash, place) not in kinds:
+                kinds[part, flash, place] = (parts.names == part) & (parts.flash == flash) & (burst.group == place)
+        logs = np.zeros((len(each_of(gpu)), len(parts.kernels)))
+        asked = [
+            (row, mine, *known)
+            for row, one in enumerate(each_of(gpu))
+            for (part, flash, place), mine in kinds.items()
+            if (known := self._learned(part, flash, GROUPS[place], one))
         ]
-        logs = [np.zeros(len(parts.kernels)) for parts, _ in asked]
-        said = self.ask([key for _, _, key, *_ in learned], [table for _, table, *_ in learned])
-        for (place, _, _, mine, trust), values in zip(learned, said, strict=True):
-            logs[place][mine] = trust * values
-        return [
-            burst._replace(
-                device_s=np.maximum(burst.physics_s * np.exp(log), LEAST_S),
-                uncapped_s=np.maximum(uncapped_s * np.exp(log), LEAST_S),
-            )
-            for (burst, uncapped_s), log in zip(started, logs, strict=True)
-        ]
+        seen = burst.features.reshape(len(logs), -1, len(NAMES))
+        said = self.ask([key for _, _, key, _ in asked], [seen[row, mine] for row, mine, _, _ in asked])
+        for (row, mine, _, trust), values in zip(asked, said, strict=True):
+            logs[row, mine] = trust * values
+        ratio = np.exp(logs).reshape(burst.physics_s.shape)
+        return burst._replace(
+            device_s=np.maximum(burst.physics_s * ratio, LEAST_S), uncapped_s=np.maximum(uncapped_s * ratio, LEAST_S)
+        )
 
     def _started(self, parts: Parts, gpu: GPU) -> tuple[Burst, FloatArray]:
         work, machine, count = Work.of(parts.kernels), Machine.of(gpu), len(parts.kernels)
         found = costs(work, machine, self.constants)
-        seconds = (np.bincount(work.place, each, count) for each in (found.time_s, self._freely_s(found, gpu)))
-        physics_s, uncapped_s = (np.maximum(each, LEAST_S) for each in seconds)
-        rows, names = np.empty((count, len(NAMES)), np.float32), parts.names.tolist()
-        alike = {part: self._like(part, gpu) for part in set(names)}
-        for board in set(alike.values()):
-            mine, other = np.array([alike[part] == board for part in names]), Machine.of(board)
+        seconds = (each.time_s for each in (found, found.under(per_gpu(self._free_power_w)(gpu))))
+        physics_s, uncapped_s = (np.maximum(summed_by(work.place, each, count), LEAST_S) for each in seconds)
+        rows = np.empty((*physics_s.shape, len(NAMES)), np.float32)
+        alike: dict[GPU, list[str]] = {}
+        for part in dict.fromkeys(parts.names.tolist()):
+            alike.setdefault(on_each(gpu, partial(self._like, part)), []).append(part)
+        for board, named in alike.items():
+            mine, other = np.isin(parts.names, named), Machine.of(board)
             its = found if board == gpu else costs(work, other, self.constants)
-            rows[mine] = features(parts.kernels, work, its, other)[mine]
+            rows[..., mine, :] = features(parts.kernels, work, its, other)[..., mine, :]
         return Burst(physics_s, rows, work.group[first_kernels(work, count)], physics_s, uncapped_s), uncapped_s
 
     def _like(self, part: str, gpu: GPU) -> GPU:
@@ -141,47 +146,43 @@ class OneModel(PartTrees):
         measured = self.measured[part]
         return gpu if is_measured(gpu, measured) else stands_for(gpu, boards_of(measured))
 
-    def _freely_s(self, found: Costs, gpu: GPU) -> FloatArray:
-        """Seconds by physics without the power cap of a GPU, for networks, shape (kernels,).
+    def _free_power_w(self, gpu: GPU) -> float:
+        """Watts for work on a GPU inside networks, where no loop meets its power cap.
 
         What was measured of a generation is taken as it is. Another board of the generation has another cap, so its
         loops take longer or shorter by physics; without its cap it is like the measured one.
         """
         boards = [board for board in boards_of(self.gpus) if generation_of(board) == generation_of(gpu)]
         if not boards:
-            return found.uncapped_s
-        if any(board.chip == gpu.chip and board.power_limit_w == gpu.power_limit_w for board in boards):
-            return found.time_s
+            return np.inf
         machine, others = Machine.of(gpu), [Machine.of(board) for board in boards]
-        watts = max(other.logic_power_w / (other.sms * other.clock_hz) for other in others)
-        return found.under(watts * machine.sms * machine.clock_hz).time_s
+        if any(board.chip == gpu.chip and board.power_limit_w == gpu.power_limit_w for board in boards):
+            return machine.logic_power_w
+        return (
+            max(other.logic_power_w / (other.sms * other.clock_hz) for other in others) * machine.sms * machine.clock_hz
+        )
 
-    def _learned(
-        self, parts: Parts, group: NDArray[np.int64], gpu: GPU
-    ) -> list[tuple[Key, NDArray[np.bool_], FloatArray | float]]:
-        """Trees that predict kernels, a mask of these, and how far the trees are trusted."""
-        found: list[tuple[Key, NDArray[np.bool_], FloatArray | float]] = []
-        kinds = zip(parts.names.tolist(), parts.flash.tolist(), group.tolist(), strict=True)
-        for part, flash, place in dict.fromkeys(kinds):
-            mine, name = (parts.names == part) & (parts.flash == flash) & (group == place), GROUPS[place]
-            generation = FLASH_GENERATION if flash else generation_of(gpu)
-            of_this = {generation_of(board) for board in boards_of(self.measured[part])}
-            if generation in of_this and (generation, name) in self.trees:
-                trust = self.trust[part] if self.basis(part, gpu, flash=flash) == "other generations" else 1.0
-                found.append(((generation, name), mine, trust))
-            elif (ALL, name) in self.trees:
-                found.append(((ALL, name), mine, self.trust[part]))
-        return found
+    def _learned(self, part: str, flash: bool, group: str, gpu: GPU) -> tuple[Key, float] | None:
+        """The trees that predict kernels of a part and a group, and how far they are trusted; None without any."""
+        generation = FLASH_GENERATION if flash else generation_of(gpu)
+        of_this = {generation_of(board) for board in boards_of(self.measured[part])}
+        if generation in of_this and (generation, group) in self.trees:
+            elsewhere = self.basis(part, gpu, flash=flash) == "other generations"
+            return (generation, group), self.trust[part] if elsewhere else 1.0
+        return ((ALL, group), self.trust[part]) if (ALL, group) in self.trees else None
 
     def over_forward(self, parts: Parts, operations: OperationList, gpu: GPU) -> FloatArray:
         """Time of the passes that are meant over that of the forward pass, by physics, shape (kernels,)."""
-        ratio = np.ones(len(parts.kernels))
-        if parts.backward.any():
-            both = OperationList(operations[place] for place in parts.places[parts.backward].tolist())
-            forward = parts.some(parts.backward).kernels
-            found = [(work, costs(work, Machine.of(gpu), self.constants)) for work in map(Work.of, (both, forward))]
-            whole, one = (np.bincount(work.place, each.time_s, len(forward)) for work, each in found)
-            ratio[parts.backward] = whole / one
+        if not parts.backward.any():
+            return np.ones(len(parts.kernels))
+        forward = parts.some(parts.backward).kernels
+        both = OperationList(operations[place] for place in parts.places[parts.backward].tolist())
+        whole, one = (
+            summed_by(work.place, costs(work, Machine.of(gpu), self.constants).time_s, len(forward))
+            for work in map(Work.of, (both, forward))
+        )
+        ratio = np.ones((*whole.shape[:-1], len(parts.kernels)))
+        ratio[..., parts.backward] = whole / one
         return ratio
 
     def costs(self, operations: OperationList, gpu: GPU) -> KernelCosts:
@@ -191,12 +192,6 @@ class OneModel(PartTrees):
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds at the default clock, shape (operations,), read-only; NaN for operations it does not know."""
         return self.costs(operations, gpu).device_s
-
-    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `SharedModel.prefetch`."""
-        asked = [gpu for gpu in gpus if not _costs.knows(operations, self, gpu)]
-        for gpu, known in _costs_on_each(operations, self, asked).items():
-            _costs.put(known, operations, self, gpu)
 
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Time of each operation inside a network over what is predicted without networks, shape (operations,).
@@ -212,15 +207,20 @@ class OneModel(PartTrees):
     def load_cycles(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Cycles in which all multiprocessors load the elements of each operation inside a network, (operations,)."""
         known = ~np.isnan(self.device_s(operations, gpu))
-        clock = gpu.boost_clock_mhz / max(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
-        return clock * self.factors_in_networks(gpu).cycles * loaded_elements(operations, known) / gpu.sms
+        clock = gpu.boost_clock_mhz / np.maximum(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
+        cycles: FloatArray = clock * self.factors_in_networks(gpu).cycles * loaded_elements(operations, known) / gpu.sms
+        return cycles
 
     def factors_in_networks(self, gpu: GPU) -> NetworkFactors:
         """How much longer operations take inside networks on a GPU.
 
         If kernels predict neither linear layers nor attention on a GPU, nothing is known about the others: no longer.
         """
-        return self.network_factors if self.predicts_networks(gpu) else NetworkFactors()
+        predicted: Any = per_gpu(self.predicts_networks)(gpu)
+        known, nothing = self.network_factors, NetworkFactors()
+        products: Any = np.where(predicted, known.products, nothing.products)
+        cycles: Any = np.where(predicted, known.cycles, nothing.cycles)
+        return NetworkFactors(products, cycles, known.chips)
 
     def predicts_networks(self, gpu: GPU) -> bool:
         """Whether kernels predict the products of networks in half precision on a GPU, as in the measured networks."""
@@ -307,37 +307,40 @@ def _calibration(model: OneModel, part: str, basis: Basis, of_power: Basis | Non
 
 @cached
 def _costs(operations: OperationList, model: OneModel, gpu: GPU) -> KernelCosts:
-    return _costs_on_each(operations, model, [gpu])[gpu]
-
-
-def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GPU]) -> dict[GPU, KernelCosts]:
-    """Device times and power demands together, because both follow from the same physics and features."""
-    found = {gpu: np.full((5, len(operations)), np.nan) for gpu in gpus}
-    parts, some = parts_of(operations), dict[bytes, Parts]()
-    asked = {}
-    for gpu in gpus:
-        known = model.known(parts, gpu)
+    parts, boards, alike = parts_of(operations), each_of(gpu), dict[bytes, list[int]]()
+    for row, board in enumerate(boards):
+        alike.setdefault(model.known(parts, board).tobytes(), []).append(row)
+    table = np.full((5, len(boards), len(operations)), np.nan)
+    for mask, rows in alike.items():
+        known = np.frombuffer(mask, dtype=bool)
         if known.any():
-            asked[gpu] = some.setdefault(known.tobytes(), parts if known.all() else parts.some(known))
+            mine = parts if known.all() else parts.some(known)
+            table[:, rows] = _of_parts(operations, model, mine, tuple(boards[row] for row in rows))
+    table.flags.writeable = False
+    return KernelCosts(*(table if isinstance(gpu, Boards) else table[:, 0]))
+
+
+def _of_parts(operations: OperationList, model: OneModel, parts: Parts, gpus: tuple[GPU, ...]) -> FloatArray:
+    """`KernelCosts` of the kernels that are known on each of some GPUs, shape (5, gpus, operations).
+
+    Device times and power demands together, because both follow from the same physics and features.
+    """
+    gpu = Boards.of(gpus)
+    burst, passes = model.burst(parts, gpu), model.over_forward(parts, operations, gpu)
+    bursts = dict(zip(gpus, burst.on_each(), strict=True))
     # The power of some boards follows from that of another with the same die.
-    alike = {gpu: model.power.measured_like(gpu) for gpu in asked if model.power.covers(gpu)}
-    more = {other: asked[gpu] for gpu, other in alike.items() if other not in asked}
-    bursts = dict(zip((*asked, *more), model.bursts([*((p, g) for g, p in {**asked, **more}.items())]), strict=True))
-    demands_w = model.power.demands_w(asked, bursts, alike)
-    for gpu, mine in asked.items():
-        burst, passes, values = bursts[gpu], model.over_forward(mine, operations, gpu), found[gpu]
-        demand_w = demands_w.get(gpu, np.full(len(mine.kernels), np.nan))
-        # Where power is learned, it is relative to the burst, and both are kept as they are.
-        uncapped_s = np.where(np.isnan(demand_w), burst.uncapped_s, burst.device_s)
-        floor_s = kernel_floor_s(gpu)
-        share = np.clip(np.log(burst.device_s / floor_s) / np.log(_POWER_READ_S / floor_s), 0.0, 1.0)
-        work = Work.of(mine.kernels)
-        read_s = np.bincount(work.place, work.held_bytes, len(mine.kernels)) / (READ_SHARE * gpu.memory_bandwidth)
-        columns = (burst.device_s, demand_w * burst.device_s, uncapped_s, share * burst.device_s)
-        for row, each in enumerate((*(passes * column for column in columns), read_s)):
-            values[row, mine.places] = 0.0
-            np.add.at(values[row], mine.places, each)
-        values[[1, 3]] /= values[0]
-    for values in found.values():
-        values.flags.writeable = False
-    return {gpu: KernelCosts(*values) for gpu, values in found.items()}
+    alike = {each: model.power.measured_like(each) for each in gpus if model.power.covers(each)}
+    if more := tuple(dict.fromkeys(other for other in alike.values() if other not in bursts)):
+        bursts |= zip(more, model.burst(parts, Boards.of(more)).on_each(), strict=True)
+    demands_w = model.power.demands_w(dict.fromkeys(gpus, parts), bursts, alike)
+    demand_w = np.array([demands_w.get(each, np.full(len(parts.kernels), np.nan)) for each in gpus])
+    # Where power is learned, it is relative to the burst, and both are kept as they are.
+    uncapped_s = np.where(np.isnan(demand_w), burst.uncapped_s, burst.device_s)
+    floor_s, work = kernel_floor_s(gpu), Work.of(parts.kernels)
+    share = np.clip(np.log(burst.device_s / floor_s) / np.log(_POWER_READ_S / floor_s), 0.0, 1.0)
+    read_s = summed_by(work.place, work.held_bytes, len(parts.kernels)) / (READ_SHARE * gpu.memory_bandwidth)
+    columns = (burst.device_s, demand_w * burst.device_s, uncapped_s, share * burst.device_s)
+    table = summed_by(parts.places, np.array([*(passes * column for column in columns), read_s]), len(operations))
+    table[..., ~np.isin(np.arange(len(operations)), parts.places)] = np.nan
+    table[[1, 3]] /= table[0]
+    return table

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU, full_rates
+from ...hardware import GPU, Boards, full_rates
 from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES, PRECISIONS
 from ..physics.energy import process_factor
 from ..physics.roofline import chosen_clock_mhz, precision_table, reached_bandwidth
@@ -42,7 +42,7 @@ _STATIC_SHARE = 0.2  # Share of the power cap that a board draws without work, a
 
 
 class Machine(NamedTuple):
-    """The figures of a GPU that decide how long kernels take.
+    """The figures of a GPU that decide how long kernels take; of several GPUs, columns (`Boards`).
 
     Args:
         sms: Number of multiprocessors.
@@ -75,6 +75,9 @@ class Machine(NamedTuple):
     @lru_cache(maxsize=512)
     def of(cls, gpu: GPU) -> Self:
         """The figures of a GPU, whose arrays must not be changed; rates of precisions that it lacks are NaN."""
+        if isinstance(gpu, Boards):
+            figures: Any = map(np.array, zip(*map(cls.of, gpu.each), strict=True))
+            return cls(*(each if each.ndim > 1 else each[:, None] for each in figures))
         full, running = full_rates(gpu), gpu.running_precision
         units = np.nan_to_num(precision_table(gpu, gpu.on_tensor_cores)).astype(np.int64)
         return cls(
@@ -91,29 +94,34 @@ class Machine(NamedTuple):
             logic_power_w=gpu.power_limit_w * (1 - _STATIC_SHARE) / process_factor(gpu),
         )
 
+    def rows(self, gpus: NDArray[np.intp]) -> Self:
+        """The figures that tiles meet, of the GPU of each kernel, shape (kernels,); a single GPU stays as it is."""
+        if np.ndim(self.sms) == 0:
+            return self
+        met: Any = {name: getattr(self, name)[gpus, 0] for name in ("sms", "exponentials", "generation")}
+        return self._replace(**met)
+
 
 def way(work: Work, machine: Machine) -> NDArray[np.int64]:
-    """Index into WAYS for each kernel, shape (kernels,).
+    """Index into WAYS for each kernel, shape (..., kernels).
 
     Measured by aiconfigurator (commit 095f58a), which names the kernels that were called. SGLang, like PyTorch, calls
     FlashAttention or FlashInfer, and Triton where these do not support an operation. TensorRT-LLM has kernels of its
     own; before Blackwell, its decoding shares keys among 2 to 32 heads, and for other groups each head reads its keys
     by itself. Experts are computed by Triton, but where FlashInfer was asked for.
     """
-    found = machine.unit[work.precision]
+    found = machine.unit[..., work.precision]
     generation, trt, flashinfer = machine.generation, work.asked_of("tensorrt_llm"), work.asked_of("flashinfer")
     own = work.asked_of("tensorrt_llm", "vllm", "cudnn")
     attention, decoding = work.group == ATTENTION, work.group == DECODING
     head, width = work.columns / 2, _ELEMENT_BYTES[work.precision]
     narrow, windowed = work.in_bytes < width, work.window < work.span
-    if generation in _TRITON_OFTEN:
-        triton = (head == 64) | (head == 192) | (attention & ((work.causal == 0) | (width < HALF_BYTES)))
-    elif generation == HOPPER:
-        triton = (head == 512) | ((head == 256) & windowed) | (attention & narrow)
-    else:
-        triton = (generation == BLACKWELL) & ((head == 192) | (attention & narrow & (head != 128)))
-    triton = (attention | decoding) & triton & ~own
-    triton |= (work.group == EXPERTS) & ~flashinfer
+    often = (head == 64) | (head == 192) | (attention & ((work.causal == 0) | (width < HALF_BYTES)))
+    on_hopper = (head == 512) | ((head == 256) & windowed) | (attention & narrow)
+    on_blackwell = (head == 192) | (attention & narrow & (head != 128))
+    triton = (np.isin(generation, _TRITON_OFTEN) & often) | ((generation == HOPPER) & on_hopper)
+    triton = (attention | decoding) & (triton | ((generation == BLACKWELL) & on_blackwell)) & ~own
+    triton = triton | ((work.group == EXPERTS) & ~flashinfer)
     alone = decoding & trt & ((work.sharing == 1) | (work.sharing > _MOST_SHARING)) & (generation != BLACKWELL)
     found = np.where((attention | decoding | (work.group == PRODUCT)) & trt, TENSORRT_LLM, found)
     found = np.where(alone, EACH_HEAD, found)

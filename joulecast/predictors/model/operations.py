@@ -8,22 +8,21 @@ trees see are relative to each GPU (relative.py), so one set of trees serves chi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU
+from ...hardware import GPU, Boards, each_of, per_gpu
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..contract import Files, Regressor, host_times
 from ..formats.numbers import require_features
-from ..physics.cached import OperationRows
 from ..physics.energy import EnergyConstants
 from ..physics.fp32_kernels import device_ratio
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
@@ -32,8 +31,6 @@ from ..physics.relative import RELATIVE_NAMES, relative_features
 from ..physics.variants import seen_as
 from ..regressors.trees import stored_trees
 from .basis import boards_of, stands_for
-
-_GPUS = 128  # GPUs whose log ratios are stored.
 
 # Trust: weight of the trees' log ratio on a chip that was not measured, by family, in training and in inference. Of
 # other families, and of depthwise convolutions, physics alone is at least as good with any chip left out: their kernels
@@ -107,25 +104,27 @@ class LearnedOperations:
         n = numbers_of(seen)
         in_training, in_inference = self._trust[:, n.kind.astype(int)]
         trust = np.where(is_own_depthwise(n), 0.0, np.where(n.is_training > 0, in_training, in_inference))
-        if gpu.chip in self.chips:
-            trust[self._measured[gpu.chip][n.kind.astype(int)]] = 1.0
-        logs = self._log_ratios(gpu).of(listed, partial(self._asked, gpu))[:, 0]
+        measured = per_gpu(lambda each: self._measured[each.chip if each.chip in self.chips else ""])(gpu)
+        trust = np.where(measured[..., n.kind.astype(int)], 1.0, trust)
+        # Where trees are not trusted they are not asked.
+        logs, trusted = np.zeros(trust.shape), np.any(trust, axis=tuple(range(trust.ndim - 1)))
+        if trusted.any():
+            logs[..., trusted] = self._log_ratios(seen.some(trusted), gpu)
         return device_ratio(listed, gpu, np.exp(trust * logs), capped)
 
-    def _asked(self, gpu: GPU, operations: OperationList) -> FloatArray:
-        """Log ratios of operations on a GPU, shape (operations, 1)."""
-        rows = relative_features(seen_as(operations, gpu), stands_for(gpu, boards_of(self.gpus)))
-        return self.log_ratio(rows.astype(np.float32))[:, None]
-
-    @cached_property
-    def _log_ratios(self) -> Callable[[GPU], OperationRows]:
-        """GPU -> the log ratio of each operation that was predicted on it."""
-        return lru_cache(_GPUS)(lambda gpu: OperationRows(1))
+    def _log_ratios(self, seen: OperationList, gpu: GPU) -> FloatArray:
+        """What trees say of operations on the boards that stand for GPUs, shape (..., operations)."""
+        stand = [stands_for(each, boards_of(self.gpus)) for each in each_of(gpu)]
+        boards = [*dict.fromkeys(stand)]
+        rows = relative_features(seen, Boards.of(tuple(boards)))
+        logs = self.log_ratio(rows.reshape(-1, rows.shape[-1]).astype(np.float32)).reshape(len(boards), -1)
+        return logs[[boards.index(each) for each in stand]].reshape(*np.shape(gpu.sms)[:1], len(seen))
 
     @cached_property
     def _measured(self) -> dict[str, NDArray[np.bool_]]:
-        """Chip -> whether each kind was measured on it, shape (kinds,)."""
-        return {chip: np.array([kind in kinds for kind in KIND_PLACES]) for chip, kinds in self.chips.items()}
+        """Chip, or "" for one of which nothing was -> whether each kind was measured on it, shape (kinds,)."""
+        chips = {"": frozenset[str](), **self.chips}
+        return {chip: np.array([kind in kinds for kind in KIND_PLACES]) for chip, kinds in chips.items()}
 
     @cached_property
     def _trust(self) -> FloatArray:

@@ -86,7 +86,7 @@ _OVERLAP = 3.0
 
 
 class Costs(NamedTuple):
-    """Least seconds of kernels at the default clock and the parts that they consist of, each of shape (kernels,).
+    """Least seconds of kernels at the default clock and the parts that they consist of, each of shape (..., kernels).
 
     Args:
         compute_s: Computing, in whole waves of tiles, under the power cap as far as a loop meets it.
@@ -112,22 +112,14 @@ class Costs(NamedTuple):
     product_j: FloatArray
     settling_s: FloatArray
 
-    def under(self, logic_power_w: float) -> Costs:
-        """The costs on the same board with another power cap, which leaves these watts for work."""
+    def under(self, logic_power_w: FloatArray | float) -> Costs:
+        """The costs on the same board with another power cap, which leaves these watts for work; infinite for none."""
         return self._replace(compute_s=_capped_s(self.burst_s, self.product_j, logic_power_w, self.settling_s))
 
     @property
     def time_s(self) -> FloatArray:
         """Least seconds of each kernel."""
-        return self._with(self.compute_s)
-
-    @property
-    def uncapped_s(self) -> FloatArray:
-        """Least seconds of each kernel if no power cap lowered the clock."""
-        return self._with(self.burst_s)
-
-    def _with(self, compute_s: FloatArray) -> FloatArray:
-        overlapped = (compute_s**_OVERLAP + self.memory_s**_OVERLAP) ** (1 / _OVERLAP)
+        overlapped = (self.compute_s**_OVERLAP + self.memory_s**_OVERLAP) ** (1 / _OVERLAP)
         found: FloatArray = overlapped + self.passed_s + self.launch_s
         return found
 
@@ -138,9 +130,9 @@ def costs(work: Work, machine: Machine, constants: FloatArray) -> Costs:
     Constants are those of CONSTANTS, shape (groups, ways, widths, constants).
     """
     ways = way(work, machine)
-    mine = constants[work.group, ways, work.width].T
+    mine = np.moveaxis(constants[work.group, ways, work.width], -1, 0)
     launch, tile, peak, loaded, split, exposed, share, l2_rate, sets, picojoules, burst_s = mine
-    rate, full = (each[work.precision] for each in (machine.flops_per_cycle, machine.full_flops_per_cycle))
+    rate, full = (each[..., work.precision] for each in (machine.flops_per_cycle, machine.full_flops_per_cycle))
     # Experts' kernels use no newer instructions than those of Hopper, attention's lie half way to those of Ampere.
     newest = np.where(
         work.group == EXPERTS,
@@ -185,7 +177,9 @@ def _moving_s(
     return seconds
 
 
-def _capped_s(quick_s: FloatArray, product_j: FloatArray, logic_power_w: float, settling_s: FloatArray) -> FloatArray:
+def _capped_s(
+    quick_s: FloatArray, product_j: FloatArray, logic_power_w: FloatArray | float, settling_s: FloatArray
+) -> FloatArray:
     """Seconds of products in a loop whose clock falls until the board draws its cap; see `Costs`."""
     slower = np.maximum(product_j / logic_power_w / np.maximum(quick_s, 1e-12), 1.0)
     capped: FloatArray = quick_s * (1 + (slower - 1) * quick_s / (quick_s + settling_s))

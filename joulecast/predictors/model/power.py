@@ -51,6 +51,11 @@ class Burst(NamedTuple):
     device_s: FloatArray
     uncapped_s: FloatArray
 
+    def on_each(self) -> list[Burst]:
+        """The kernels on each of several GPUs, for which arrays have the shape (gpus, kernels)."""
+        rows = zip(self.physics_s, self.features, self.device_s, self.uncapped_s, strict=True)
+        return [Burst(physics_s, seen, self.group, device_s, free_s) for physics_s, seen, device_s, free_s in rows]
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PowerDemand(PartTrees):

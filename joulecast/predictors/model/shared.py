@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU
+from ...hardware import GPU, each_of
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..chip import ChipPart
-from ..contract import Files, ResidualModel, SharedModel
+from ..contract import Files, ResidualModel
 from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
 from ..measured import launch_times_s
@@ -28,18 +28,11 @@ from ..physics.clock import Work
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants, static_power_w
 from ..physics.least_times import LeastTimes
 from ..physics.operation_numbers import by_kind, numbers_of
-from ..physics.variants import as_run, attention_in_half, fp64_in_fp32, tf32_in_fp32, with_limits
+from ..physics.variants import as_run, attention_in_half, fp64_in_fp32, tf32_in_fp32
 from ..predictor import OperationPredictor
 from .learned import OneModel
 
 _LEAST_J = 1e-15  # Instead of a division by zero.
-
-
-def lists_asked_for(operations: OperationList, gpu: GPU) -> tuple[OperationList, ...]:
-    """The lists that the kernels are asked for, to prefetch them."""
-    listed = as_run(operations.derived(with_limits).operations, gpu)
-    plain = listed.derived(tf32_in_fp32).operations
-    return (listed, plain) if plain else (listed,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +61,10 @@ class SharedByAll:
 
     def covered(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
         """Quantized products are covered only where they were measured. Other precisions say nothing about them."""
-        has = {"tf32", *gpu.unquantized}
+        one = each_of(gpu)[0]  # Of several, all cover the same (`OperationPredictor.alike`).
+        has = {"tf32", *one.unquantized}
         covered = by_kind(operations, lambda each: each.precision in has and not each.row.measured_only).astype(bool)
-        return covered if self.kernels is None else covered | self.kernels.covers(operations, gpu)
+        return covered if self.kernels is None else covered | self.kernels.covers(operations, one)
 
     def host_s(self, operations: OperationList, mode: str) -> FloatArray:
         """Seconds of launches, as measured on other GPUs."""
@@ -96,17 +90,16 @@ class SharedByAll:
         seen = operations.derived(fp64_in_fp32)
         ratio = self.learned.factors(seen, gpu, capped=capped)
         works = 1.0 - numbers_of(operations).is_identity
-        clock = float(gpu.boost_clock_mhz)
         if self.kernels is not None:
             device_s = self.kernels.device_s(operations, gpu)
-            least_s = LeastTimes.of(operations, gpu, clock).time_s
+            least_s = LeastTimes.of(operations, gpu).time_s
             ratio = np.where(np.isnan(device_s), ratio, device_s / least_s)
             # Attention was never measured in fp32. It has as many blocks as in half precision, and more to compute.
             places, in_half = operations.derived(attention_in_half)
             if len(places):
                 half_s = self.kernels.device_s(in_half, gpu)
-                ratio[places] = np.fmax(ratio[places], half_s / least_s[places])
-        work = Work.of(operations, gpu, clock, ratio * works, self.learned.energy)
+                ratio[..., places] = np.fmax(ratio[..., places], half_s / least_s[..., places])
+        work = Work.of(operations, gpu, 1.0 * gpu.boost_clock_mhz, ratio * works, self.learned.energy)
         work = work.bounded(operations)
         return work if self.kernels is None else self._with_power(work, operations, gpu, self.kernels)
 
@@ -116,7 +109,7 @@ class SharedByAll:
         demand_w = known.demand_w
         if np.isnan(demand_w).all():
             return work
-        clock = float(gpu.boost_clock_mhz)
+        clock = 1.0 * gpu.boost_clock_mhz
         device_s, dynamic_j = work.at(clock)
         known_j = (demand_w - static_power_w(gpu, clock)) * device_s
         more = known.power_share * (known_j / np.maximum(dynamic_j, _LEAST_J) - 1.0)
@@ -153,9 +146,9 @@ class SharedByAll:
         return () if self.kernels is None else self.kernels.remarks(as_run(operations, gpu), gpu)
 
     @property
-    def models(self) -> tuple[SharedModel, ...]:
-        """What can be asked for several GPUs at once."""
-        return () if self.kernels is None else (self.kernels,)
+    def models(self) -> tuple[object, ...]:
+        """What was learned; predictors of several GPUs that share it are asked at once."""
+        return self.learned, self.kernels
 
 
 def _energy_if_slower(predictions: OperationPredictions, slower: FloatArray) -> FloatArray | float:

@@ -42,22 +42,27 @@ _AT_ONCE = 20_000  # Kernels whose tiles are computed together, so that arrays s
 def tiled_cycles(
     work: Work, machine: Machine, rate: FloatArray, full: FloatArray, ways: NDArray[np.int64], constants: FloatArray
 ) -> Iterator[FloatArray]:
-    """Cycles, waves, fill and splits of the quickest choice of tile and split, each of shape (kernels,).
+    """Cycles, waves, fill and splits of the quickest choice of tile and split, each of shape (..., kernels).
 
-    Kernels without a product have no cycles.
+    Kernels without a product have no cycles. Those on several GPUs are looked at one after the other.
     """
+    shape, count = rate.shape, rate.shape[-1]
+    if len(shape) > 1:
+        work = Work(*(np.broadcast_to(column, shape).ravel() for column in work))  # type: ignore[arg-type]
+        rate, full, ways, constants = rate.ravel(), full.ravel(), ways.ravel(), constants.reshape(len(constants), -1)
     found = np.zeros((4, len(work.place)))
     found[1:] = 1.0
     attended = np.flatnonzero(work.group == ATTENTION)
     if len(attended):
         found[:3, attended] = attended_cycles(
-            work.some(attended), machine, rate[attended], ways[attended], constants[:, attended]
+            work.some(attended), machine.rows(attended // count), rate[attended], ways[attended], constants[:, attended]
         )
     products = np.flatnonzero((work.rows > 0) & (work.group != ATTENTION))
     for first in range(0, len(products), _AT_ONCE):
         some = products[first : first + _AT_ONCE]
-        found[:, some] = _quickest(work.some(some), machine, rate[some], full[some], constants[:, some])
-    yield from found
+        on = machine.rows(some // count)
+        found[:, some] = _quickest(work.some(some), on, rate[some], full[some], constants[:, some])
+    yield from found.reshape(4, *shape)
 
 
 def _quickest(work: Work, machine: Machine, rate: FloatArray, full: FloatArray, constants: FloatArray) -> FloatArray:

@@ -7,6 +7,7 @@ output of the largest operation. CUDA and PyTorch need memory of their own in bo
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from ...hardware import GPU
@@ -18,7 +19,6 @@ from ...units import si
 
 # The CUDA context with the kernels of cuDNN and cuBLAS, and their workspaces. An allowance, not a measurement.
 _CONTEXT_BYTES = 768 * 2**20
-_INDEX_BYTES = 8  # PyTorch's indices are int64.
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,22 @@ def saved_bytes(network: Network) -> int:
     """
     first = network.entries[0].operation
     regions = sum(entry.count for entry in network if entry.operation.kind == "checkpoint")
-    saved = sum(_output_bytes(entry) for entry in network if entry.operation.has_backward)
-    again = sum(_output_bytes(entry) for entry in network if entry.operation.gradients == "recomputed")
+    kept = Counter[object]()
+    for entry in network:
+        if entry.operation.has_backward:
+            kept[_tensors(entry)] += _saved_bytes(entry)
+    # What is recomputed does not say which gradients it needs, and thus whether its forward keeps anything.
+    recomputed = (entry for entry in network if entry.operation.gradients == "recomputed")
+    again = sum(min(_saved_bytes(entry), kept[_tensors(entry)]) for entry in recomputed)
     dropped = sum(each.work.output_bytes for each in network.uncounted if each.work is not None)
     inputs = first.has_backward * round(first.input_size * ELEMENT_BYTES[first.precision])
     # The backward recomputes what checkpoints did not keep, one of them at a time.
-    return dropped + inputs + saved - again + round(again / max(1, regions))
+    return dropped + inputs + kept.total() - again + round(again / max(1, regions))
+
+
+def _tensors(entry: Entry) -> object:
+    operation = entry.operation
+    return operation.kind, operation.input_shapes, operation.output_shape, operation.precision
 
 
 def _weights_bytes(entry: Entry) -> int:
@@ -114,11 +124,9 @@ def _weights_bytes(entry: Entry) -> int:
     return round(modules * entry.operation.parameters * ELEMENT_BYTES[entry.operation.precision])
 
 
-def _output_bytes(entry: Entry) -> int:
-    """Bytes that all calls of an operation save for a backward: outputs and, for some kinds, indices."""
-    operation = entry.operation
-    element = ELEMENT_BYTES[operation.precision] + _INDEX_BYTES * operation.row.saves_indices
-    return round(operation.row.saves_output * entry.count * size(operation.output_shape) * element)
+def _saved_bytes(entry: Entry) -> int:
+    """Bytes that all calls of an operation keep for a backward."""
+    return round(entry.count * entry.operation.row.saved(entry.operation))
 
 
 def _cached_bytes(entry: Entry) -> int:

@@ -165,14 +165,20 @@ class CpuNetworkPredictor:
         if self.operations.power is None:
             yield "energy: not measured, because the energy counters of this CPU could not be read"
         if not self.serial.networks:
-            yield "no network was measured on this CPU: its time is the sum of its operations"
+            yield "fewer than three networks were measured on this CPU: its time is the sum of its operations"
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """How it is stored: facts, and the files of its regressors."""
         own = self.operations
         errors = {name: np.array(values) for name, values in self.network_errors.items()}
         facts = {
-            **own.facts(),
+            "gpu": own.cpu.name,
+            "mode": own.mode,
+            "threads": own.threads,
+            "inputs": list(INPUT_NAMES),
+            "calls": own.calls.to_dict(),
+            "typical_power_w": own.typical_power_w,
+            "measured": sorted(own.measured),
             "recipe": self.recipe,
             "serial": self.serial.to_dict(),
             "network_errors": errors_to_text(errors),

@@ -8,7 +8,7 @@ GPUs and clocks that are asked for together. A single network at one clock is a 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
@@ -152,7 +152,23 @@ def _in_networks(
     operations: OperationList, predictor: OperationPredictor, power_limit_w: float
 ) -> OperationPredictions:
     """Operations at the default clock, as they are inside any network."""
-    return predictor.in_network(predictor.predict_for_network(operations, power_limit_w))
+    (found,) = OperationPredictor.on_each([predictor], operations, power_limit_w)
+    return found
+
+
+def _predict_together(asked: Iterable[PreparedNetwork]) -> None:
+    """Predict the operations of networks on all GPUs at once, before they are needed on each."""
+    together: dict[Hashable, dict[OperationPredictor, PreparedNetwork]] = defaultdict(dict)
+    for each in asked:
+        operations, predictor = each.network.operations, each.knowledge.operations
+        if each.known is None and not _in_networks.knows(operations, predictor, each.power_limit_w):
+            together[predictor.alike(operations)][predictor] = each
+    together.pop(None, None)
+    for some in together.values():
+        operations = next(iter(some.values())).network.operations
+        found = OperationPredictor.on_each([*some], operations, np.inf)
+        for (predictor, each), predicted in zip(some.items(), found, strict=True):
+            _in_networks.put(predicted, operations, predictor, each.power_limit_w)
 
 
 @dataclass(frozen=True)
@@ -205,6 +221,8 @@ def over_gpus(asked: Asked, *, composition: str | None = None) -> list[OverClock
     for prepared, clocks_mhz in asked:
         for clock in (clocks_mhz.min(), clocks_mhz.max()):
             prepared.knowledge.operations.gpu.checked_clock_mhz(float(clock))
+    if len(asked) > 1:
+        _predict_together(prepared for prepared, _ in asked)
     return named("composition", composition or "overlap", COMPOSITIONS)(asked)
 
 

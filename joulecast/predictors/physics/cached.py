@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...hardware import Boards
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...system.caches import RESULTS
@@ -65,11 +66,14 @@ class cached(Generic[Others, Made]):  # noqa: N801  (a decorator)
     def put(self, result: Made, operations: OperationList, *others: object) -> None:
         """Keep a result that was computed together with others, such as on many GPUs at once."""
         if len(operations) <= _MOST_OF_ONE:
-            RESULTS.put(self._key(operations, others), result, _RESULT_BYTES * len(operations))
+            gpus = max((len(each.each) for each in others if isinstance(each, Boards)), default=1)
+            RESULTS.put(self._key(operations, others), result, _RESULT_BYTES * len(operations) * gpus)
 
     def _key(self, operations: OperationList, others: tuple[object, ...]) -> tuple[Any, ...]:
         """What is equal by being the same, such as a predictor with its trees, is not kept alive by its results."""
-        by_value = (each if type(each).__hash__ is not object.__hash__ else ref(each) for each in others)
+        by_value = (
+            each if type(each).__hash__ is not object.__hash__ or each is None else ref(each) for each in others
+        )
         return self._make, operations, *by_value
 
 

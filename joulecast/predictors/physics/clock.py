@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU
+from ...hardware import GPU, each_of
 from ...operations.operation import Operation
 from .energy import EnergyConstants, RelativeVoltage, logic_energy, relative_voltage, voltage_of
 from .least_times import LeastTimes
@@ -46,7 +46,7 @@ _LEAST_S = 1e-15  # Avoids divisions by zero.
 class Work:
     """Time and dynamic energy of operations at one clock, split by how each part scales with the clock.
 
-    All arrays have the shape (operations,). An operation of unknown cost has NaN.
+    All arrays have the shape (operations,), of several GPUs (gpus, operations). An operation of unknown cost has NaN.
 
     Args:
         gpu: The GPU that they run on.
@@ -88,13 +88,12 @@ class Work:
         constants: EnergyConstants,
     ) -> Self:
         """The work of operations whose device time is the least time of physics times a ratio."""
-        boost = float(gpu.boost_clock_mhz)
-        clocks = np.broadcast_to(np.asarray(clock_mhz, dtype=float), (len(operations),))
-        least = LeastTimes.of(operations, gpu, boost)
+        boost, least = gpu.boost_clock_mhz, LeastTimes.of(operations, gpu)
+        clocks = np.broadcast_to(np.asarray(clock_mhz, dtype=float), least.time_s.shape)
         if (clocks != boost).any():
             least = least.slowed(boost / clocks)
         joules = constants.dynamic_j(operations, least.time_s * ratio, gpu, clocks)
-        fp32_j, tensor_j, hbm_j, gddr_j, awake_j = joules.T
+        fp32_j, tensor_j, hbm_j, gddr_j, awake_j = np.moveaxis(joules, -1, 0)
         # `time_s` is at least a nanosecond. An operation with less gets the rest of it as memory time, so that the
         # p-norm of its parts is `time_s`.
         rest_s = np.cbrt(cubed(least.time_s) - cubed(least.compute_s) - cubed(least.cache_s))
@@ -148,15 +147,15 @@ class Work:
         Returns:
             The work without the limiting operations.
         """
-        count = len(self.switching_j) - len(places)
+        count = self.switching_j.shape[-1] - len(places)
         nearer = np.fmin if at_most else np.fmax
         of_time, of_energy = (
-            nearer(multiples * costs[count:] / np.maximum(costs[places], _LEAST_S), 1.0)
+            nearer(multiples * costs[..., count:] / np.maximum(costs[..., places], _LEAST_S), 1.0)
             for costs in (self.device_s, self.dynamic_j)
         )
-        table = self.columns[:, :count].copy()
+        table = self.columns[..., :count].copy()
         for rows, factors in ((_PARTS, of_time), (_BOUNDS, of_time), (_JOULES, of_energy)):
-            table[rows, places] *= factors
+            table[rows, ..., places] *= factors
         return self._of(table)
 
     def bounded(self, operations: Sequence[Operation]) -> Self:
@@ -168,13 +167,20 @@ class Work:
         """This work as part of a longer list of operations; the others have NaN."""
         if covered.all():
             return self
-        table = np.full((len(COLUMNS), len(covered)), np.nan)
-        table[:, covered] = self.columns
+        table = np.full((*self.columns.shape[:-1], len(covered)), np.nan)
+        table[..., covered] = self.columns
         return self._of(table)
 
     def take(self, places: NDArray[np.intp]) -> Self:
         """The work of the operations at given indices, in their order; an index may occur twice."""
-        return self._of(self.columns[:, places])
+        return self._of(self.columns[..., places])
+
+    def on_each(self) -> list[Self]:
+        """The work on each of several GPUs."""
+        rows = np.moveaxis(self.columns, 1, 0)
+        return [
+            type(self)(gpu, *row.copy(), cap_w=self.cap_w) for gpu, row in zip(each_of(self.gpu), rows, strict=True)
+        ]
 
     def merge(self, other: Self) -> Self:
         """This work with the values of another one where this one has NaN; `cap_w` is the higher of the two."""
@@ -198,7 +204,7 @@ class Work:
     @cached_property
     def columns(self) -> FloatArray:
         """This work as a table, one row for each of COLUMNS; shape (columns, operations). It must not be changed."""
-        table = np.empty((len(COLUMNS), len(self.switching_j)))
+        table = np.empty((len(COLUMNS), *self.switching_j.shape))
         for row, name in zip(table, COLUMNS, strict=True):
             row[:] = getattr(self, name)
         return table

@@ -43,7 +43,7 @@ from ...operations.attributes import HALF_BYTES
 from ...operations.operation_list import OperationList
 from .norms import overlapped
 from .operation_numbers import numbers_of
-from .roofline import on_tensor_cores, peak_flops, reached_bandwidth
+from .roofline import fp32_flops, on_tensor_cores, peak_flops, reached_bandwidth
 from .tiling import Tile, padded, tile_count
 
 CONVOLUTION_NAMES: tuple[str, ...] = (
@@ -110,19 +110,32 @@ class Blocks(NamedTuple):
     flops: FloatArray
     bytes: FloatArray
 
-    def flops_on(self, sms: int) -> FloatArray:
-        """FLOPs that a GPU could compute at its peak during the whole waves, on this number of multiprocessors."""
+    def flops_on(self, gpu: GPU) -> FloatArray:
+        """FLOPs that a GPU could compute at its peak during the whole waves; shape as that of `times_s`."""
+        sms = _over_algorithms(gpu.sms)
         flops: FloatArray = np.maximum(np.ceil(self.number / sms), _LEAST_WAVES) * (sms * self.flops)
         return flops
 
     def times_s(self, gpu: GPU, peak_flops: FloatArray | float) -> FloatArray:
-        """Seconds of each algorithm, shape (algorithms, convolutions)."""
-        compute_s = self.flops_on(gpu.sms)
-        compute_s[:_TENSOR] /= gpu.peak_flops["fp32"]
-        compute_s[_TENSOR] /= peak_flops
-        memory_s = self.bytes / reached_bandwidth(gpu)
+        """Seconds of each algorithm, shape (algorithms, convolutions); of several GPUs (gpus, algorithms, ...)."""
+        compute_s = self.flops_on(gpu)
+        compute_s[..., :_TENSOR, :] /= _over_algorithms(fp32_flops(gpu))
+        compute_s[..., _TENSOR, :] /= peak_flops
+        memory_s = self.bytes / _over_algorithms(reached_bandwidth(gpu))
         times_s: FloatArray = np.where(_IN_TURN, compute_s + memory_s, overlapped(compute_s, memory_s))
         return times_s
+
+
+def _over_algorithms(figure: Any) -> FloatArray:
+    """A figure of a GPU, or the column of several, in a shape that broadcasts over algorithms and convolutions."""
+    return np.asarray(figure)[..., None]
+
+
+def _of_taken(values: FloatArray, taken: NDArray[np.int_]) -> FloatArray:
+    """Of values of all algorithms those of the algorithm that each convolution takes, in the shape of `taken`."""
+    wide = np.broadcast_to(values, (*taken.shape[:-1], *values.shape[-2:]))
+    found: FloatArray = np.take_along_axis(wide, taken[..., None, :], axis=-2)[..., 0, :]
+    return found
 
 
 def _blocks(n: Any, channels_in: Any, channels_out: Any, rows: Any, reduction: Any) -> Blocks:
@@ -255,16 +268,16 @@ class Convolutions(NamedTuple):
     def _taken(self, times_s: FloatArray, gpu: GPU) -> NDArray[np.int_]:
         """Index of each convolution's algorithm: tensor cores if they can load it, else the quickest on fp32 pipes."""
         tensor = self.loads & on_tensor_cores(self, gpu)
-        taken: NDArray[np.int_] = np.where(tensor, _TENSOR, np.argmin(times_s[:_TENSOR], axis=0))
+        taken: NDArray[np.int_] = np.where(tensor, _TENSOR, np.argmin(times_s[..., :_TENSOR, :], axis=-2))
         return taken
 
     def least(self, gpu: GPU) -> ConvolutionWork:
         """The work of the algorithm that is taken, in all passes of the mode."""
         peak = peak_flops(self.precision, gpu)
-        taken, each = self._taken(self.forward.times_s(gpu, peak), gpu), np.arange(len(self.places))
-        peak = np.where(taken == _TENSOR, peak, gpu.peak_flops["fp32"])
+        taken = self._taken(self.forward.times_s(gpu, peak), gpu)
+        peak = np.where(taken == _TENSOR, peak, fp32_flops(gpu))
         flops, moved = (
-            values[taken, each] * self.passes for values in (self.forward.flops_on(gpu.sms), self.forward.bytes)
+            _of_taken(values, taken) * self.passes for values in (self.forward.flops_on(gpu), self.forward.bytes)
         )
         return ConvolutionWork(flops, flops / peak, moved, _IN_TURN[taken, 0])
 
@@ -278,17 +291,18 @@ class Convolutions(NamedTuple):
         """
         peak = peak_flops(self.precision, gpu)
         forward_s, backward_s = (blocks.times_s(gpu, peak) for blocks in (self.forward, self.backward))
-        own_s, each = self.own_flops / peak, np.arange(len(self.places))
-        taken, back = (self._taken(times_s, gpu) for times_s in (forward_s, backward_s))
-        ratio = forward_s[_FUSED:_TENSOR] / np.min(forward_s[_IMPLICIT:_FUSED], axis=0)
-        ratio[:, taken == _TENSOR] = np.inf
-        columns = np.zeros((len(CONVOLUTION_NAMES), self.operations))
-        columns[:, self.places] = [
-            np.log(forward_s[taken, each] / own_s),
-            np.log(backward_s[back, each] / own_s),
-            *np.clip(np.log(ratio), -_MOST_LOG, _MOST_LOG),
+        own_s, taken = self.own_flops / peak, self._taken(forward_s, gpu)
+        ratio = forward_s[..., _FUSED:_TENSOR, :] / np.min(forward_s[..., _IMPLICIT:_FUSED, :], axis=-2, keepdims=True)
+        ratio = np.where((taken == _TENSOR)[..., None, :], np.inf, ratio)
+        found = (
+            np.log(_of_taken(forward_s, taken) / own_s),
+            np.log(_of_taken(backward_s, self._taken(backward_s, gpu)) / own_s),
+            *np.moveaxis(np.clip(np.log(ratio), -_MOST_LOG, _MOST_LOG), -2, 0),
             self.alignment,
-        ]
+        )
+        columns = np.zeros((len(found), *taken.shape[:-1], self.operations))
+        for column, values in zip(columns, found, strict=True):
+            column[..., self.places] = values
         return columns
 
 

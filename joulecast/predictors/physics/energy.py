@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 
 from ...arrays import FloatArray
-from ...hardware import GPU, find_gpu
+from ...hardware import GPU, Boards, each_of, find_gpu, per_gpu
 from ...hardware.gpu import IdleCurve, VoltageCurve
 from ...operations.attributes import ELEMENT_BYTES
 from ...operations.operation import Operation
@@ -58,7 +58,7 @@ class RelativeVoltage(NamedTuple):
     """Supply voltage at a clock over that at the boost clock, of one GPU or of several.
 
     Args:
-        curve: The measured curve; for several GPUs its fields are arrays of shape (gpus, 1, 1).
+        curve: The measured curve; for several GPUs its fields are arrays of shape (gpus, 1, ...).
         measured_boost_mhz: Boost clock of the GPU that it was measured on.
         boost_mhz: Boost clock of the GPU that it is scaled to.
         boost_mv: Millivolts of the measured GPU at its boost clock.
@@ -69,16 +69,6 @@ class RelativeVoltage(NamedTuple):
     boost_mhz: Any
     boost_mv: Any
 
-    @classmethod
-    def of_all(cls, gpus: Sequence[GPU]) -> Self:
-        """The curves of several GPUs as one, for clocks of shape (gpus, clocks, operations)."""
-        if len(gpus) == 1:
-            return cls(*voltage_of(gpus[0]))
-        each = [voltage_of(gpu) for gpu in gpus]
-        table = np.array([(*astuple(one.curve), *one[1:]) for one in each], dtype=float).T[:, :, None, None]
-        curve, others = np.split(table, [-3])
-        return cls(VoltageCurve(*curve), *others)
-
     def at(self, clock_mhz: FloatArray) -> FloatArray:
         """The voltage at each of some clocks, relative to that at the boost clock; in the shape of the clocks."""
         relative: FloatArray = self.curve.at(clock_mhz * self.measured_boost_mhz / self.boost_mhz) / self.boost_mv
@@ -86,8 +76,15 @@ class RelativeVoltage(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def voltage_of(gpu: GPU) -> RelativeVoltage:
-    """The voltage of a GPU; without a measured curve that of `best_known`, scaled to its boost clock."""
+def voltage_of(gpu: GPU, axes: int = 1) -> RelativeVoltage:
+    """The voltage of a GPU; without a measured curve that of `best_known`, scaled to its boost clock.
+
+    `axes`: For several GPUs, the axes of the clocks beside that of the GPUs.
+    """
+    if isinstance(gpu, Boards):
+        table = np.array([(*astuple(one.curve), *one[1:]) for one in map(voltage_of, gpu.each)], dtype=float).T
+        figures, clocks = np.split(table.reshape(*table.shape, *(1,) * axes), [-3])
+        return RelativeVoltage(VoltageCurve(*figures), *clocks)
     known = best_known() if gpu.voltage is None else gpu
     curve, boost_mhz = cast(VoltageCurve, known.voltage), float(known.boost_clock_mhz)
     return RelativeVoltage(curve, boost_mhz, float(gpu.boost_clock_mhz), float(curve.at(boost_mhz)))
@@ -123,32 +120,38 @@ def _static_power_at_w(gpu: GPU, clock_mhz: float) -> float:
 
 
 def _static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
-    curve, like, top = gpu.idle_curve, cast(IdleCurve, best_known().idle_curve), float(best_known().boost_clock_mhz)
-    if curve is not None and len(curve.clock_mhz) > 1:
-        watts = np.interp(clock_mhz, curve.clock_mhz, curve.power_w)
-    else:
-        usual_w = max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
-        at_boost_w = usual_w if curve is None else curve.power_w[0]
-        relative_mhz = np.asarray(clock_mhz) / gpu.boost_clock_mhz
-        watts = np.interp(relative_mhz * top, like.clock_mhz, like.power_w) / like.at(top) * at_boost_w
+    like, top = cast(IdleCurve, best_known().idle_curve), float(best_known().boost_clock_mhz)
+    each, shape = each_of(gpu), np.shape(clock_mhz)
+    clocks = np.reshape(clock_mhz, (len(each), -1))
+    watts = (
+        np.interp(clocks / gpu.boost_clock_mhz * top, like.clock_mhz, like.power_w) / like.at(top) * _at_boost_w(gpu)
+    )
+    for row, one in enumerate(each):
+        if one.idle_curve is not None and len(one.idle_curve.clock_mhz) > 1:
+            watts[row] = np.interp(clocks[row], one.idle_curve.clock_mhz, one.idle_curve.power_w)
     # A board with a context open draws no less than one without.
-    return np.maximum(watts, gpu.idle_power_w or 0.0)
+    return np.maximum(watts, _without_process_w(gpu)).reshape(shape)
 
 
-def static_power_on_gpus_w(gpus: Sequence[GPU], clock_mhz: FloatArray) -> FloatArray:
-    """`static_power_w` of several GPUs, or of one for all, at clocks of shape (gpus, clocks)."""
-    if len(gpus) == 1:
-        alone: FloatArray = static_power_w(gpus[0], clock_mhz)
-        return alone
-    return np.array([static_power_w(gpu, clocks) for gpu, clocks in zip(gpus, clock_mhz, strict=True)])
+@per_gpu
+def _at_boost_w(gpu: GPU) -> float:
+    usual_w = max(_without_process_w(gpu), min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
+    return usual_w if gpu.idle_curve is None else gpu.idle_curve.power_w[0]
 
 
+@per_gpu
+def _without_process_w(gpu: GPU) -> float:
+    return gpu.idle_power_w or 0.0
+
+
+@per_gpu
 @lru_cache(maxsize=512)
 def _tf32_doubles(gpu: GPU) -> FloatArray:
     """2 for precisions that run as TF32, otherwise 1; see `of_precisions`."""
     return precision_table(gpu, lambda precision: 1.0 + (gpu.running_precision(precision) == "tf32"))
 
 
+@per_gpu
 def process_factor(gpu: GPU) -> float:
     """Energy of the chip's logic relative to a 7 nm process; 1 where the process is not known."""
     digits = "".join(c if c.isdigit() else " " for c in gpu.process or "").split()
@@ -205,7 +208,7 @@ class EnergyConstants:
     def dynamic_j(
         self, operations: Sequence[Operation], device_s: FloatArray, gpu: GPU, clock_mhz: FloatArray | float
     ) -> FloatArray:
-        """Joules above static power by each of the first five constants, shape (operations, 5)."""
+        """Joules above static power by each of the first five constants, shape (..., operations, 5)."""
         parts = self.parts(operations, device_s, gpu, clock_mhz, self.l2_saves, self.voltage_power)
         joules: FloatArray = parts * self.values()
         return joules
@@ -222,7 +225,7 @@ class EnergyConstants:
         """How often each operation pays each constant: the amounts that the constants are multiplied with.
 
         Returns:
-            Shape (operations, 5), columns in the order of the first five fields.
+            Shape (..., operations, 5), columns in the order of the first five fields.
         """
         n = numbers_of(operations)
         tensor = on_tensor_cores(n, gpu)
@@ -239,9 +242,10 @@ class EnergyConstants:
             moved = moved - l2_saves * l2_share(n, gpu) * _activation_bytes(n)
         logic = process_factor(gpu) * logic_energy(relative_voltage(gpu, clock_mhz), voltage_power)
         awake = gpu.sms * np.asarray(clock_mhz) / 1e3 * device_s
-        paid = np.zeros((len(operations), 5))
-        paid[:, 0], paid[:, 1] = logic * np.where(tensor, 0.0, flops), logic * np.where(tensor, flops, 0.0)
-        paid[:, 2 if gpu.has_hbm else 3], paid[:, 4] = moved, logic * awake
+        paid = np.empty((*device_s.shape, 5))
+        paid[..., 0], paid[..., 1] = logic * np.where(tensor, 0.0, flops), logic * np.where(tensor, flops, 0.0)
+        paid[..., 2], paid[..., 3] = np.where(gpu.has_hbm, moved, 0.0), np.where(gpu.has_hbm, 0.0, moved)
+        paid[..., 4] = logic * awake
         return paid
 
     def values(self) -> FloatArray:

@@ -42,12 +42,12 @@ from .least_times import LeastTimes
 from .norms import overlapped
 from .operation_numbers import KIND_PLACES, is_depthwise, numbers_of
 from .pytorch_kernels import layer_norm_times_s, softmax_times_s
-from .roofline import on_tensor_cores, reached_bandwidth
+from .roofline import fp32_flops, on_tensor_cores, reached_bandwidth
 from .tiling import AMPERE, PASCAL, Tile, kernel_generation, tile_count
 from .variants import as_run, seen_as
 
-_BATCHED_TILES = {6: Tile(64, 128), 7: Tile(64, 64), 8: Tile(128, 128)}
-"""Generation of kernels -> the tile of batched products."""
+_BATCHED_TILES = np.array([[64, 64, 128], [128, 64, 128]])
+"""Rows and columns of the tile of batched products, for each generation of kernels from Pascal to Ampere."""
 
 _LINEAR_TILES = (Tile(128, 128), Tile(128, 64), Tile(64, 128), Tile(32, 128), Tile(128, 32))
 _NARROW, _NARROW_SLOWER = 32, 1.65  # Tiles with 32 rows or columns take longer than others for the same work.
@@ -69,7 +69,7 @@ _ROW_KERNELS = {"softmax": softmax_times_s, "layer_norm": layer_norm_times_s}
 
 def counted_s(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     """Device seconds that the work of kernels takes at the default clock, shape (operations,)."""
-    return LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz)).time_s * counted_ratio(operations, gpu)
+    return LeastTimes.of(operations, gpu).time_s * counted_ratio(operations, gpu)
 
 
 def counted_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
@@ -102,23 +102,21 @@ def device_ratio(operations: OperationList, gpu: GPU, learned: FloatArray, cappe
 
 @cached
 def _counted_ratio(operations: OperationList, gpu: GPU, capped: bool) -> FloatArray:
-    n, ratio = numbers_of(operations), np.ones(len(operations))
-    plain, training = n.precision == PRECISIONS.index("fp32"), n.is_training > 0
+    n, least = numbers_of(operations), LeastTimes.of(operations, gpu)
+    ratio, plain, training = np.ones_like(least.time_s), n.precision == PRECISIONS.index("fp32"), n.is_training > 0
     product = plain & ((n.kind == KIND_PLACES["linear"]) | (n.kind == KIND_PLACES["matmul"]))
     # Softmax and layer norm take as many steps for a row in half precision.
-    in_rows = (plain | (n.element_bytes == HALF_BYTES)) & ~training & gpu.is_nvidia
-    by_row = {kind: np.flatnonzero(in_rows & (n.kind == KIND_PLACES[kind])) for kind in _ROW_KERNELS}
-    if product.any() or any(map(len, by_row.values())):
-        least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
-        for places in (np.flatnonzero(product & ~training), np.flatnonzero(product & training)):
-            if len(places):
-                passes = _passes(_some(n, places))
-                memory_s, cache_s = (each[places] * (1 / len(passes)) for each in (least.memory_s, least.cache_s))
-                seconds = sum(product_times_s(one, memory_s, cache_s, gpu, capped) for one in passes)
-                ratio[places] = seconds / least.time_s[places]
-        for kind, times_s in _ROW_KERNELS.items():
-            if len(places := by_row[kind]):
-                ratio[places] = times_s(_some(n, places), least.memory_s[places], gpu) / least.time_s[places]
+    in_rows = (plain | (n.element_bytes == HALF_BYTES)) & ~training
+    for places in (np.flatnonzero(product & ~training), np.flatnonzero(product & training)):
+        if len(places):
+            passes = _passes(_some(n, places))
+            memory_s, cache_s = (each[..., places] * (1 / len(passes)) for each in (least.memory_s, least.cache_s))
+            seconds = sum(product_times_s(one, memory_s, cache_s, gpu, capped) for one in passes)
+            ratio[..., places] = seconds / least.time_s[..., places]
+    for kind, times_s in _ROW_KERNELS.items():
+        if len(places := np.flatnonzero(in_rows & (n.kind == KIND_PLACES[kind]))):
+            seconds = times_s(_some(n, places), least.memory_s[..., places], gpu)
+            ratio[..., places] = np.where(gpu.is_nvidia, seconds / least.time_s[..., places], 1.0)
     ratio.flags.writeable = False
     return ratio
 
@@ -147,18 +145,16 @@ def product_times_s(n: Any, memory_s: FloatArray, cache_s: FloatArray, gpu: GPU,
         gpu: The GPU.
         capped: Whether the default power cap applies.
     """
-    generation, peak = kernel_generation(gpu), gpu.peak_flops["fp32"]
+    generation, peak = kernel_generation(gpu), fp32_flops(gpu)
     batched, by_vector = _is_batched(n, gpu), (n.rows == 1) | (n.columns == 1)
     outputs = np.maximum(n.batch * n.rows * n.columns, 1.0)
     waves = np.where(batched, _batched_waves(n, gpu), _LINEAR_SLOWER * _linear_waves(n, gpu))
     waves = np.where(by_vector, np.maximum(outputs / (_WHOLE.outputs * gpu.sms), _least_waves(n)), waves)
     compute_s = n.flops * _started(n) / outputs * waves * (_WHOLE.outputs * gpu.sms / peak)
     lanes = peak / (2 * gpu.sms * gpu.boost_clock_mhz * 1e6)
-    if generation == AMPERE and lanes > _MANY_LANES:
-        compute_s = compute_s * _ISSUE_SLOWER
-    if generation == PASCAL:
-        longer = np.sqrt(np.hypot(1.0, n.reduction / _PASCAL_STEPS))
-        compute_s = np.where(batched, compute_s, compute_s * _PASCAL_SLOWER * longer)
+    compute_s = compute_s * np.where((generation == AMPERE) & (lanes > _MANY_LANES), _ISSUE_SLOWER, 1.0)
+    longer = np.sqrt(np.hypot(1.0, n.reduction / _PASCAL_STEPS))
+    compute_s = np.where((generation == PASCAL) & ~batched, compute_s * _PASCAL_SLOWER * longer, compute_s)
     time_s: FloatArray = overlapped(compute_s, memory_s, cache_s)
     if not capped:
         return time_s
@@ -195,7 +191,7 @@ def _started(n: Any) -> Any:
 
 def _batched_waves(n: Any, gpu: GPU) -> FloatArray:
     """Times that each multiprocessor computes 128 x 128 outputs, which it does at once."""
-    tile = _BATCHED_TILES[kernel_generation(gpu)]
+    tile = Tile(*_BATCHED_TILES[:, kernel_generation(gpu) - PASCAL])
     held = tile_count(n.rows, n.columns, tile, n.batch) * (tile.outputs / _WHOLE.outputs) / gpu.sms
     part = (_LONGEST_WHOLE + _START_STEPS) / (n.reduction + _START_STEPS)
     split = np.where(part < 1, np.maximum(_LINEAR_SLOWER * held, part), np.inf)
@@ -227,9 +223,9 @@ def _least_waves(n: Any) -> Any:
 
 def _wanted_power(gpu: GPU, computing: FloatArray, rate: FloatArray) -> FloatArray:
     """Power that kernels would draw at the boost clock, relative to the board's cap; at least 1."""
-    energy, clock_mhz = PRIOR_ENERGY, float(gpu.boost_clock_mhz)
-    logic_w = energy.fp32_j_per_flop * gpu.peak_flops["fp32"] + energy.awake_w_per_sm_ghz * gpu.sms * clock_mhz / 1e3
-    byte_j = energy.hbm_j_per_byte if gpu.has_hbm else energy.gddr_j_per_byte
+    energy, clock_mhz = PRIOR_ENERGY, gpu.boost_clock_mhz
+    logic_w = energy.fp32_j_per_flop * fp32_flops(gpu) + energy.awake_w_per_sm_ghz * gpu.sms * clock_mhz / 1e3
+    byte_j = np.where(gpu.has_hbm, energy.hbm_j_per_byte, energy.gddr_j_per_byte)
     static_w = static_power_w(gpu, clock_mhz)
     wanted: FloatArray = static_w + _LOGIC * process_factor(gpu) * logic_w * computing + byte_j * rate
     return np.maximum(wanted / gpu.power_limit_w, 1.0)

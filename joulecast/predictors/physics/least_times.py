@@ -25,7 +25,7 @@ from .convolutions import dense_convolutions, transposed_bytes
 from .norms import cubed, overlapped
 from .operation_numbers import numbers_of
 from .pytorch_kernels import extra_bytes, thread_kernels_s, waiting_s
-from .roofline import chosen_clock_mhz, on_tensor_cores, reached_bandwidth, roofline, time_at_lower_rate
+from .roofline import chosen_clock_mhz, half_at_lower_rate, on_tensor_cores, reached_bandwidth, roofline
 from .tiling import LOADED_TILE, loaded_tile
 
 _LEAST_S = 1e-9
@@ -38,6 +38,8 @@ _SM_BYTES = 36.0
 class LeastTimes:
     """The least seconds of each operation for computing, for DRAM, and for the transfer between; shape (operations,).
 
+    Of several GPUs, arrays have the shape (gpus, operations) here and everywhere else (`Boards`).
+
     Args:
         compute_s: Seconds of computing at one clock; inversely proportional to the clock.
         memory_s: Seconds of DRAM; the same at any clock.
@@ -49,8 +51,8 @@ class LeastTimes:
     cache_s: FloatArray
 
     @staticmethod
-    def of(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> LeastTimes:
-        """Least times of operations on a GPU."""
+    def of(operations: Sequence[Operation], gpu: GPU, clock_mhz: float | None = None) -> LeastTimes:
+        """Least times of operations on a GPU at a clock, None for its default."""
         return _least_times(OperationList.of(operations), gpu, clock_mhz)
 
     def slowed(self, factor: FloatArray | float) -> Self:
@@ -70,7 +72,8 @@ class LeastTimes:
 
 
 @cached
-def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> LeastTimes:
+def _least_times(operations: OperationList, gpu: GPU, at_mhz: float | None) -> LeastTimes:
+    clock_mhz = gpu.boost_clock_mhz if at_mhz is None else at_mhz
     line = roofline(operations, gpu, clock_mhz)
     n = numbers_of(operations)
     is_half = n.element_bytes == HALF_BYTES
@@ -86,8 +89,8 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     _put_convolutions(parts, operations, gpu, clock_mhz, way)
     if is_half.any():
         # In fp32, what was learned of boards for desks contains the clock that they choose.
-        parts[::2, is_half] *= gpu.boost_clock_mhz / max(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
-        parts[0, half_on_tensor & (n.is_product > 0)] *= time_at_lower_rate(gpu, "fp16")
+        parts[::2, ..., is_half] *= gpu.boost_clock_mhz / np.maximum(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
+        parts[0] *= np.where(half_on_tensor & (n.is_product > 0), half_at_lower_rate(gpu), 1.0)
     parts[0] = np.maximum(parts[0], thread_kernels_s(operations, gpu, clock_mhz))
     waited_s = waiting_s(n, gpu, clock_mhz, parts[1])
     if waited_s.any():
@@ -103,7 +106,7 @@ def _put_convolutions(
 ) -> None:
     """Replace the least times of dense convolutions by those of the algorithm that cuDNN takes.
 
-    Parts are seconds of computing, DRAM and caches, shape (3, operations), and changed in place.
+    Parts are seconds of computing, DRAM and caches, shape (3, ..., operations), and changed in place.
     """
     dense = OperationList.of(operations).derived(dense_convolutions)
     # cuDNN's algorithms for fp64 are not known, so these convolutions count their FLOPs.
@@ -118,4 +121,4 @@ def _put_convolutions(
     longer = np.where(work.in_turn, (compute_s + memory_s) / np.maximum(together, _LEAST_S), 1.0)
     slower = gpu.boost_clock_mhz / clock_mhz
     put = np.array([compute_s * slower, memory_s, cache_s]) * longer
-    parts[:, dense.places[known]] = put[:, known]
+    parts[..., dense.places[known]] = put[..., known]

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray, total
-from ...hardware import GPU
+from ...hardware import GPU, Boards
 from ...operations.operation import Operation
 from .clock import COLUMNS, ClockLaw, Work
-from .energy import EnergyConstants, RelativeVoltage, static_power_on_gpus_w
+from .energy import EnergyConstants, RelativeVoltage, static_power_w, voltage_of
 from .least_times import LeastTimes
 from .norms import smooth_max
 
@@ -43,7 +43,7 @@ class Jobs:
     An operation of unknown cost counts as one that costs nothing.
 
     Args:
-        gpus: The GPU of each job, or one GPU for all jobs.
+        gpu: The GPU of each job (`Boards`), or one GPU for all jobs.
         columns: The columns of `Work`, each of shape (jobs, 1, operations), or (jobs, 1, 1) where all operations of a
             job have the same value.
         counts: Calls of each operation in one iteration, shape (jobs, operations); 0 fills up shorter networks.
@@ -52,7 +52,7 @@ class Jobs:
             and the cap that the operations' highest clocks were measured under. From that cap on no clock is searched.
     """
 
-    gpus: tuple[GPU, ...]
+    gpu: GPU
     columns: tuple[FloatArray, ...]
     counts: FloatArray
     facts: FloatArray
@@ -67,7 +67,8 @@ class Jobs:
         for place, (work, called) in enumerate(zip(works, counts, strict=True)):
             table[:, place, : len(called)], calls[place, : len(called)] = work.columns, called
         known = [(*each, work.cap_w) for each, work in zip(facts, works, strict=True)]
-        return cls(tuple(work.gpu for work in works), _columns(table), calls, np.array(known).T[:, :, None])
+        gpu = works[0].gpu if len(works) == 1 else Boards.of(tuple(work.gpu for work in works))
+        return cls(gpu, _columns(table), calls, np.array(known).T[:, :, None])
 
     @classmethod
     def sharing(cls, work: Work, places: NDArray[np.intp], counts: FloatArray, facts: FloatArray) -> Self:
@@ -80,7 +81,7 @@ class Jobs:
             facts: Host seconds, relative static power and cap of each network, shape (3, networks).
         """
         known = np.vstack([facts, np.full(len(places), work.cap_w)])
-        return cls((work.gpu,), _columns(work.columns[:, places]), counts, known[:, :, None])
+        return cls(work.gpu, _columns(work.columns[:, places]), counts, known[:, :, None])
 
     @classmethod
     def of_loops(cls, work: Work, power_limit_w: float, host_s: FloatArray | float) -> Self:
@@ -97,7 +98,7 @@ class Jobs:
     def at(self, clock_mhz: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Device seconds and dynamic joules of each operation, shape (jobs, clocks, operations); see `Work.at`."""
         clocks = np.minimum(clock_mhz[:, :, None], self.most_mhz)
-        return self._law.at(clocks, self._voltage.at(clocks), self._boost_mhz)
+        return self._law.at(clocks, self._voltage.at(clocks), np.asarray(self.gpu.boost_clock_mhz)[..., None])
 
     def sums_at(self, clock_mhz: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Device seconds and dynamic joules of an iteration of each job, shape (jobs, clocks) each."""
@@ -111,7 +112,7 @@ class Jobs:
 
     def static_w(self, clock_mhz: FloatArray) -> FloatArray:
         """Board power while the GPU waits, at clocks of shape (jobs, clocks)."""
-        watts: FloatArray = self.facts[1] * static_power_on_gpus_w(self.gpus, clock_mhz)
+        watts: FloatArray = self.facts[1] * static_power_w(self.gpu, clock_mhz)
         return watts
 
     def within(self, clock_mhz: FloatArray) -> NDArray[np.bool_]:
@@ -140,8 +141,8 @@ class Jobs:
         if not limited.any():
             return clock_mhz, device_s, dynamic_j
         some, held_mhz = self._take(limited), clock_mhz.copy()
-        ends = np.array([(float(gpu.min_clock_mhz), float(gpu.max_clock_mhz)) for gpu in some.gpus])
-        low, high = np.broadcast_to(ends, (len(some.counts), 2)).T
+        ends = some.gpu.min_clock_mhz, some.gpu.max_clock_mhz
+        low, high = (np.broadcast_to(1.0 * end, (len(some.counts), 1))[:, 0] for end in ends)
         found = some.highest_mhz(low, high, _NETWORK_STEPS)
         held_mhz[limited] = np.minimum(clock_mhz[limited], found[:, None])
         device_s[limited], dynamic_j[limited] = some.sums_at(held_mhz[limited])
@@ -174,9 +175,9 @@ class Jobs:
 
     def _take(self, some: NDArray[np.bool_]) -> Self:
         """The jobs at a mask of shape (jobs,)."""
-        gpus = tuple(compress(self.gpus, some)) if len(self.gpus) > 1 else self.gpus
+        gpu = Boards.of(tuple(compress(self.gpu.each, some))) if isinstance(self.gpu, Boards) else self.gpu
         columns = tuple(column[some] for column in self.columns)
-        return type(self)(gpus, columns, self.counts[some], self.facts[:, some])
+        return type(self)(gpu, columns, self.counts[some], self.facts[:, some])
 
     @cached_property
     def _law(self) -> ClockLaw:
@@ -184,11 +185,7 @@ class Jobs:
 
     @cached_property
     def _voltage(self) -> RelativeVoltage:
-        return RelativeVoltage.of_all(self.gpus)
-
-    @cached_property
-    def _boost_mhz(self) -> FloatArray:
-        return np.array([float(gpu.boost_clock_mhz) for gpu in self.gpus])[:, None, None]
+        return voltage_of(self.gpu, 2)
 
 
 def _columns(table: FloatArray) -> tuple[FloatArray, ...]:
@@ -199,13 +196,15 @@ def _columns(table: FloatArray) -> tuple[FloatArray, ...]:
     return tuple(each[..., :1] if (each == each[..., :1]).all() else each for each in table)
 
 
-def loop_clocks_mhz(work: Work, clock_mhz: float, power_limit_w: float, host_s: FloatArray | float = 0.0) -> FloatArray:
+def loop_clocks_mhz(
+    work: Work, clock_mhz: float | FloatArray, power_limit_w: float, host_s: FloatArray | float = 0.0
+) -> FloatArray:
     """The clock that each operation runs at in a loop of its own: the requested one, or less under a power cap.
 
     Returns:
         Clocks in MHz, shape (operations,).
     """
-    high: FloatArray = np.minimum(np.full(len(work.switching_j), float(clock_mhz)), work.most_mhz)
+    high: FloatArray = np.minimum(np.broadcast_to(1.0 * clock_mhz, work.switching_j.shape), work.most_mhz)
     if power_limit_w >= work.cap_w:
         return high
     loops = Jobs.of_loops(work, power_limit_w, host_s)

@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays import FloatArray
-from ...hardware import GPU
+from ...hardware import GPU, per_gpu
 from ...operations.attributes import ELEMENT_BYTES
 from ...operations.operation_list import OperationList
 from .norms import overlapped
@@ -87,12 +87,9 @@ def thread_kernels_s(operations: OperationList, gpu: GPU, clock_mhz: float) -> F
 
     Other vendors than NVIDIA have kernels of their own.
     """
-    if not gpu.is_nvidia:
-        return np.zeros(len(operations))
     others, elements, channels = operations.derived(_slots)
     lanes = others + elements * np.maximum(channels, gpu.sms) * _NORM_ELEMENT
-    seconds: FloatArray = lanes / (_LANES * gpu.sms * clock_mhz * 1e6)
-    return seconds
+    return np.where(gpu.is_nvidia, lanes / (_LANES * gpu.sms * clock_mhz * 1e6), 0.0)
 
 
 def _slots(operations: OperationList) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -156,10 +153,9 @@ def softmax_times_s(n: Any, memory_s: FloatArray, gpu: GPU) -> FloatArray:
     in_blocks = n.last_size > _WARP_ROW
     cycles = np.where(in_blocks, _SOFTMAX_ROW + _STEP * softmax_steps(n.last_size, threads), 0.0)
     memory_s = memory_s * _SOFTMAX_MEMORY
-    if kernel_generation(gpu) == PASCAL:
-        row_bytes = 2 * n.element_bytes * n.last_size
-        filled = (gpu.sms * held_threads(gpu) / gpu.l2_bytes * row_bytes / threads) ** 2
-        memory_s = memory_s * np.where(in_blocks, 1 + filled / (1 + filled), 1.0)
+    row_bytes = 2 * n.element_bytes * n.last_size
+    filled = (gpu.sms * held_threads(gpu) / gpu.l2_bytes * row_bytes / threads) ** 2
+    memory_s = memory_s * np.where(in_blocks & (kernel_generation(gpu) == PASCAL), 1 + filled / (1 + filled), 1.0)
     time_s: FloatArray = overlapped(memory_s, _waiting_s(n, threads, cycles, gpu)) + _START_S
     return time_s
 
@@ -181,7 +177,7 @@ def softmax_steps(length: Any, threads: Any) -> Any:
 def layer_norm_times_s(n: Any, memory_s: FloatArray, gpu: GPU) -> FloatArray:
     """Device seconds of layer norm at the boost clock; arguments as those of `softmax_times_s`."""
     cycles = _NORM_ROW + _STEP * np.ceil(n.last_size / (_AT_ONCE * _NORM_THREADS))
-    slower = _NORM_PASCAL if kernel_generation(gpu) == PASCAL else 1.0
+    slower = np.where(kernel_generation(gpu) == PASCAL, _NORM_PASCAL, 1.0)
     waiting_s = _waiting_s(n, _NORM_THREADS, slower * cycles, gpu)
     time_s: FloatArray = overlapped(memory_s * _NORM_MEMORY, waiting_s) + _START_S
     return time_s
@@ -200,6 +196,7 @@ def _waiting_s(n: Any, threads: Any, cycles: FloatArray, gpu: GPU) -> FloatArray
     return waiting_s
 
 
+@per_gpu
 def held_threads(gpu: GPU) -> int:
     """Threads that a multiprocessor holds."""
     return _FEWER_THREADS.get(gpu.compute_capability, _THREADS)

@@ -22,7 +22,7 @@ from .convolutions import CONVOLUTION_NAMES, dense_convolutions
 from .fp32_kernels import tile_ratio
 from .least_times import LeastTimes
 from .operation_numbers import FAMILIES, KIND_PLACES, numbers_of
-from .roofline import on_tensor_cores
+from .roofline import fp32_flops, on_tensor_cores
 from .tiling import Tile, kernel_generation, padded, tile_count
 
 MACHINE_NAMES: tuple[str, ...] = ("kernel_generation", "log_ridge", "log_sms", "log_watts_per_tflops")
@@ -61,7 +61,7 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     the least time changes. The clock is not a feature, because predictions would jump at the split points of trees.
 
     Returns:
-        A read-only matrix of shape (operations, len(RELATIVE_NAMES)).
+        A read-only matrix of shape (operations, len(RELATIVE_NAMES)); of several GPUs (gpus, operations, ...).
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -71,8 +71,8 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
 
 @cached
 def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
-    clock_mhz, peak = float(gpu.boost_clock_mhz), gpu.peak_flops["fp32"]
-    n, least = numbers_of(listed), LeastTimes.of(listed, gpu, clock_mhz)
+    clock_mhz, peak = gpu.boost_clock_mhz, fp32_flops(gpu)
+    n, least = numbers_of(listed), LeastTimes.of(listed, gpu)
     of_dense = listed.derived(dense_convolutions).features(gpu)
     columns: dict[str, FloatArray | float] = {
         "log_waves": _log(tile_count(n.rows, n.columns, _TILE, n.batch) / gpu.sms),
@@ -86,12 +86,13 @@ def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
         # A tree splits halfway between two values of its training data. The feature counts whole generations of
         # kernels, so that a GPU left out of training falls on the side of those that run the same kernels: the V100 on
         # that of the T4, not of Pascal, and the H100 on that of Ampere.
-        "kernel_generation": float(kernel_generation(gpu)),
+        "kernel_generation": kernel_generation(gpu),
         "log_ridge": np.log(peak / gpu.memory_bandwidth),
         "log_sms": np.log(gpu.sms),
         "log_watts_per_tflops": np.log(gpu.power_limit_w / (peak / 1e12)),
     }
-    return _filled(listed.derived(same_everywhere).copy(), columns)
+    same = listed.derived(same_everywhere)
+    return _filled(np.broadcast_to(same, (*least.time_s.shape, same.shape[1])).copy(), columns)
 
 
 def same_everywhere(operations: OperationList) -> FloatArray:
@@ -127,7 +128,7 @@ def same_everywhere(operations: OperationList) -> FloatArray:
 
 def _filled(matrix: FloatArray, columns: dict[str, FloatArray | float]) -> FloatArray:
     for name, values in columns.items():
-        matrix[:, _PLACES[name]] = values
+        matrix[..., _PLACES[name]] = values
     matrix.flags.writeable = False
     return matrix
 

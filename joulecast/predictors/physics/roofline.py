@@ -30,7 +30,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...errors import InputError
-from ...hardware import GPU, full_rates
+from ...hardware import GPU, each_of, full_rates, per_gpu
 from ...operations.attributes import PRECISIONS
 from ...operations.operation import Operation
 from .operation_numbers import numbers_of
@@ -124,11 +124,19 @@ def on_tensor_cores(n: Any, gpu: GPU) -> Any:
     return of_precisions(n.precision, gpu, _on_tensor_cores(gpu)) > 0
 
 
+@per_gpu
+def fp32_flops(gpu: GPU) -> float:
+    """Peak FLOPs per second in fp32 at the boost clock."""
+    return gpu.peak_flops["fp32"]
+
+
+@per_gpu
 @lru_cache(maxsize=512)
 def _peak_flops(gpu: GPU) -> FloatArray:
     return precision_table(gpu, lambda precision: gpu.peak_flops[gpu.running_precision(precision)])
 
 
+@per_gpu
 @lru_cache(maxsize=512)
 def _on_tensor_cores(gpu: GPU) -> FloatArray:
     return precision_table(gpu, gpu.on_tensor_cores)
@@ -159,12 +167,15 @@ def of_precisions(places: FloatArray, gpu: GPU, table: FloatArray) -> FloatArray
         InputError: An operation's precision does not exist on the GPU.
     """
     at = places.astype(int)
-    found: FloatArray = table[at]
+    found: FloatArray = table[..., at]
     if math.isnan(found.sum()):
-        gpu.running_precision(PRECISIONS[at[np.isnan(found)][0]])  # raises
+        for one, row in zip(each_of(gpu), np.atleast_2d(found), strict=True):
+            for place in at[np.isnan(row)][:1].tolist():
+                one.running_precision(PRECISIONS[place])  # raises
     return found
 
 
+@per_gpu
 def reached_bandwidth(gpu: GPU) -> float:
     """Bytes per second of device memory that a copy reaches."""
     if not gpu.is_nvidia:
@@ -176,6 +187,7 @@ def reached_bandwidth(gpu: GPU) -> float:
     return share * gpu.memory_bandwidth
 
 
+@per_gpu
 def chosen_clock_mhz(gpu: GPU) -> float:
     """The clock that a board chooses under load, as far as its cap allows: that of its rates, or a higher one."""
     clock_mhz = float(gpu.tensor_clock_mhz or gpu.boost_clock_mhz)
@@ -183,15 +195,16 @@ def chosen_clock_mhz(gpu: GPU) -> float:
     return max(clock_mhz, _CHOSEN_CLOCK * gpu.max_clock_mhz) if for_desks else clock_mhz
 
 
-def time_at_lower_rate(gpu: GPU, precision: str) -> float:
-    """Time of products relative to their peak where tensor cores are sold with a lower rate than they are built for.
+@per_gpu
+def half_at_lower_rate(gpu: GPU) -> float:
+    """Time of products in half precision relative to their peak, where tensor cores are sold with a lower rate.
 
     What kernels lose beside the products takes as many cycles for each FLOP as at the full rate.
 
     Returns:
         Time of products over that for the same share of the peak as at the full rate; at most 1.
     """
-    return PRODUCTS_SHARE + (1 - PRODUCTS_SHARE) * gpu.flops_per_cycle(precision) / full_rates(gpu)[precision]
+    return PRODUCTS_SHARE + (1 - PRODUCTS_SHARE) * gpu.flops_per_cycle("fp16") / full_rates(gpu)["fp16"]
 
 
 class Bounds(NamedTuple):
@@ -214,7 +227,7 @@ class Bounds(NamedTuple):
         """
         n = numbers_of(operations)
         moved = n.bytes_read + n.bytes_written
-        least_share = 1.0 / _CACHED_FASTER.get(gpu.generation, 1.0)
+        least_share = 1.0 / _cached_faster(gpu)
         share = np.clip((moved / (_OUTGROWN * gpu.l2_bytes)) ** _OUTGROWING, least_share, 1.0)
         memory_s = moved / gpu.memory_bandwidth * share
         return cls(
@@ -228,6 +241,12 @@ class Bounds(NamedTuple):
         return raised
 
 
+@per_gpu
+def _cached_faster(gpu: GPU) -> float:
+    return _CACHED_FASTER.get(gpu.generation, 1.0)
+
+
+@per_gpu
 def kernel_floor_s(gpu: GPU) -> float:
     """Seconds of the shortest kernels on a GPU."""
     return _KERNEL_S.get(gpu.generation, _OTHER_KERNEL_S)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arrays import FloatArray
-from ...hardware import GPU
+from ...hardware import GPU, per_gpu
 
 
 class Tile(NamedTuple):
@@ -42,6 +42,7 @@ PASCAL, AMPERE = 6, 8
 """The first and the last generation whose kernels in fp32 are known."""
 
 
+@per_gpu
 def kernel_generation(gpu: GPU) -> int:
     """The NVIDIA generation whose fp32 kernels a GPU runs: 6, 7 or 8 (AMD's GPUs count as 8)."""
     return min(max(int(gpu.generation), PASCAL), AMPERE)
@@ -77,6 +78,5 @@ def loaded_tile(rows: FloatArray, gpu: GPU) -> FloatArray:
     Returns:
         Rows (and columns) of the square, shape (operations,).
     """
-    if gpu.is_nvidia and gpu.generation in _GROUPS:
-        return np.full(len(rows), _GROUP_TILE)
-    return np.where(rows >= _WARP_TILE, _WARP_TILE, LOADED_TILE)
+    of_warps = np.where(rows >= _WARP_TILE, _WARP_TILE, LOADED_TILE)
+    return np.where(gpu.is_nvidia & np.isin(gpu.generation, _GROUPS), _GROUP_TILE, of_warps)

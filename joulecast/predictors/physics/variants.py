@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU
+from ...hardware import GPU, each_of
 from ...operations.attributes import HALF_BYTES, PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -77,7 +77,8 @@ def without_tf32(operations: OperationList) -> OperationList:
 
 def as_run(operations: OperationList, gpu: GPU) -> OperationList:
     """The operations as a GPU runs them: TF32 is a permission, of no use where its rate is not above that of fp32."""
-    is_quicker = gpu.peak_flops.get("tf32", 0.0) > gpu.peak_flops["fp32"]
+    peak_flops = each_of(gpu)[0].peak_flops
+    is_quicker = peak_flops.get("tf32", 0.0) > peak_flops["fp32"]
     return operations if is_quicker else operations.derived(without_tf32)
 
 
@@ -135,7 +136,7 @@ def seen_as(operations: OperationList, gpu: GPU) -> OperationList:
     half = n.element_bytes == HALF_BYTES
     if not half.any():
         return operations
-    return operations.derived(_others_in_fp32 if on_tensor_cores(n, gpu)[half].all() else in_fp32)
+    return operations.derived(_others_in_fp32 if on_tensor_cores(n, gpu)[..., half].all() else in_fp32)
 
 
 def _without_modes(operations: OperationList) -> OperationList:

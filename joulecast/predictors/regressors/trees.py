@@ -89,7 +89,10 @@ class Trees:
 
     @cached_property
     def otherwise(self) -> NDArray[np.int64]:
-        """For each inner node, the node to go to if its condition does not hold. If it holds, that is the next node."""
+        """For each inner node, the node to go to if its condition does not hold; 0 for leaves.
+
+        If the condition holds, that is the next node.
+        """
         owes = self._owes()
         before = np.cumsum(owes) - owes
         # All nodes below the next node have more open branches than this one. So the node to go to otherwise is the
@@ -98,7 +101,7 @@ class Trees:
         order = np.argsort(before.astype(np.int16) if fits else before, kind="stable")
         following = np.zeros(len(before), np.int64)
         following[order[:-1]] = order[1:]
-        return following[~self.is_leaf]
+        return np.where(self.is_leaf, 0, following)
 
     def _owes(self) -> NDArray[np.int64]:
         return 1 - 2 * self.is_leaf.astype(np.int64)
@@ -106,13 +109,11 @@ class Trees:
     def levels(self) -> int:
         """Number of levels of the deepest tree. Raises ValueError: more than any can have."""
         level = self.starts
-        otherwise = np.zeros(len(self.is_leaf), np.int64)
-        otherwise[~self.is_leaf] = self.otherwise
         for levels in range(1, _MOST_LEVELS + 1):
             inner = level[~self.is_leaf[level]]
             if len(inner) == 0:
                 return levels
-            level = np.concatenate([inner + 1, otherwise[inner]])
+            level = np.concatenate([inner + 1, self.otherwise[inner]])
         raise ValueError(f"a tree is too deep: more than {_MOST_LEVELS} levels")
 
     def sums(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -134,14 +135,9 @@ class Trees:
             inner = number[node]
             value, threshold = flat[first[place] + self.inputs[inner]], self.thresholds[inner]
             holds = value < threshold if self.below else value <= threshold
-            node = np.where(holds, node + 1, self.otherwise[inner])
-        by_tree = found.reshape(-1, rows)
-        total: NDArray[np.float32] = (
-            # For a single row numpy would add pairwise, in another order than for many rows.
-            np.add.accumulate(by_tree, axis=0, dtype=np.float32)[-1]
-            if rows == 1
-            else np.add.reduce(by_tree, axis=0, dtype=np.float32)
-        )
+            node = np.where(holds, node + 1, self.otherwise[node])
+        # A sum would add the trees of a single row in pairs, and not one after the other.
+        total: NDArray[np.float32] = np.add.accumulate(found.reshape(-1, rows), axis=0)[-1]
         return total + np.float32(self.base)
 
     @cached_property
@@ -278,30 +274,23 @@ def trees_to_onnx(trees: Trees) -> bytes:
     numbers (https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html). The base is left out, because this
     operator has none; it is added to the result.
     """
-    is_leaf, starts = trees.is_leaf, trees.starts
-    at = np.flatnonzero(~is_leaf)
-    number = trees.numbers
-    children = [at + 1, trees.otherwise]
+    is_leaf, starts, number = trees.is_leaf, trees.starts, trees.numbers
+    inner = np.flatnonzero(~is_leaf)
+    # A tree of one leaf is written as a node with that leaf on both sides, after all others.
+    is_alone = is_leaf[starts]
+    alone, no = starts[is_alone], np.zeros(int(is_alone.sum()))
+    children = [np.append(inner + 1, alone), np.append(trees.otherwise[inner], alone)]
     numbers, leaves = [number[child] for child in children], [is_leaf[child].astype(np.int64) for child in children]
-    inputs, thresholds, roots = trees.inputs.astype(np.int64), trees.thresholds, number[starts]
-    # A tree of one leaf is written as a node with that leaf on both sides.
-    alone = is_leaf[starts]
-    if alone.any():
-        extra = int(alone.sum())
-        numbers = [np.concatenate([each, number[starts[alone]]]) for each in numbers]
-        leaves = [np.concatenate([each, np.ones(extra, np.int64)]) for each in leaves]
-        inputs = np.concatenate([inputs, np.zeros(extra, np.int64)])
-        thresholds = np.concatenate([thresholds, np.zeros(extra, np.float32)])
-        roots = roots.copy()
-        roots[alone] = len(at) + np.arange(extra)
-    attributes = {
+    inputs, thresholds = np.append(trees.inputs, no), np.append(trees.thresholds, no)
+    roots = np.where(is_alone, len(inner) + np.cumsum(is_alone) - 1, number[starts])
+    attributes: dict[str, int | NDArray[Any]] = {
         "aggregate_function": 1,  # sum
         "n_targets": 1,
         "post_transform": 0,  # none
         "leaf_targetids": np.zeros(len(trees.values), np.int64),
         "leaf_weights": trees.values,
-        "nodes_featureids": inputs,
-        "nodes_splits": thresholds,
+        "nodes_featureids": inputs.astype(np.int64),
+        "nodes_splits": thresholds.astype(np.float32),
         "nodes_modes": np.full(len(inputs), 1 if trees.below else 0, np.uint8),
         "nodes_truenodeids": numbers[0],
         "nodes_trueleafs": leaves[0],
@@ -347,7 +336,7 @@ def _decisions(trees: Trees, row: NDArray[np.float32]) -> Decisions:
             if tree == 0:
                 sign = ("<" if trees.below else "<=") if holds else (">=" if trees.below else ">")
                 path.append(f"{INPUT_NAMES[place]} {sign} {threshold:.4g}")
-            node = node + 1 if holds else int(trees.otherwise[inner])
+            node = node + 1 if holds else int(trees.otherwise[node])
         if tree == 0:
             path.append(f"value {trees.values[trees.numbers[node]]:.4g}")
     whole = sum(asked.values()) or 1

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from ...arrays import FloatArray
-from ...hardware import GPU
+from ...hardware import GPU, per_gpu
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -60,7 +60,8 @@ class Attentive:
         kinds = {operation.kind for operation in listed}
         known = {kind: self.ranges.get(kind) or self.ranges.get(KINDS[kind].family, _ANY) for kind in kinds}
         lowest, highest = np.array([known[operation.kind] for operation in listed]).T
-        learned: FloatArray = np.exp(np.clip(_log_ratios(listed, self, gpu), lowest, highest))
+        logs = per_gpu(lambda each: _log_ratios(listed, self, each))(gpu)
+        learned: FloatArray = np.exp(np.clip(logs, lowest, highest))
         return device_ratio(listed, gpu, learned, capped)
 
     def log_ratios(self, operations: OperationList, gpu: GPU) -> FloatArray:

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, grouped
 from ...datasets import Dataset
 from ...errors import DatasetError
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..measured import LEAST_ROWS, DeviceRow, launch_times_s, rows_by_gpu
+from ..measured import LEAST_ROWS, DeviceRow, launch_times_s
 from ..physics.energy import PRIOR_ENERGY
 from ..physics.fp32_kernels import counted_ratio
 from ..physics.least_times import LeastTimes
@@ -73,7 +73,7 @@ class Examples:
     def of(cls, rows: Sequence[DeviceRow], vocabulary: Sequence[str]) -> Self:
         """Make the arrays from measurements at default clocks."""
         parts: list[dict[str, NDArray[Any]]] = []
-        by_gpu = rows_by_gpu(rows)
+        by_gpu = grouped(((row.gpu, row.operation.mode), row) for row in rows)
         for (gpu, _), group in by_gpu.items():
             clock = float(gpu.boost_clock_mhz)
             operations = OperationList(row.operation for row in group)

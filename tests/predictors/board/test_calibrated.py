@@ -256,3 +256,13 @@ def test_loops_at_the_cap_bound_the_joules_of_networks_at_it():
     assert after.time_s == pytest.approx(usual.time_s, rel=0.01)
     # The mean of loops that draw 0.9 of the cap to all of it.
     assert 0.9 * cap_w < after.power_w <= cap_w
+
+
+@pytest.mark.parametrize(("gpu", "execution"), [("A30", "eager"), ("A30", "graph"), ("H100 SXM", "eager")])
+def test_a_profile_without_factors_changes_nothing(profile, gpu, execution):
+    """BERT runs at the cap of an A30, whose clocks under it were measured one by one."""
+    nothing = replace(profile, gpu=find_gpu(gpu).name, factors={}, most_clock_mhz=None)
+    asked = ("bert_base", (4, 64), gpu)
+    plain, found = (joulecast.predict(*asked, execution=execution, calibration=each) for each in (None, nothing))
+    assert any("changes nothing" in note for note in found.notes)
+    assert (found.time_s, found.power_w, found.energy_j) == (plain.time_s, plain.power_w, plain.energy_j)

@@ -130,3 +130,13 @@ def test_report(dataset):
     where, split, count, *errors = validation.scores()[0]
     assert (where, split, count) == ("NVIDIA A30, inference, simulated", FOLDS, "100")
     assert errors[0] == f"{100 * metrics[f'{FOLDS}/simulated/time_median']:.1f} %"
+
+
+def test_a_network_with_all_operations_that_were_measured_is_not_left_out(dataset):
+    only = replace(dataset.networks[0], network="resnet18")
+    networks = {only: Network.of([(operation, 1) for operation in simulated_operations()])}
+    data = replace(dataset, networks=(only,))
+    for by in ("name", "family"):
+        errors, with_them = leave_networks_out(data, "inference", RECIPE, networks, by=by)
+        assert (len(errors), len(with_them)) == (0, 0)
+    assert len(leave_networks_out(data, "inference", RECIPE, networks, by="nothing")[0]) == 2

@@ -208,12 +208,6 @@ def test_the_interval_contains_what_is_predicted_without_an_unconfirmed_effect(p
     assert "few networks showed" in prediction.interval_basis
 
 
-def test_networks_without_such_effects_keep_their_intervals():
-    for mode, name in (("training", "resnet18"), ("inference", "convnext_tiny"), ("training", "mobilenet_v3_small")):
-        network = joulecast.extract(name, (8, 3, 224, 224), mode=mode)
-        assert find_predictor("A30", mode).predict(network).spread.unconfirmed_share == 0.0
-
-
 def test_the_share_is_what_the_effect_adds():
     """3 ms of depthwise convolutions at 1.8 times their time are 1 / 1.8 of it without; 1 ms of other work."""
     network = joulecast.extract("convnext_tiny", (4, 3, 64, 64), mode="training")

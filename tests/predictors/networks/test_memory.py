@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from modules import kept_bytes
+from modules import kept_bytes, module
+from torch.utils.checkpoint import checkpoint
 
 import joulecast
 from joulecast import Operation
@@ -21,6 +22,52 @@ def test_training_keeps_what_autograd_keeps(name):
     assert saved_bytes(network) == pytest.approx(kept_bytes(model, shape), rel=0.1)
     weights = sum(parameter.numel() * 4 for parameter in model.parameters())
     assert memory_need(network).weights_bytes == pytest.approx(2 * weights, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "expected"),
+    [
+        ("dropout", {}, 5 * 4 * 6),  # a mask of one byte per element
+        ("mul", {"gradients": "all"}, 4 * 5 * 4 * 6),
+        ("mul", {"gradients": "first"}, 0),  # rotary positions: only their angles are kept, which need no gradient
+        # Four gates, the hidden and the cell state of both layers.
+        ("lstm", {"hidden_size": 8, "num_layers": 2}, 4 * 5 * 4 * 2 * 8 * (4 + 2)),
+        ("gru", {"hidden_size": 8, "bidirectional": True}, 4 * 5 * 4 * 2 * 8 * (3 + 1)),
+        ("max_pool2d", {"kernel_size": 2}, (4 + 8) * 5 * 2 * 3),
+    ],
+)
+def test_each_kind_keeps_what_its_backward_needs(kind, attributes, expected):
+    shapes = [(1, 5, 4, 6)] if kind == "max_pool2d" else [(5, 4, 6)] * (2 if kind == "mul" else 1)
+    operation = Operation(kind, shapes, attributes, mode="training", precision="fp32")
+    assert operation.row.saved(operation) == expected
+
+
+def checkpointed(reentrant: bool | None) -> torch.nn.Module:
+    """Four blocks with an input in common, as the rotary positions of a language model."""
+
+    def forward(self, x):
+        common = x.tanh()
+        for block in self.blocks:
+            run = lambda x, common, block=block: block(x) + common  # noqa: E731
+            x = run(x, common) if reentrant is None else checkpoint(run, x, common, use_reentrant=reentrant)
+        return x
+
+    def block():
+        return torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))
+
+    return module(forward, blocks=torch.nn.ModuleList(block() for _ in range(4)))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_keep_their_inputs_once_and_one_of_them_its_activations(reentrant):
+    tensor = 512 * 64 * 4
+    # The inputs of four blocks and what they have in common; within one block at a time, two of four times their width.
+    expected = (4 + 1) * tensor + 2 * 4 * tensor
+    network = joulecast.extract(checkpointed(reentrant), (512, 64), mode="training")
+    assert sum(e.count for e in network if e.operation.kind == "checkpoint") == 4
+    assert expected <= saved_bytes(network) <= 1.2 * expected
+    plain = joulecast.extract(checkpointed(None), (512, 64), mode="training")
+    assert saved_bytes(plain) == pytest.approx(kept_bytes(checkpointed(None).to("meta"), (512, 64)), rel=0.1)
 
 
 def test_inference_is_weights_and_the_largest_operation():

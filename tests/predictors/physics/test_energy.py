@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from round_gpu import ROUND
 
-from joulecast.hardware import find_gpu
+from joulecast.hardware import Boards, find_gpu
 from joulecast.hardware.gpu import IdleCurve
 from joulecast.operations.operation import Operation
 from joulecast.predictors.physics.clock import Work
@@ -14,7 +14,6 @@ from joulecast.predictors.physics.energy import (
     EnergyConstants,
     process_factor,
     relative_voltage,
-    static_power_on_gpus_w,
     static_power_w,
 )
 
@@ -162,5 +161,5 @@ def test_static_power_of_one_gpu_and_of_many():
     for gpu, clock, expected in STATIC_W:
         assert static_power_w(gpu, clock) == pytest.approx(expected)
         assert static_power_w(gpu, np.array([clock, clock])) == pytest.approx([expected, expected])
-    together = static_power_on_gpus_w(gpus, np.array([clocks, clocks], dtype=float).T)
+    together = static_power_w(Boards.of(gpus), np.array([clocks, clocks], dtype=float).T)
     assert together == pytest.approx(np.array([watts, watts]).T)

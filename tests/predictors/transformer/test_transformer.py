@@ -14,7 +14,7 @@ from joulecast.errors import DatasetError, InputError, UnknownNameError, ZooErro
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.fitting.fit import fit_on_all, network_learner
+from joulecast.predictors.fitting.fit import fit_on_all, with_energies
 from joulecast.predictors.formats.numbers import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.measured import DeviceRow
 from joulecast.predictors.physics.least_times import LeastTimes
@@ -81,7 +81,7 @@ def made_networks(slower=1.25):
 def quick():
     """A transformer that saw operations once, and networks; fitted once."""
     rows = rows_of(simulated_operations())
-    return network_learner(fit_transformer([simulated_dataset()], rows, QUICK), rows, QUICK)(made_networks())
+    return with_energies(fit_transformer([simulated_dataset()], rows, QUICK), rows, made_networks())
 
 
 def arrays(sequences, operations, kinds=4):
