@@ -90,33 +90,6 @@ def test_regions_of_autocast(device, mode):
     }
 
 
-class _Forks(nn.Module):
-    """Two tensors with two readers each, whose gradients are added up: one made by a product, one by a sum in fp32."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
-        self.types = []
-
-    def forward(self, x):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            low = self.first(x)
-            high = x + low + self.second(low)
-            if not high.is_meta:
-                for tensor in (low, high):
-                    tensor.register_hook(lambda gradient: self.types.append(gradient.dtype))
-            return high * self.second(high)
-
-
-def test_gradients_are_added_up_in_the_types_that_pytorch_gives_them():
-    forks = _Forks()
-    forks(torch.ones(4, 8)).sum().backward()
-    assert set(forks.types) == {torch.float32, torch.bfloat16}
-    network = network_of(_Forks(), (4, 8), mode="training")
-    added = [entry for entry in network if entry.operation.kind == "gradient_accumulation"]
-    assert {entry.operation.precision: entry.count for entry in added} == {"fp32": 1, "bf16": 1}
-
-
 def test_autocast_is_put_back():
     before = torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__
     with pytest.raises(Exception, match="Autocasts"):

@@ -71,18 +71,14 @@ def test_card_says_what_matters(entry):
 
 
 @pytest.mark.parametrize("name", ["card.json", "predictor.json", TIME, POWER, "manifest.json"])
-@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "empty"])
-def test_damaged_files_are_refused_and_left_alone(entry, name, damage):
+@pytest.mark.parametrize("content", [None, b""], ids=["missing", "empty"])
+def test_entries_that_lack_a_file_are_refused_and_left_alone(entry, name, content):
+    """Files with changed bytes are refused in tests/system/test_damaged_files.py."""
     path = entry / name
-    data = bytearray(path.read_bytes())
-    if damage == "flip":
-        data[len(data) // 3] ^= 0x20
-    content = {"flip": bytes(data), "truncate": bytes(data[: len(data) // 2]), "empty": b""}.get(damage)
     path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(ZooError):
         load_entry(entry)
     assert path.exists() == (content is not None)
-    assert content is None or path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
