@@ -103,7 +103,7 @@ def _boosting(model: Any) -> Trees:
     return _sum_of(nodes, model.n_features_in_, below=True, base=float(base))
 
 
-def unfitted_forest(settings: ForestSettings, seed: int) -> Any:
+def unfitted_forest(settings: ForestSettings) -> Any:
     """A forest of scikit-learn that gives the same trees every time.
 
     Raises MissingDependencyError: scikit-learn is not installed.
@@ -114,7 +114,7 @@ def unfitted_forest(settings: ForestSettings, seed: int) -> Any:
         n_estimators=settings.trees,
         max_features=settings.max_features,
         min_samples_leaf=settings.min_samples_leaf,
-        random_state=seed,
+        random_state=settings.seed,
         n_jobs=1,  # With more threads, sums differ in the last bits between runs.
     )
 
@@ -130,7 +130,7 @@ def fit_forest(
 
     Raises MissingDependencyError: scikit-learn is not installed.
     """
-    return FittedTrees(unfitted_forest(recipe, recipe.seed).fit(inputs, targets))
+    return FittedTrees(unfitted_forest(recipe).fit(inputs, targets))
 
 
 def fit_boosted(
