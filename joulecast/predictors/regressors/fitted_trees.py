@@ -119,20 +119,6 @@ def unfitted_forest(settings: ForestSettings) -> Any:
     )
 
 
-def fit_forest(
-    operations: Sequence[Operation],
-    inputs: NDArray[np.float32],
-    targets: FloatArray,
-    recipe: ForestRecipe,
-    quantity: str,
-) -> FittedTrees:
-    """See `OneGpuForm.fit`; time and power are fitted alike, and only inputs and targets matter.
-
-    Raises MissingDependencyError: scikit-learn is not installed.
-    """
-    return FittedTrees(unfitted_forest(recipe).fit(inputs, targets))
-
-
 def fit_boosted(
     operations: Sequence[Operation],
     inputs: NDArray[np.float32],
@@ -228,7 +214,12 @@ class OneGpuForm(NamedTuple):
 
 
 ONE_GPU_FORMS: Mapping[str, OneGpuForm] = {
-    "forest": OneGpuForm(ForestRecipe, fit_forest, stored_trees),
+    # A forest is fitted alike to time and power.
+    "forest": OneGpuForm(
+        ForestRecipe,
+        lambda operations, inputs, targets, recipe, quantity: FittedTrees(unfitted_forest(recipe).fit(inputs, targets)),
+        stored_trees,
+    ),
     "xgboost": OneGpuForm(XGBoostRecipe, fit_boosted, stored_trees),
 }
 """Name of a predictor in a recipe and in the zoo -> its form."""
