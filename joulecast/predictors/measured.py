@@ -135,9 +135,7 @@ LEAST_ROWS = 100
 AT_CAP = 0.97
 """Share of the power cap above which a power reading is a lower bound only, because the cap lowers the clock."""
 
-_CLEARLY_DEVICE = (
-    3.0  # A loop that takes this many times its host time is bound by the device, so its time is the device time.
-)
+_CLEARLY_DEVICE = 3.0  # A loop of this many times its host time is bound by the device: its time is the device time.
 # Seconds that a launch takes on the A30's machine; used where no loop of the kind was measured.
 _USUAL_HOST_S = {"inference": 12e-6, "training": 170e-6}
 

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ..errors import InputError, unknown_name
 from ..system.regular_files import MOST_BYTES, read_regular, refusing_damage
@@ -35,45 +35,12 @@ def setting(default: Value, least: float = 0, most: float = math.inf, *, choices
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """Settings with defaults, checked when they are made.
 
     Raises InputError: a value is of another type, or out of range. Raises UnknownNameError: a text is none of its
     choices.
-    """
-
-    WHAT: ClassVar[str] = "recipe"  # What the settings belong to, in messages.
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            if each.metadata:
-                require_setting(each, getattr(self, each.name), self.WHAT)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The settings as a dictionary."""
-        return asdict(self)
-
-
-def require_setting(of: Field[Any], value: object, what: str) -> None:
-    """Require that a setting of a recipe, or of a table of it, may have a value; see `Settings`."""
-    kind: type[Any] = type(of.default)
-    name, choices, (least, most) = of.name, of.metadata["choices"], of.metadata["range"]
-    if issubclass(kind, Settings):
-        if not isinstance(value, kind):
-            raise InputError(f"{name} of a {what} is not a table", given=repr(value)[:100], allowed=f"[{name}]")
-    elif choices:
-        if value not in choices:
-            raise unknown_name(f"{name} of a {what}", value, choices)
-    elif isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
-        words = "an integer" if kind is int else "a decimal number"
-        allowed = f"{words} from {least:g}" + (f" to {most:g}" if math.isfinite(most) else "")
-        raise InputError(f"{name} of a {what} is out of range", given=repr(value), allowed=allowed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seeded(Settings):
-    """Settings of something random.
 
     Args:
         seed: Seed of the random numbers, so that training is repeatable.
@@ -81,9 +48,34 @@ class Seeded(Settings):
 
     seed: int = setting(0, 0, 2**31)
 
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if each.metadata:
+                require_setting(each, getattr(self, each.name))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return asdict(self)
+
+
+def require_setting(of: Field[Any], value: object) -> None:
+    """Require that a setting of a recipe, or of a table of it, may have a value; see `Settings`."""
+    kind: type[Any] = type(of.default)
+    name, choices, (least, most) = of.name, of.metadata["choices"], of.metadata["range"]
+    if issubclass(kind, Settings):
+        if not isinstance(value, kind):
+            raise InputError(f"{name} of a recipe is not a table", given=repr(value)[:100], allowed=f"[{name}]")
+    elif choices:
+        if value not in choices:
+            raise unknown_name(f"{name} of a recipe", value, choices)
+    elif isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
+        words = "an integer" if kind is int else "a decimal number"
+        allowed = f"{words} from {least:g}" + (f" to {most:g}" if math.isfinite(most) else "")
+        raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed=allowed)
+
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(Seeded):
+class Recipe(Settings):
     """Settings of a predictor: a frozen dataclass whose fields are the keys of its TOML file.
 
     Args:
@@ -115,8 +107,6 @@ class ForestSettings(Settings):
         min_samples_leaf: Least number of operations in a leaf.
     """
 
-    WHAT = "forest"
-
     forest: Literal["extra_trees", "random_forest"] = setting("extra_trees", choices=("extra_trees", "random_forest"))
     trees: int = setting(64, 1)
     max_features: float = setting(1.0, _LEAST_SHARE, 1)
@@ -126,8 +116,6 @@ class ForestSettings(Settings):
 @dataclass(frozen=True)
 class ForestRecipe(ForestSettings, Recipe):
     """Settings of a forest on the measurements of one GPU."""
-
-    WHAT = "recipe"
 
     @property
     def entry(self) -> str | None:
@@ -150,8 +138,6 @@ class SharedRecipe(Recipe):
 class SharedForestRecipe(ForestSettings, SharedRecipe):
     """Settings of a forest over the measurements of many GPUs."""
 
-    WHAT = "recipe"
-
     trees: int = setting(20, 1)
     max_features: float = setting(0.7, _LEAST_SHARE, 1)
     min_samples_leaf: int = setting(6, 1)
@@ -163,7 +149,7 @@ class SharedForestRecipe(ForestSettings, SharedRecipe):
 
 
 @dataclass(frozen=True)
-class TreeSettings(Seeded):
+class TreeSettings(Settings):
     """Settings of gradient-boosted trees.
 
     Args:
@@ -215,7 +201,7 @@ class XGBoostRecipe(TreeSettings, Recipe):
                 allowed = f"such as {name} = [{getattr(self, name)}]"
                 raise InputError("a search has a list of values", given=f"{name} = {values!r}", allowed=allowed)
             for value in values:
-                require_setting(searchable[name], value, self.WHAT)
+                require_setting(searchable[name], value)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary, without `search`."""

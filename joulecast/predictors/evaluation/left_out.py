@@ -164,14 +164,12 @@ def errors_on_repeats(dataset: Dataset, chip: ChipPart) -> Errors:
         return Errors()
     within = replace(dataset, measurements=tuple(rows), networks=())
     errors = errors_on(within, chip, {m.operation for m in rows}, SEEN)
-    moved = {"time": np.ones(len(rows)), "power": np.ones(len(rows))}
+    predicted = {quantity: values.copy() for quantity, values in errors.predicted.items()}
     for i, m in enumerate(rows):
         for quantity, name in (("time", "time_s"), ("power", "power_w")):
-            values = [(getattr(each, name), each is m) for each in repeats[m.operation]]
-            known = [(value, is_mine) for value, is_mine in values if value is not None]
-            if others := [value for value, is_mine in known if not is_mine]:
-                moved[quantity][i] = median(others) / median(value for value, _ in known)
-    predicted = {quantity: values * moved[quantity] for quantity, values in errors.predicted.items()}
+            known = [each for each in repeats[m.operation] if getattr(each, name) is not None]
+            if others := [getattr(each, name) for each in known if each is not m]:
+                predicted[quantity][i] *= median(others) / median(getattr(each, name) for each in known)
     return replace(errors, predicted=predicted).having({"distance": np.zeros(len(rows))})
 
 

@@ -55,10 +55,7 @@ def fit_any_gpu(
         # Thousands of measurements must not outvote a few of another kind or GPU.
         weights.append(np.full(len(some), min(len(some), _COUNTED) ** 0.5 / len(some)))
     weight = np.concatenate(weights)
-    if isinstance(recipe, SharedForestRecipe):
-        trees = unfitted_forest(recipe, recipe.seed)
-    else:
-        trees = unfitted_trees(recipe, recipe.trees)
+    trees = unfitted_forest(recipe) if isinstance(recipe, SharedForestRecipe) else unfitted_trees(recipe, recipe.trees)
     trees.fit(np.vstack(tables), np.concatenate(targets), sample_weight=weight / weight.mean())
     chips, names = measured_kinds(rows), frozenset(row.gpu.name for row in rows)
     return LearnedOperations(learner, FittedTrees(trees), chips, PRIOR_ENERGY, launch_times_s(datasets), names)

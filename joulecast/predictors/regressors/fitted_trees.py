@@ -103,7 +103,7 @@ def _boosting(model: Any) -> Trees:
     return _sum_of(nodes, model.n_features_in_, below=True, base=float(base))
 
 
-def unfitted_forest(settings: ForestSettings, seed: int) -> Any:
+def unfitted_forest(settings: ForestSettings) -> Any:
     """A forest of scikit-learn that gives the same trees every time.
 
     Raises MissingDependencyError: scikit-learn is not installed.
@@ -114,23 +114,9 @@ def unfitted_forest(settings: ForestSettings, seed: int) -> Any:
         n_estimators=settings.trees,
         max_features=settings.max_features,
         min_samples_leaf=settings.min_samples_leaf,
-        random_state=seed,
+        random_state=settings.seed,
         n_jobs=1,  # With more threads, sums differ in the last bits between runs.
     )
-
-
-def fit_forest(
-    operations: Sequence[Operation],
-    inputs: NDArray[np.float32],
-    targets: FloatArray,
-    recipe: ForestRecipe,
-    quantity: str,
-) -> FittedTrees:
-    """See `OneGpuForm.fit`; time and power are fitted alike, and only inputs and targets matter.
-
-    Raises MissingDependencyError: scikit-learn is not installed.
-    """
-    return FittedTrees(unfitted_forest(recipe, recipe.seed).fit(inputs, targets))
 
 
 def fit_boosted(
@@ -228,7 +214,12 @@ class OneGpuForm(NamedTuple):
 
 
 ONE_GPU_FORMS: Mapping[str, OneGpuForm] = {
-    "forest": OneGpuForm(ForestRecipe, fit_forest, stored_trees),
+    # A forest is fitted alike to time and power.
+    "forest": OneGpuForm(
+        ForestRecipe,
+        lambda operations, inputs, targets, recipe, quantity: FittedTrees(unfitted_forest(recipe).fit(inputs, targets)),
+        stored_trees,
+    ),
     "xgboost": OneGpuForm(XGBoostRecipe, fit_boosted, stored_trees),
 }
 """Name of a predictor in a recipe and in the zoo -> its form."""

@@ -326,18 +326,17 @@ def decisions(predictor: OperationPredictor, operation: Operation) -> dict[str, 
 
 def _decisions(trees: Trees, row: NDArray[np.float32]) -> Decisions:
     asked: Counter[str] = Counter()
-    path: list[str] = []
-    for tree, node in enumerate(trees.starts.tolist()):
+    paths = []
+    for node in trees.starts.tolist():
+        path = []
         while not trees.is_leaf[node]:
             inner = int(trees.numbers[node])
-            place, threshold = int(trees.inputs[inner]), trees.thresholds[inner]
-            holds = bool(row[place] < threshold if trees.below else row[place] <= threshold)
-            asked[INPUT_NAMES[place]] += 1
-            if tree == 0:
-                sign = ("<" if trees.below else "<=") if holds else (">=" if trees.below else ">")
-                path.append(f"{INPUT_NAMES[place]} {sign} {threshold:.4g}")
+            name, value, threshold = INPUT_NAMES[trees.inputs[inner]], row[trees.inputs[inner]], trees.thresholds[inner]
+            holds = bool(value < threshold if trees.below else value <= threshold)
+            sign = ("<" if trees.below else "<=") if holds else (">=" if trees.below else ">")
+            asked[name] += 1
+            path.append(f"{name} {sign} {threshold:.4g}")
             node = node + 1 if holds else int(trees.otherwise[node])
-        if tree == 0:
-            path.append(f"value {trees.values[trees.numbers[node]]:.4g}")
-    whole = sum(asked.values()) or 1
-    return Decisions(tuple(path), tuple((name, count / whole) for name, count in asked.most_common()))
+        paths.append((*path, f"value {trees.values[trees.numbers[node]]:.4g}"))
+    whole = asked.total() or 1
+    return Decisions(paths[0], tuple((name, count / whole) for name, count in asked.most_common()))
