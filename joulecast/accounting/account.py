@@ -34,7 +34,7 @@ PROFILED = 5
 _WARM_UP = 2
 _LEAST_LOOPS = 3
 _INTERVAL_S = 0.02  # Shorter than a meter's interval, because the joules within a step depend on single samples.
-_ESTIMATED = "nothing could be measured, so joules are estimated from utilization and data sheets"
+_ESTIMATED = "joules are estimated from utilization and data sheets, not measured"
 _NO_COUNTER = "no energy counter was read, so there are seconds but no joules"
 
 
@@ -203,11 +203,9 @@ def _accounting(
 ) -> Accounting:
     """Make the accounting from the results of one pass, for which `overhead` is None, or of two."""
     notes = [*events.notes, *shares.notes]
-    reason = "" if recording is None else "; ".join(recording.absent)
-    if not counters:
-        notes.insert(0, f"{_NO_COUNTER}: {reason}" if reason else _NO_COUNTER)
-    elif all(counter.device.method == "modelled" for counter in counters):
-        notes.insert(0, f"{_ESTIMATED}: {reason}")
+    if all(counter.device.method == "modelled" for counter in counters):
+        reasons = "; ".join(() if recording is None else recording.absent)
+        notes.insert(0, ": ".join(filter(None, [_ESTIMATED if counters else _NO_COUNTER, reasons])))
     iteration_s = duration_s / events.iterations if overhead is None else duration_s
     by_phase = {phase: module_share(events, phase) for phase in ("forward", "backward")}
     return Accounting(

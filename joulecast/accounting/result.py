@@ -85,7 +85,7 @@ class Accounting(Answer):
 
     @property
     def estimated(self) -> bool:
-        """Whether nothing could be measured, so that joules are estimated from utilization and data sheets."""
+        """Whether joules are estimated from utilization and data sheets, because nothing was measured."""
         return self.known and self.recording is not None and all(d.method == "modelled" for d in self.recording.devices)
 
     @property

@@ -63,6 +63,8 @@ def job_and_rank(environment: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
+_measuring: set[tuple[str, str]] = set()  # Jobs and ranks whose lock this process has: its meters may be nested.
+
 INTERVAL_S = 0.1
 """Default time between two samples. Energy counters lose nothing in between, and power readings update no faster."""
 
@@ -122,7 +124,7 @@ class Meter:
         self._result = None
         if mlflow:
             active_run()
-        if self._job is not None:
+        if self._job is not None and self._job not in _measuring:
             user = getattr(os, "getuid", lambda: "")()  # Windows has none, and none of these launchers.
             name = hashlib.sha256(self._job[0].encode()).hexdigest()[:16]
             self._lock = (Path(tempfile.gettempdir()) / f"joulecast-meter-{user}-{name}.lock").open("w")
@@ -136,6 +138,8 @@ class Meter:
         self._recorded = out
         self._sampler = Sampler(machine.readers, interval_s, out, machine.header(command), self._process)
         self._sampler.start()
+        if self._job is not None:
+            _measuring.add(self._job)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -143,8 +147,9 @@ class Meter:
             return
         self._send()
         self._sampler.stop(self.exit_code)
-        if self._lock is not None:
+        if self._lock is not None and self._job is not None:
             self._lock.close()
+            _measuring.discard(self._job)
         try:
             self._result = self._read()
         finally:

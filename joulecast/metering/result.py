@@ -246,7 +246,7 @@ class Metering(Answer):
             return f"{self.title}: nothing could be measured in {si(self.duration_s, 's')}"
         bound = "" if self.complete else "at least "
         if all(found.device.method == "modelled" for found in self.devices):
-            bound = "nothing could be measured; estimated "
+            bound = "estimated, not measured: "
         return f"{self.title}: {bound}{si(self.energy_j, 'J')} in {si(self.duration_s, 's')}, {si(self.mean_w, 'W')}"
 
 

@@ -91,7 +91,8 @@ def _fit_cpu(task: Task, validation: Validation) -> Trained:
     errors = network_log_errors(validation.networks)
     predictor = CpuNetworkPredictor(task.name, operations, serial, errors, predictor_of(recipe))
     samples = [Sample(chosen({m.operation for m in dataset.usable(mode)}))]
-    return Trained(predictor, validation, _card(task, validation, told), samples, kind=CPU_PREDICTOR)
+    files = {LEFT_OUT: json_bytes(operations_left_out(validation))}
+    return Trained(predictor, validation, _card(task, validation, told), samples, files, kind=CPU_PREDICTOR)
 
 
 def _told_of_device(task: Task, validation: Validation, operations: int, precisions: tuple[str, ...]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def test_a_machine_without_sensors_gets_an_estimate_that_says_so(tmp_path):
     least_j, most_j = (threads * watts * found["duration_s"] for watts in (power["idle_w"], power["busy_w"]))
     assert 0.9 * least_j < found["energy_j"] < 1.1 * most_j + 0.01 * threads * power["busy_w"]
     assert {figure["source"] for row in found["tree"]["rows"] for figure in row["energy_j"]} == {"modelled"}
-    assert "nothing could be measured; estimated" in line
+    assert "estimated, not measured" in line
 
 
 def test_with_a_sensor_nothing_is_estimated(driver, tmp_path):
@@ -111,6 +111,6 @@ def test_estimated_joules_are_not_compared_with_a_prediction(tmp_path, monkeypat
     assert not found.measured
     assert found.energy_j is not None
     assert "estimated, not measured" in str(found)
-    assert "nothing could be measured" in found.notes[0]
+    assert "estimated from utilization and data sheets, not measured" in found.notes[0]
     with pytest.raises(InputError, match="no joules were measured"):
         found.compare(EnergyTree.of("prediction", []))

@@ -225,6 +225,12 @@ def test_one_process_of_a_machine_measures(counters, tmp_path, monkeypatch):
             meters.append(Meter(("cpu",), interval_s=0.02, out=tmp_path / f"{host}{rank}.jsonl"))
         with meters[0], meters[1]:
             waited(0.8)
+            with Meter(("cpu",)) as other, pytest.raises(InputError, match="has measured nothing"):
+                other.result()
+            monkeypatch.setenv("SLURM_PROCID", "0")
+            with Meter(("cpu",), interval_s=0.02) as nested:
+                waited(0.2)
+            assert nested.result().energy_j < meters[0].result().energy_j
         assert [meter.measures for meter in meters] == [True, False]
         with pytest.raises(InputError, match="this process has measured nothing"):
             meters[1].result()

@@ -265,7 +265,7 @@ def test_operations_that_only_one_network_has_are_left_out_with_it(tmp_path):
 
 def test_a_stored_predictor_predicts_the_same_and_knows_its_errors_on_networks(zoo, tmp_path):
     errors = left_out_of(zoo)
-    assert set(errors) == {"networks"}
+    assert set(errors) == {"networks", "operations"}
     assert (zoo / "README.md").read_text().count("Energy: not measured") == 1
     assert {label.partition(": ")[2].split()[0] for label in errors["networks"]} == set(NETWORKS)
     assert {name for each in errors["networks"].values() for name in each} == {"time"}
@@ -298,5 +298,7 @@ def test_a_cpu_on_which_one_network_was_measured_is_trained(tmp_path):
     network = Network(tuple(Entry(operation, 1) for operation in (*LINEARS, *RELUS)), name="all", input_shape=(64, 256))
     trained = trained_on(replace(dataset(), networks=(whole(network, power=False),)), tmp_path)
     assert len(trained.validation.networks) == 0
+    # Its operations alone tell whether another predictor is better.
+    assert {len(errors) for errors in left_out_of(trained.save(tmp_path / "zoo")).values()} == {len(LINEARS + RELUS)}
     notes = trained.predictor.predict(network).notes
     assert any("fewer than three networks were measured" in note for note in notes)
