@@ -169,6 +169,13 @@ class GPU:
                 given=f"power_limit_w = {self.power_limit_w:g}, power_range_w = {list(self.power_range_w)}",
                 allowed="power_range_w = [lowest, highest] around power_limit_w",
             )
+        idle_w = max((self.idle_power_w or 0.0, *(() if self.idle_curve is None else self.idle_curve.power_w)))
+        if idle_w >= self.power_limit_w:
+            raise InputError(
+                f"the powers of {self.name} contradict each other",
+                given=f"power_limit_w = {self.power_limit_w:g}, {idle_w:g} W without work",
+                allowed="idle_power_w, and all power_w of idle_curve, below power_limit_w",
+            )
 
     def __hash__(self) -> int:
         return hash(self.name)

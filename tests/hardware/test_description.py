@@ -70,6 +70,7 @@ WRONG = [
     ("list of lists", EXAMPLE + "tensor_precisions = [[]]", "tensor_precisions.*list of precisions"),
     ("clocks the wrong way round", changed("max_clock_mhz", "1500"), "clocks.*contradict.*1695 MHz, 1500 MHz"),
     ("cap outside its range", changed("power_range_w", "[100, 200]"), "power limits.*contradict"),
+    ("idle above the cap", changed("idle_power_w", "300"), "powers.*contradict.*300 W without work"),
     ("curve of two lengths", changed("idle_curve", "{ clock_mhz = [1, 2], power_w = [3] }"), "as many power_w"),
     ("board that draws nothing", changed("idle_curve", "{ clock_mhz = [900], power_w = [0] }"), "watts"),
     ("voltage without its bend", changed("voltage", "{ flat_mv = 700 }"), "voltage.*bend"),
