@@ -87,8 +87,9 @@ class Gradients:
         if name == "detach" or name.endswith("_like") or name.startswith("new_"):
             return
         if func.is_view:
+            memory = _Memory.of(tensors_in(args, kwargs)[0])
             for leaf in tensors_in(result):
-                leaf.memory = _Memory.of(args[0])  # type: ignore[attr-defined]
+                leaf.memory = memory  # type: ignore[attr-defined]
         if needed:
             self._mark(result, self._edges((args, kwargs), recorded), recorded, is_written=func._schema.is_mutable)
 

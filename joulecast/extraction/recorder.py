@@ -51,7 +51,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._learned = {id(tensor) for tensor in learned}
         self._parameters = {id(tensor) for tensor in parameters}
         self.gradients = Gradients(learned) if job.mode == "training" else None
-        self._is_needed = False  # whether the backward runs through the operator
         self._kept: dict[int, torch.Tensor] = {}  # inputs of checkpoints
         self.cast_bytes = 0
         """Bytes of the copies of parameters that autocast makes and that stay in memory."""
@@ -101,16 +100,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if any(issubclass(kind, torch.Tensor) and kind not in _PLAIN_TENSORS for kind in types):
             # A subclass of Tensor, such as torchao's quantized weights, decides itself which operators it runs.
             return NotImplemented
-        args, kwargs = self.arguments(args, kwargs)
+        args, kwargs = self._on_meta(args), {name: self._on_meta(value) for name, value in (kwargs or {}).items()}
+        if "device" in kwargs:
+            kwargs["device"] = torch.device("meta")
         inside_whole = bool(self._stack) and self._stack[-1][1]
         name = func.overloadpacket.__name__
         # The in-place form "add_" moves the same bytes as "add"; "__and__" is not an in-place form.
         plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         self.operator = operator = f"{func.namespace}.{plain}"
         self.operators_run.add(operator)
-        self._is_needed = is_needed = self.gradients is not None and self.gradients.needed(args, kwargs)
+        is_needed = self.gradients is not None and self.gradients.needed(args, kwargs)
         if func.namespace == "aten":
-            args, kwargs = self.autocast.cast(name, args, kwargs, self._cast, lambda t: id(t) in self._learned)
+            cast = partial(self._cast, is_needed)
+            args, kwargs = self.autocast.cast(name, args, kwargs, cast, lambda t: id(t) in self._learned)
         # `where` with a condition alone is `nonzero`, and not the operator of this name in the table.
         convert = None if func is torch.ops.aten.where.default else self._conversion(operator)
         if plain.startswith("conv") and any(tensor.is_complex() for tensor in tensors_in(args)):
@@ -197,19 +199,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for dtype, number in elements.items():
             self._record((f"{optimizer}_step", [(number,)], {}), dtype)
 
-    def arguments(self, args: Any, kwargs: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
-        """Arguments of an operator on the meta device."""
-        kwargs = {name: self.on_meta(value) for name, value in (kwargs or {}).items()}
-        if "device" in kwargs:
-            kwargs["device"] = torch.device("meta")
-        return self.on_meta(args), kwargs
-
-    def on_meta(self, value: Any) -> Any:
+    def _on_meta(self, value: Any) -> Any:
         """Move an argument to the meta device: tensors that a module holds besides its parameters are still real."""
         if isinstance(value, torch.Tensor):
             return value if value.is_meta else without_memory(value)
         if isinstance(value, list | tuple) and any(isinstance(item, torch.Tensor | list | tuple) for item in value):
-            return type(value)(map(self.on_meta, value))
+            return type(value)(map(self._on_meta, value))
         return value
 
     def _conversion(self, operator: str) -> Callable[[Bound], Converted] | None:
@@ -221,10 +216,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _computed(self, operator: str, bound: Bound) -> tuple[str, ...]:
         return ("all",) if self.gradients is None else self.gradients.computed(operator, bound)
 
-    def _cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    def _cast(self, is_needed: bool, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         with self:
             made = tensor.to(dtype)
-        if id(tensor) in self._learned or (id(tensor) in self._parameters and self._is_needed):
+        if id(tensor) in self._learned or (id(tensor) in self._parameters and is_needed):
             self.cast_bytes += made.nbytes  # PyTorch caches it, or the gradient of the operator's input needs it.
         return made
 

@@ -124,6 +124,10 @@ def test_autocast_holds_weights_in_both_types():
     frozen = memory_need(joulecast.extract(Autocast(7), (128, 8192), **options))
     assert frozen.weights_bytes == 4 * (elements + 3 * elements // 8)
     assert 2 * elements // 8 < frozen.activations_bytes < 2 * elements
+    # Those behind a learned layer are needed: the gradients of their inputs are products with them.
+    adapted = Autocast()
+    adapted.layers[1:].requires_grad_(False)
+    assert 2 * elements < memory_need(joulecast.extract(adapted, (128, 8192), **options)).activations_bytes
     # As inference runs it, with fp32 weights and their casts, which are cached until the region ends.
     inference = memory_need(joulecast.extract(Autocast(), (128, 8192)))
     assert inference.weights_bytes == 4 * elements
