@@ -24,8 +24,11 @@ def counted_flops(model: nn.Module, shape: tuple[int, ...]) -> int:
     return int(counter.get_total_flops())
 
 
-def kept_bytes(model: nn.Module, shape: tuple[int, ...]) -> int:
-    """Bytes of all storages that autograd keeps after a forward, without parameters, and the inputs of checkpoints."""
+def kept_bytes(model: nn.Module, given: tuple[int, ...] | torch.Tensor) -> int:
+    """Bytes of all storages that autograd keeps after a forward, without parameters, and the inputs of checkpoints.
+
+    The model runs on an input, or on one of a shape on the meta device.
+    """
     parameters = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
     kept = {}
 
@@ -36,5 +39,5 @@ def kept_bytes(model: nn.Module, shape: tuple[int, ...]) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        model.train()(torch.empty(shape, device="meta"))
+        model.train()(given if isinstance(given, torch.Tensor) else torch.empty(given, device="meta"))
     return sum(storage.nbytes() for storage in kept.values())

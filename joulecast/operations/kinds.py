@@ -111,8 +111,12 @@ _NORMALIZED = {"normalized_shape": Attribute(SHAPE, lambda x: x[0][-1:])}  # By 
 
 
 def _saves_product(o: Counted) -> float:
-    """A factor needs the other one, which is no activation where it needs no gradient itself, such as a buffer."""
-    return 0.0 if o.gradients in ("first", "second") else saves_its_output(o)
+    """A factor needs the other one, which is no activation where it needs no gradient itself, such as a buffer.
+
+    A power by a number needs its base alone, and norms and GELU read it into means and sums, which need nothing.
+    """
+    needs_none = o.gradients in ("first", "second") or (o.kind == "pow" and len(o.input_shapes) == 1)
+    return 0.0 if needs_none else saves_its_output(o)
 
 
 def _binary(*, is_product: bool) -> Kind:

@@ -8,6 +8,7 @@ from torch.utils.checkpoint import checkpoint
 import joulecast
 from joulecast import Operation
 from joulecast.extraction.models.named_models import build
+from joulecast.extraction.models.transformers_models import build_to_run
 from joulecast.hardware import find_gpu
 from joulecast.predictors.networks.memory import memory_need, saved_bytes
 
@@ -25,10 +26,27 @@ def test_training_keeps_what_autograd_keeps(name):
 
 
 @pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("bert_base", {"hidden_size": 128, "intermediate_size": 512, "attention_probs_dropout_prob": 0.0}),
+        ("gpt2", {"hidden_size": 128, "attn_pdrop": 0.0}),
+        ("llama3_8b", {"hidden_size": 128, "intermediate_size": 512, "num_key_value_heads": 4}),
+    ],
+)
+def test_training_of_transformers_keeps_about_what_autograd_keeps(name, sizes):
+    # On the CPU, whose attention keeps no matrix, as on GPUs. Its dropout keeps four bytes per element, on GPUs one.
+    sizes |= {"num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 100, "use_cache": False}
+    model = build_to_run(name, **sizes)
+    network = joulecast.extract(model, (4, 128), mode="training")
+    assert saved_bytes(network) == pytest.approx(kept_bytes(model, torch.zeros(4, 128, dtype=torch.int64)), rel=0.15)
+
+
+@pytest.mark.parametrize(
     ("kind", "attributes", "expected"),
     [
         ("dropout", {}, 5 * 4 * 6),  # a mask of one byte per element
         ("mul", {"gradients": "all"}, 4 * 5 * 4 * 6),
+        ("pow", {}, 0),  # by a number: its base is the output of what was before
         ("mul", {"gradients": "first"}, 0),  # rotary positions: only their angles are kept, which need no gradient
         # Four gates, the hidden and the cell state of both layers.
         ("lstm", {"hidden_size": 8, "num_layers": 2}, 4 * 5 * 4 * 2 * 8 * (4 + 2)),
