@@ -131,7 +131,7 @@ def test_sizes_of_enlarged_and_padded_images_follow_from_those_of_the_input():
 
     fitted = [(30, 41), (17, 64), (25, 9)]
     samples = [making.Sample(each, calls(*each), (), (False,) * len(calls(*each))) for each in fitted]
-    assert tuple(fit(samples).operations((50, 23), "inference", "default")) == calls(50, 23)
+    assert tuple(making.fit(samples).operations((50, 23), "inference", "default")) == calls(50, 23)
 
 
 def test_shapes_that_a_model_refuses_are_not_answered():
