@@ -36,9 +36,9 @@ Made by `python benchmarks/images.py FOLDER`; do not edit. Published by the ML.E
 to 32, on several GPUs in several degrees of Ulysses and ring. Errors are those of the time of a batch, of its mean
 power, and of joules per image: predicted over published, the mean over batches and the farthest. The host's time of an
 exchange between GPUs was set with FLUX.1, and joules of a FLOP and watts of a multiprocessor with the pipelines that
-were looked at; no other constant was fitted to these runs. Parts that were missing were found by tracing the models of
-diffusers 0.35.2 and in the source of xDiT: which operations run, and in which memory layout. Cycles of an element that
-lies across memory are those of a copy that others measured on an H100.
+were looked at; no other constant was fitted to these runs. Which operations run, and in which memory layout, was traced
+with diffusers 0.35.2; what GPUs exchange is from the source of xDiT. Cycles of an element that lies across memory are
+those of a copy that others measured on an H100.
 
 Attention is predicted as PyTorch's FlashAttention 2: with kernels of engines (FlashAttention 3, TensorRT-LLM), the
 pipelines that were looked at first came out 10 to 55 % too quick. SD 3.5 medium drew 449 to 529 W on one H100, but

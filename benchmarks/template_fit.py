@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from joulecast.errors import ExtractionError
-from joulecast.extraction.templates.store import Dimension, Step, Symbol, Template, symbol
+from joulecast.extraction.templates.store import OUTPUT_SIZE, Dimension, Step, Symbol, Template, symbol
 from joulecast.operations.entry import Dropped
 from joulecast.operations.operation import Operation
 
@@ -30,8 +30,7 @@ class Sample:
     def structure(self) -> object:
         """Everything except the dimensions. It is the same for all traces of a template."""
         calls = tuple(
-            (op.kind, tuple(map(len, op.input_shapes)), tuple(sorted(op.attributes.items())), op.precision, path)
-            for op, path in self.calls
+            (op.kind, tuple(map(len, op.input_shapes)), _attributes(op), op.precision, path) for op, path in self.calls
         )
         return calls, self.half, self.dropped
 
@@ -70,10 +69,10 @@ def fit(samples: Sequence[Sample]) -> Template:
 
 def _step(operations: tuple[Operation, ...], is_half: bool, search: _Search, samples: Sequence[Sample]) -> Step:
     first = operations[0]
-    shapes = []
-    for i in range(len(first.input_shapes)):
-        dimensions = []
-        for values in zip(*(operation.input_shapes[i] for operation in operations), strict=True):
+
+    def dimensions(shapes: Iterable[Sequence[int]]) -> tuple[Dimension, ...]:
+        found = []
+        for values in zip(*shapes, strict=True):
             dimension = search.find(values)
             if dimension is None:
                 raise ExtractionError(
@@ -81,9 +80,22 @@ def _step(operations: tuple[Operation, ...], is_half: bool, search: _Search, sam
                     given=f"{values} at {_at(samples)}",
                     hint="this regime gets no template, and torch answers for it",
                 )
-            dimensions.append(dimension)
-        shapes.append(tuple(dimensions))
-    return Step(first.kind, tuple(shapes), tuple(sorted(first.written_attributes.items())), is_half)
+            found.append(dimension)
+        return tuple(found)
+
+    shapes = tuple(dimensions(op.input_shapes[i] for op in operations) for i in range(len(first.input_shapes)))
+    attributes = first.written_attributes
+    if isinstance(attributes.get(OUTPUT_SIZE), tuple):
+        attributes[OUTPUT_SIZE] = dimensions(op.attributes[OUTPUT_SIZE] for op in operations)
+    return Step(first.kind, shapes, tuple(sorted(attributes.items())), is_half)
+
+
+def _attributes(operation: Operation) -> object:
+    """All attributes, but without the numbers of the one that consists of dimensions."""
+    return tuple(
+        (name, len(value) if name == OUTPUT_SIZE and isinstance(value, tuple) else value)
+        for name, value in sorted(operation.attributes.items())
+    )
 
 
 def _at(samples: Sequence[Sample]) -> str:
@@ -137,6 +149,8 @@ class _Search:
             rest = tuple(v - a for a, v in zip(x, values, strict=True))
             if rest in self._known:
                 yield Symbol("sum", (self._take(x), self._take(rest)))
+            elif len(set(rest)) == 1 and rest[0] > 0:
+                yield Symbol("sum", (self._take(x), rest[0]))
         for x, y in itertools.combinations_with_replacement(columns, 2):
             if factor := _factor(tuple(a * b for a, b in zip(x, y, strict=True)), values):
                 yield Symbol("product", (factor, self._take(x), self._take(y)))

@@ -14,7 +14,10 @@ import joulecast
 from conftest import full_disk
 from joulecast.errors import ExtractionError, InputError, UnknownNameError
 from joulecast.extraction import cache, network_of
+from joulecast.extraction.job import Job
 from joulecast.extraction.models.torchvision_models import build, model_names
+from joulecast.extraction.tracing import trace
+from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
 from joulecast.operations.operation import Operation
 
@@ -195,3 +198,26 @@ def test_given_operations_keep_what_they_say():
         [(joulecast.Operation("linear", [(4, 4)], {"out_features": 4}), 2)], mode="training", precision="bf16"
     )
     assert (asked.mode, asked.entries[0].operation.precision) == ("training", "bf16")
+
+
+def test_calls_that_read_across_memory_are_known():
+    class Patches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches, self.norm = nn.Conv2d(3, 8, 2, 2), nn.LayerNorm(8)
+
+        def forward(self, x):
+            tokens = self.patches(x).flatten(2).transpose(1, 2)  # features of a token lie far apart
+            tokens = tokens + self.norm(tokens)
+            in_rows = tokens.contiguous()
+            heads = in_rows.unflatten(2, (2, 4)).transpose(1, 2)
+            return torch.cat([heads, heads], dim=2) * 2, in_rows + in_rows
+
+    recorders = []
+    model = Patches()
+    trace(model, Inputs.of((2, 3, 16, 12)), Job(model), on_trace=recorders.append)
+    calls = [operation.kind for operation, _ in recorders[0].calls]
+    assert calls == ["conv2d", "copy", "layer_norm", "add", "copy", "cat", "mul", "add"]
+    # The norm copies its input; the sum stays as the convolution wrote it, and its second operand lies in rows.
+    assert [calls[place] for place in sorted(recorders[0].across)] == ["copy", "add", "copy", "cat"]
+    assert sorted(recorders[0].across) == [1, 3, 4, 5]

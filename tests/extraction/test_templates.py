@@ -116,6 +116,24 @@ def test_made_again_they_are_the_same(name):
     assert making.Maker(name).make() == store.load(name)
 
 
+def test_sizes_of_enlarged_and_padded_images_follow_from_those_of_the_input():
+    module = torch.nn.Sequential(
+        torch.nn.Upsample(scale_factor=2),
+        torch.nn.ZeroPad2d(1),
+        torch.nn.Conv2d(3, 4, 3),
+        torch.nn.AdaptiveAvgPool2d(7),
+    )
+
+    def calls(height, width):
+        recorders = []
+        traced(module, Inputs.of((2, 3, height, width)), Job(module), "enlarged", recorders.append)
+        return tuple(recorders[0].calls)
+
+    fitted = [(30, 41), (17, 64), (25, 9)]
+    samples = [making.Sample(each, calls(*each), (), (False,) * len(calls(*each))) for each in fitted]
+    assert tuple(making.fit(samples).operations((50, 23), "inference", "default")) == calls(50, 23)
+
+
 def test_shapes_that_a_model_refuses_are_not_answered():
     for name, shape, options in [
         ("resnet50", (2, 1, 224, 224), {}),

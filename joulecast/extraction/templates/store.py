@@ -30,6 +30,10 @@ Dimension = int
 """A dimension: a positive number is a constant, and -1 - i stands for symbol i."""
 
 
+OUTPUT_SIZE = "output_size"
+"""The attribute that consists of dimensions."""
+
+
 def symbol(index: int) -> Dimension:
     """The number that stands for symbol i."""
     return -1 - index
@@ -47,7 +51,7 @@ class Symbol(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An operation whose shapes depend on the sizes of the input; `shapes` are in dimensions.
+    """An operation whose shapes depend on the sizes of the input; `shapes` are in dimensions, as is an "output_size".
 
     `is_half` says whether it runs in half precision if the model is requested in half precision.
     """
@@ -117,14 +121,20 @@ class Template(NamedTuple):
                     allowed="2 or more",
                     hint="use a larger batch, or ask about inference",
                 )
-            done.append(_operation(step, shapes, real, mode))
+            attributes = tuple(
+                (name, tuple(map(value, of)) if name == OUTPUT_SIZE and isinstance(of, tuple) else of)
+                for name, of in step.attributes
+            )
+            done.append(_operation(step.kind, shapes, attributes, real, mode))
         return [(done[position], path) for position, path in zip(self.calls, self.paths, strict=True)]
 
 
 # Networks at two sizes share many operations. Making one takes longer than predicting it, because it is checked.
 @remembered(lambda made: OPERATION_BYTES)
-def _operation(step: Step, shapes: tuple[tuple[int, ...], ...], precision: str, mode: str) -> Operation:
-    return Operation(step.kind, shapes, dict(step.attributes), precision=precision, mode=mode)
+def _operation(
+    kind: str, shapes: tuple[tuple[int, ...], ...], attributes: tuple[tuple[str, Any], ...], precision: str, mode: str
+) -> Operation:
+    return Operation(kind, shapes, dict(attributes), precision=precision, mode=mode)
 
 
 Range = tuple[int, int]

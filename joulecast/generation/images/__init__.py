@@ -1,5 +1,6 @@
-"""Images and videos from diffusion models: pipelines of `diffusers`, described by their configurations alone.
+"""Images and videos from diffusion models: pipelines of `diffusers`, whose parts were traced once.
 
-`layers` records operations, `denoisers`, `joint_denoisers` and `decoders` list those of the parts of a pipeline,
-`pipelines` has the configurations, and `predict` adds up text encoders, denoising steps and decoding.
+`parts` reads the templates of text encoders, denoisers and decoders, `decoders` says in which pieces latents are
+decoded, `pipelines` has the configurations, `sequence_parallel` divides a denoiser among GPUs, and `predict` adds up
+text encoders, denoising steps and decoding.
 """

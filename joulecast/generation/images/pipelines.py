@@ -5,8 +5,9 @@ Their sizes stand in pipelines.toml.
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,68 +15,27 @@ from typing import Any
 from ...errors import InputError
 from ...extraction.models.spelling import spelled_as
 from ...operations.network import Network
-from .decoders import Autoencoder, CausalDecoder, ConditionedDecoder, DeepCompression, GroupedDecoder
-from .denoisers import CrossDiT, LinearDiT, UNet, VideoDiT
-from .joint_denoisers import JointDiT, JointVideoDiT
-from .layers import Layers
+from .decoders import pieces
+from .parts import load
 from .sequence_parallel import ONE_GPU, Split
-
-
-@dataclass(frozen=True)
-class TextEncoder:
-    """A transformer that reads a prompt once."""
-
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    head_size: int
-    inner: int  # Features between the layers of a feed-forward block
-    vocabulary: int
-    tokens: int  # Number of tokens to which each prompt is padded
-    gated: bool = False  # Whether half of the feed-forward's first layer gates the other half (T5 1.1)
-    cached_heads: int | None = None  # Number of heads of keys and values; None for as many as query heads
-
-    def network(self, prompts: int, precision: str) -> Network:
-        """The operations that encode a number of prompts."""
-        found, bias, norm = Layers(precision), not self.gated, "rms_norm" if self.gated else "layer_norm"
-        shape, wide = (prompts, self.tokens, self.hidden), (prompts, self.tokens, self.inner)
-        queries = (prompts, self.heads, self.tokens, self.head_size)
-        keys = (prompts, self.cached_heads or self.heads, *queries[2:])
-        sizes = {"num_embeddings": self.vocabulary, "embedding_dim": self.hidden}
-        found.add("embeddings", "embedding", (prompts, self.tokens), **sizes)
-        layer = found.within("layers.{}", self.layers)
-        for place in ("norm1", "norm2"):
-            layer.add(place, norm, shape)
-        for name, heads in (("q", self.heads), ("k", keys[1]), ("v", keys[1])):
-            layer.linear(f"attention.{name}", shape, heads * self.head_size, bias=bias)
-        layer.attention("attention", queries, keys)
-        layer.linear("attention.out", (*shape[:-1], self.heads * self.head_size), self.hidden, bias=bias)
-        layer.add("", "add", shape, shape, each=2)
-        for name in ("fc1", "gate")[: 2 if self.gated else 1]:
-            layer.linear(f"mlp.{name}", shape, self.inner, bias=bias)
-        layer.add("mlp.act", "gelu", wide)
-        if self.gated:
-            layer.add("mlp", "mul", wide, wide)
-        layer.linear("mlp.fc2", wide, self.hidden, bias=bias)
-        found.add("final_norm", norm, shape)
-        return found.network(self.name, {"input_ids": shape[:-1]})
 
 
 @dataclass(frozen=True)
 class ImagePipeline:
     """A pipeline that generates an image or a video from a prompt."""
 
+    name: str
     source: str
-    encoders: tuple[TextEncoder, ...]  # The text encoders, which read the prompt
-    # The network that removes noise from the latents. `network` lists the operations of a step for a number of images
-    # (with guidance each counts twice) and their patches: rows and columns, for a video latent frames, rows, columns.
-    denoiser: UNet | CrossDiT | LinearDiT | VideoDiT | JointDiT | JointVideoDiT
-    autoencoder: Autoencoder  # The decoder that computes pixels from the latents
+    encoders: Mapping[str, int]  # Each text encoder, and the number of tokens to which it pads prompts
+    # Class and settings of the network that removes noise from the latents. A step is one forward for a number of
+    # images (with guidance each counts twice) and their patches: rows and columns, and latent frames of a video.
+    denoiser: Mapping[str, Any]
+    decoder: str  # Name of the decoder that computes pixels from the latents
     text_tokens: int  # Number of tokens of the prompt that the denoiser reads
     steps: int
     guided: bool = True  # Whether each step is also computed for an empty prompt (classifier-free guidance)
     patch: int = 2  # Side of the denoiser's patches in latents
+    scale: int = 8  # Pixels per latent along each side
     height: int = 1024  # Default height and width in pixels
     width: int = 1024
     frames: int | None = None  # Default number of frames of a video; None for images
@@ -86,7 +46,12 @@ class ImagePipeline:
     @property
     def multiple(self) -> int:
         """Height and width of an image are multiples of this number of pixels."""
-        return self.patch * self.autoencoder.scale
+        return self.patch * self.scale
+
+    @property
+    def heads(self) -> int:
+        """Number of heads of the denoiser's attention that GPUs can share; 0 for a U-Net."""
+        return int(self.denoiser.get("num_attention_heads", 0))
 
     @property
     def forwards(self) -> int:
@@ -109,43 +74,46 @@ class ImagePipeline:
             split: How GPUs share the denoiser, of which each of them computes its part.
         """
         prompts = batch * (2 if self.guided else 1)
+        latents: tuple[int, ...] = (height // self.scale, width // self.scale)
         grid: tuple[int, ...] = (height // self.multiple, width // self.multiple)
-        size: tuple[int, ...] = (height, width)
         if frames is not None:
             latent = 1 + (frames - 1) // self.frame_scale
-            grid, size = (-(-latent // self.patch_frames), *grid), (frames, *size)
-        grid = split.grid(grid)
-        text = split.text_tokens(self.text_tokens)
-        denoiser = self.denoiser.network(prompts // self.forwards, grid, text, precision)
+            latents, grid = (latent, *latents), (-(-latent // self.patch_frames), *grid)
         return [
-            *(encoder.network(prompts, precision) for encoder in self.encoders),
-            split.network(denoiser, grid, self.text_tokens),
-            self.autoencoder.network(batch if frames is None else 1, size, precision),
+            *(encoded(name, prompts, tokens, precision) for name, tokens in self.encoders.items()),
+            self.denoised(prompts // self.forwards, grid, precision, split),
+            self.decoded(batch if frames is None else 1, latents, precision),
         ]
+
+    def denoised(self, images: int, grid: tuple[int, ...], precision: str, split: Split = ONE_GPU) -> Network:
+        """One GPU's operations of a step for a number of images, and the patches of each."""
+        own = split.grid(grid)
+        frames, rows, columns = own if len(own) == 3 else (1, *own)
+        tokens, text = math.prod(own), split.text_tokens(self.text_tokens)
+        sizes = {"batch": images, "frames": frames, "rows": rows, "columns": columns, "tokens": tokens, "text": text}
+        calls = load(self.name).calls(sizes, precision)
+        whole = Network.of_calls(calls, name="denoiser", input_shape={"patches": (images, *own)})
+        return split.network(whole, tokens, self.text_tokens)
+
+    def decoded(self, images: int, latents: tuple[int, ...], precision: str) -> Network:
+        """The operations that decode latents of this height and width, and of these frames."""
+        part, calls = load(self.decoder), []
+        for piece, (rows, columns), times in pieces(self.decoder, latents):
+            calls += part.calls({"batch": images, "rows": rows, "columns": columns}, precision, piece) * times
+        return Network.of_calls(calls, name="vae", input_shape={"latents": (images, *latents)})
+
+
+def encoded(name: str, prompts: int, tokens: int, precision: str) -> Network:
+    """The operations of a text encoder for prompts that are padded to a number of tokens."""
+    calls = load(name).calls({"batch": prompts, "tokens": tokens}, precision)
+    return Network.of_calls(calls, name=name, input_shape={"input_ids": (prompts, tokens)})
 
 
 _TABLES = tomllib.loads(Path(__file__).with_name("pipelines.toml").read_text(encoding="utf-8"))
-_KINDS: Mapping[str, Callable[..., Any]] = {
-    each.__name__: each
-    for each in (
-        *(JointDiT, CrossDiT, LinearDiT, VideoDiT, JointVideoDiT, UNet),
-        *(Autoencoder, DeepCompression, CausalDecoder, ConditionedDecoder, GroupedDecoder),
-    )
+PIPELINES: Mapping[str, ImagePipeline] = {
+    name: ImagePipeline(name, scale=_TABLES["decoders"][row["decoder"]].get("scale", 8), **row)
+    for name, row in _TABLES["pipelines"].items()
 }
-
-
-def encoder(name: str, tokens: int) -> TextEncoder:
-    """A text encoder of the table, for prompts that are padded to a number of tokens."""
-    return TextEncoder(name, tokens=tokens, **_TABLES["encoders"][name])
-
-
-def _pipeline(row: Mapping[str, Any]) -> ImagePipeline:
-    parts = {name: dict(row[name]) for name in ("denoiser", "autoencoder")}
-    made = {name: _KINDS[sizes.pop("kind")](**sizes) for name, sizes in parts.items()}
-    return ImagePipeline(**{**row, "encoders": tuple(encoder(*each) for each in row["encoders"].items()), **made})
-
-
-PIPELINES: Mapping[str, ImagePipeline] = {name: _pipeline(row) for name, row in _TABLES["pipelines"].items()}
 """Name -> pipeline."""
 
 

@@ -33,9 +33,9 @@ from .pipelines import PIPELINES, spelled_pipeline
 from .sequence_parallel import DividedNetwork, Split
 
 _PRECISIONS = ("bf16", "fp16", "fp32")
-_SIGMAS = {1: (0.082, 0.093, 0.069), 2: (0.100, 0.089, 0.093), 4: (0.087, 0.066, 0.097), 8: (0.120, 0.095, 0.117)}
+_SIGMAS = {1: (0.094, 0.100, 0.063), 2: (0.108, 0.091, 0.095), 4: (0.090, 0.065, 0.098), 8: (0.132, 0.095, 0.124)}
 """Number of GPUs -> standard deviations of the logarithms of published over predicted time, power and energy: of 491
-runs of 6 pipelines on H100 and B200, each pipeline counted alike. Those of five pipelines hold 89, 89 and 86 % of the
+runs of 6 pipelines on H100 and B200, each pipeline counted alike. Those of five pipelines hold 92, 90 and 86 % of the
 runs of the sixth (benchmarks/IMAGES.md)."""
 
 
@@ -254,7 +254,7 @@ def predict_image(
     number, board = find_gpus(gpu)
     if precision not in _PRECISIONS:
         raise unknown_name("precision of a pipeline", precision, _PRECISIONS)
-    split = Split.of(number if gpus is None else gpus, ulysses, ring, pipeline.denoiser.heads, board)
+    split = Split.of(number if gpus is None else gpus, ulysses, ring, pipeline.heads, board)
     count = pipeline.steps if steps is None else steps
     frames = pipeline.frames if frames is None else frames
     height = pipeline.height if height is None else height
@@ -297,7 +297,7 @@ def predict_image(
         decode_calls=calls[-1],
         notes=(
             *gpu_name_notes(gpu),
-            "predicted from the pipeline's configuration: operations of diffusers between its modules are left out",
+            "predicted from the operations of diffusers 0.35.2, without those of the scheduler",
             *denoise.notes,
         ),
     )

@@ -31,7 +31,7 @@ _SEND_HOST_S = 150e-6
 """Seconds for which exchanging tokens for heads, or sending keys on, keeps the host: a call of torch.distributed and
 the Python around it. Set with batches of one image of FLUX.1 on 8 GPUs, which the host decides: 96 ms a step by
 Ulysses and 160 ms by a ring, on H100 and B200 alike. Of models that were left out, batches of one image (SD 3.5 and
-SANA on 4 and 8 GPUs) come out 4 % too slow, with a mean absolute error of 9 % (benchmarks/IMAGES.md)."""
+SANA on 4 and 8 GPUs) come out 7 % too slow, with a mean absolute error of 9 % (benchmarks/IMAGES.md)."""
 
 
 class DividedNetwork(PreparedNetwork):
@@ -96,28 +96,31 @@ class Split:
         """Tokens of the text that each GPU computes: its part, or all of them if they cannot be divided."""
         return whole if whole % self.gpus else whole // self.gpus
 
-    def network(self, part: Network, grid: Shape, text_tokens: int) -> Network:
-        """One GPU's part of a denoiser with the attention over all tokens, and with collectives."""
+    def network(self, part: Network, tokens: int, text_tokens: int) -> Network:
+        """One GPU's part of a denoiser with the attention over all tokens, and with collectives.
+
+        `tokens` are those of the image or video that one GPU computes, and `text_tokens` all of the text's.
+        """
         if self.gpus == 1:
             return part
-        found = Layers(part.entries[0].operation.precision)
+        found = Layers(part.entries[-1].operation.precision)
         for entry in part:
             # xDiT joins text and image before heads and tokens change places, as they lie in memory.
             paths = [path.removesuffix(f".{JOINED}") for path, n in entry.by_module.items() for _ in range(n)]
             operation = entry.operation
             if operation.kind == "attention":
-                self._attention(found, entry, math.prod(grid), text_tokens % self.gpus != 0)
+                self._attention(found, entry, tokens, text_tokens % self.gpus != 0)
                 continue
             found.calls.setdefault(operation, []).extend(paths)
-            if operation.kind == "conv2d":
+            if operation.kind == "conv2d" and entry.count > 1:
                 self._bordering(found, operation, entry.count)
-            if operation.kind == "matmul" and operation.input_shapes[0][-1] == math.prod(grid):
+            if operation.kind == "matmul" and operation.input_shapes[0][-1] == tokens:
                 # Linear attention: the first product of each block, values times keys, sums over tokens.
                 keys = operation.input_shapes[1]
                 self._exchanged(found, keys, keys, keys, entry.count)
-        latents = part.entries[0].operation.input_shapes[0]  # of the layer that embeds the patches
-        self._collective(found, "all_gather", latents, 1)
-        return found.network("denoiser", {"latents": latents})
+        result = next(e.operation.output_shape for e in reversed(part.entries) if e.operation.kind == "linear")
+        self._collective(found, "all_gather", result, 1)
+        return replace(part, entries=found.entries)
 
     def _attention(self, found: Layers, entry: Entry, tokens: int, text_whole: bool) -> None:
         """Record an attention of the whole sequence: exchanges, one part for each member of the ring, and their sum."""
@@ -131,9 +134,9 @@ class Split:
         wide = all_of(queries, max(0, queries[2] - tokens))
         read = wide if keys == queries else all_of(keys, keys[2])
         self._exchanged(found, queries, keys, read, calls)
-        found.within("", times=calls * self.ring).attention("attention", wide, read)
+        found.add("attention", "attention", wide, read, read, each=calls * self.ring)
         if self.ring > 1:
-            self._merge(found.within("attention"), wide, calls)
+            self._merge(found, wide, calls)
 
     def _bordering(self, found: Layers, operation: Operation, calls: int) -> None:
         """Record what a convolution over neighbouring rows adds: each GPU gets a row of two others, and computes it."""
@@ -162,15 +165,15 @@ class Split:
     def _merge(self, found: Layers, shape: Shape, calls: int) -> None:
         """Record adding up, in fp32, what the members of the ring contribute, by their logarithms of sums."""
         steps, row = calls * (self.ring - 1), (*shape[:-1], 1)
-        found.wide.add("", "copy", shape, each=calls * self.ring)
+        found.wide.add("attention", "copy", shape, each=calls * self.ring)
         for kind, shapes, each in (
             ("sub", (shape, shape), 2),
             ("mul", (shape, row), 1),
             ("sub", (row, row), 3),
             ("sigmoid", (row,), 2),
         ):
-            found.wide.add("", kind, *shapes, each=steps * each)
-        found.add("", "copy", shape, each=calls)
+            found.wide.add("attention", kind, *shapes, each=steps * each)
+        found.add("attention", "copy", shape, each=calls)
 
     def _collective(self, found: Layers, kind: str, shape: Shape, calls: int, gpus: int | None = None) -> None:
         flat = (max(1, size(shape) // shape[-1]), shape[-1])
