@@ -139,9 +139,9 @@ def test_faults_are_named_by_the_field(service):
         assert problem["title"].startswith("input_shape")
         assert "[" not in problem["title"]
         assert problem["allowed"].startswith("sizes of at least 1")
-    sweep = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "price_per_hour": "x"}
+    sweep = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "price_per_kwh": "x"}
     problem = service.ask("/v1/sweep", sweep).json
-    assert problem["title"] == "price_per_hour has an invalid value"
+    assert problem["title"] == "price_per_kwh has an invalid value"
     assert problem["hint"] == "give another; /v1/openapi.json lists the fields"
     assert service.ask("/v1/predict", {"gpu": "A30"}).json["allowed"] == "either a model or operations"
 
