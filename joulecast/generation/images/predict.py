@@ -33,9 +33,9 @@ from .pipelines import PIPELINES, spelled_pipeline
 from .sequence_parallel import DividedNetwork, Split
 
 _PRECISIONS = ("bf16", "fp16", "fp32")
-_SIGMAS = {1: (0.094, 0.100, 0.063), 2: (0.108, 0.091, 0.095), 4: (0.090, 0.065, 0.098), 8: (0.132, 0.095, 0.124)}
+_SIGMAS = {1: (0.084, 0.097, 0.062), 2: (0.101, 0.089, 0.093), 4: (0.089, 0.066, 0.096), 8: (0.130, 0.094, 0.123)}
 """Number of GPUs -> standard deviations of the logarithms of published over predicted time, power and energy: of 491
-runs of 6 pipelines on H100 and B200, each pipeline counted alike. Those of five pipelines hold 92, 90 and 86 % of the
+runs of 6 pipelines on H100 and B200, each pipeline counted alike. Those of five pipelines hold 91, 89 and 86 % of the
 runs of the sixth (benchmarks/IMAGES.md)."""
 
 
