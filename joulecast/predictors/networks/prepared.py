@@ -152,8 +152,7 @@ def _in_networks(
     operations: OperationList, predictor: OperationPredictor, power_limit_w: float
 ) -> OperationPredictions:
     """Operations at the default clock, as they are inside any network."""
-    (found,) = OperationPredictor.on_each([predictor], operations, power_limit_w)
-    return found
+    return predictor.in_network(predictor.predict_for_network(operations, power_limit_w))
 
 
 def _predict_together(asked: Iterable[PreparedNetwork]) -> None:
@@ -166,7 +165,7 @@ def _predict_together(asked: Iterable[PreparedNetwork]) -> None:
     together.pop(None, None)
     for some in together.values():
         operations = next(iter(some.values())).network.operations
-        found = OperationPredictor.on_each([*some], operations, np.inf)
+        found = OperationPredictor.on_each([*some], operations)
         for (predictor, each), predicted in zip(some.items(), found, strict=True):
             _in_networks.put(predicted, operations, predictor, each.power_limit_w)
 
