@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+
+import typer
 
 from ..operations.inputs import titled
 from .options import Asked
@@ -18,8 +21,12 @@ def best(asked: Asked, shown: Shown) -> None:
     from ..api.choosing import best as best_of
 
     choices = best_of(**asked)
-    said, job = choices.described(shown.top), titled(asked.given["model"], asked["input_shape"])
-    shown.tell(choices, lambda: replace(said, title=f"{job}, {said.title}"))
+    if shown.as_json:
+        typer.echo(json.dumps([choice.to_dict() for choice in choices], indent=1))
+        shown.draw(choices)
+    else:
+        said, job = choices.described(shown.top), titled(asked.given["model"], asked["input_shape"])
+        shown.tell(choices, lambda: replace(said, title=f"{job}, {said.title}"))
 
 
 def sweep(asked: Asked, shown: Shown, plot: list[Path] | None = None, every: bool = False) -> None:

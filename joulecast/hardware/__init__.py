@@ -1,6 +1,6 @@
 """Devices: the GPU catalogue with its data sheets, and CPUs by name."""
 
-from .boards import Boards, each_of, on_each, per_gpu
+from .boards import Boards, each_of, per_gpu
 from .catalogue import Device, find_device, find_gpu, full_rates, gpu_name_notes, gpus, same_boards
 from .gpu import GPU, IdleCurve, VoltageCurve
 from .host import CPU
@@ -18,7 +18,6 @@ __all__ = [
     "full_rates",
     "gpu_name_notes",
     "gpus",
-    "on_each",
     "per_gpu",
     "same_boards",
 ]

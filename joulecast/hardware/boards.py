@@ -51,11 +51,6 @@ def each_of(gpu: GPU) -> tuple[GPU, ...]:
     return gpu.each if isinstance(gpu, Boards) else (gpu,)
 
 
-def on_each(gpu: GPU, change: Callable[[GPU], GPU]) -> GPU:
-    """Another GPU in place of each of `Boards`, or of the one."""
-    return Boards.of(tuple(map(change, gpu.each))) if isinstance(gpu, Boards) else change(gpu)
-
-
 def per_gpu(value: Callable[[GPU], Number]) -> Callable[[GPU], Number]:
     """A function of a GPU that takes `Boards` as well: it gives their column then."""
 

@@ -98,20 +98,11 @@ class OperationPredictor:
         return (self.mode, *map(id, shared.models), operations, covered.tobytes(), run, seen) if covered.any() else None
 
     @staticmethod
-    def on_each(
-        predictors: Sequence[OperationPredictor], operations: OperationList, power_limit_w: float
-    ) -> list[OperationPredictions]:
+    def on_each(predictors: Sequence[OperationPredictor], operations: OperationList) -> list[OperationPredictions]:
         """Operations as they are inside any network at the default clock, by each of some predictors that are alike."""
-        first = asked = predictors[0]
-        if len(predictors) > 1:
-            asked = replace(first, gpu=Boards.of(tuple(each.gpu for each in predictors)))
-        found = asked.in_network(asked.predict_for_network(operations, power_limit_w))
-        if asked is first:
-            return [found]
-        return [
-            replace(one, **each._ranges(operations, np.inf))
-            for one, each in zip(found.on_each(), predictors, strict=True)
-        ]
+        several = replace(predictors[0], gpu=Boards.of(tuple(each.gpu for each in predictors)))
+        found = several.in_network(several.predict_for_network(operations, np.inf)).on_each()
+        return [replace(one, **each._ranges(operations, np.inf)) for one, each in zip(found, predictors, strict=True)]
 
     def _of_chip(self, operations: OperationList) -> NDArray[np.bool_]:
         """Whether the chip's loops predict each operation, shape (operations,)."""

@@ -48,7 +48,7 @@ def test_best_on_the_command_line(printed):
     assert "per iteration: least cost" in out
     assert re.search(r"^best +(A30|T4) ", out, re.MULTILINE)
     first = joulecast.best(*JOB, gpus=["A30", "T4"], clocks=(600, 900, 1200))[0]
-    assert json.loads(printed("best", *COMMAND, "--json"))["choices"][0]["value"] == first.value
+    assert json.loads(printed("best", *COMMAND, "--json"))[0]["value"] == first.value
     assert next(csv.DictReader(io.StringIO(printed("best", *COMMAND, "--csv"))))["energy_j"] == repr(first.energy_j)
 
 

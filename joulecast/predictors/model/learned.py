@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray, summed_by
-from ...hardware import GPU, Boards, each_of, find_gpu, on_each, per_gpu
+from ...hardware import GPU, Boards, each_of, find_gpu, per_gpu
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import Calibration
 from ..physics.cached import cached
@@ -131,7 +131,8 @@ class OneModel(PartTrees):
         rows = np.empty((*physics_s.shape, len(NAMES)), np.float32)
         alike: dict[GPU, list[str]] = {}
         for part in dict.fromkeys(parts.names.tolist()):
-            alike.setdefault(on_each(gpu, partial(self._like, part)), []).append(part)
+            like = tuple(self._like(part, one) for one in each_of(gpu))
+            alike.setdefault(Boards.of(like) if isinstance(gpu, Boards) else like[0], []).append(part)
         for board, named in alike.items():
             mine, other = np.isin(parts.names, named), Machine.of(board)
             its = found if board == gpu else costs(work, other, self.constants)

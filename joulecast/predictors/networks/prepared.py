@@ -34,6 +34,9 @@ from .parts import as_compiled, as_parts
 from .prediction import Composition
 
 _SHOWN_OPERATIONS = 3
+_AT_ONCE = (
+    8_000  # Operations times GPUs that are predicted together. Arrays of more take memory, and no less time each.
+)
 _MAJORITY = 0.5  # Share of the device time in 16 bits and less from which a network counts as one in half precision.
 
 
@@ -152,8 +155,7 @@ def _in_networks(
     operations: OperationList, predictor: OperationPredictor, power_limit_w: float
 ) -> OperationPredictions:
     """Operations at the default clock, as they are inside any network."""
-    (found,) = OperationPredictor.on_each([predictor], operations, power_limit_w)
-    return found
+    return predictor.in_network(predictor.predict_for_network(operations, power_limit_w))
 
 
 def _predict_together(asked: Iterable[PreparedNetwork]) -> None:
@@ -165,10 +167,12 @@ def _predict_together(asked: Iterable[PreparedNetwork]) -> None:
             together[predictor.alike(operations)][predictor] = each
     together.pop(None, None)
     for some in together.values():
-        operations = next(iter(some.values())).network.operations
-        found = OperationPredictor.on_each([*some], operations, np.inf)
-        for (predictor, each), predicted in zip(some.items(), found, strict=True):
-            _in_networks.put(predicted, operations, predictor, each.power_limit_w)
+        predictors, operations = [*some], next(iter(some.values())).network.operations
+        at_once = max(1, _AT_ONCE // len(operations))
+        for first in range(0, len(predictors), at_once):
+            few = predictors[first : first + at_once]
+            for predictor, found in zip(few, OperationPredictor.on_each(few, operations), strict=True):
+                _in_networks.put(found, operations, predictor, some[predictor].power_limit_w)
 
 
 @dataclass(frozen=True)

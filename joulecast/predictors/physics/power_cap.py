@@ -211,11 +211,10 @@ def loop_clocks_mhz(
     # Of loops that were measured under the default cap, the clocks that they hold under it are known.
     known = np.isfinite(work.most_mhz) & (power_limit_w >= work.gpu.power_limit_w)
     fits = loops.within(high[:, None])[:, 0] | known
-    if fits.all():
-        return high
-    low = np.full(len(high), min(float(work.gpu.min_clock_mhz), float(clock_mhz)))
-    held: FloatArray = np.where(fits, high, loops.highest_mhz(low, high, _LOOP_STEPS))
-    return held
+    if not fits.all():
+        some, low = loops._take(~fits), min(float(work.gpu.min_clock_mhz), float(clock_mhz))
+        high[~fits] = some.highest_mhz(np.full(len(some.counts), low), high[~fits], _LOOP_STEPS)
+    return high
 
 
 def throttled_mhz(

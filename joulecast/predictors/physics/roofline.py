@@ -227,7 +227,7 @@ class Bounds(NamedTuple):
         """
         n = numbers_of(operations)
         moved = n.bytes_read + n.bytes_written
-        least_share = 1.0 / _cached_faster(gpu)
+        least_share = 1.0 / per_gpu(lambda each: _CACHED_FASTER.get(each.generation, 1.0))(gpu)
         share = np.clip((moved / (_OUTGROWN * gpu.l2_bytes)) ** _OUTGROWING, least_share, 1.0)
         memory_s = moved / gpu.memory_bandwidth * share
         return cls(
@@ -239,11 +239,6 @@ class Bounds(NamedTuple):
         """Device times, raised to the bounds."""
         raised: FloatArray = np.maximum(np.maximum(device_s, self.compute_s * slower), self.fixed_s)
         return raised
-
-
-@per_gpu
-def _cached_faster(gpu: GPU) -> float:
-    return _CACHED_FASTER.get(gpu.generation, 1.0)
 
 
 @per_gpu

@@ -9,7 +9,7 @@ from simulated_measurements import SLOWER_THAN_PHYSICS, TRUE_ENERGY, simulated_g
 import joulecast
 from joulecast import Network, Operation
 from joulecast.errors import DatasetError, InputError
-from joulecast.hardware import find_gpu
+from joulecast.hardware import Boards, find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.evaluation.any_gpu import BY_CHIP, interval_errors, validate_any_gpu
 from joulecast.predictors.evaluation.errors import ALL
@@ -83,15 +83,16 @@ def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(le
         assert logs == pytest.approx(expected, abs=1e-6)
 
 
-def test_operations_that_another_network_had_are_not_computed_again(learned):
-    asked, names = [], ("RTX4090", "L4")
+def test_trees_are_asked_once_for_all_gpus_and_only_where_they_are_trusted(learned):
+    asked, gpus = [], tuple(map(find_gpu, ("RTX4090", "L4")))
     counted = replace(learned, log_ratio=lambda inputs: (asked.append(len(inputs)), learned.log_ratio(inputs))[1])
-    operations = simulated_operations()
-    first, second = OperationList(operations[:20]), OperationList(operations[10:25][::-1])
-    for name in names:
-        for some in (first, second):
-            assert counted.factors(some, find_gpu(name)).tolist() == learned.factors(some, find_gpu(name)).tolist()
-    assert asked == [20, 5] * 2  # on each GPU
+    products = [Operation("linear", [(rows, 64)], {"out_features": 64}) for rows in (8, 16)]
+    operations = OperationList([*simulated_operations()[:20], *products])
+    together = counted.factors(operations, Boards.of(gpus))
+    (rows,) = asked
+    assert rows <= len(gpus) * 20  # Products are counted.
+    for row, gpu in zip(together, gpus, strict=True):
+        assert row.tolist() == learned.factors(operations, gpu).tolist()
 
 
 def test_energy_constants_are_recovered(learned):
