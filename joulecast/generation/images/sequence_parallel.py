@@ -31,7 +31,7 @@ _SEND_HOST_S = 150e-6
 """Seconds for which exchanging tokens for heads, or sending keys on, keeps the host: a call of torch.distributed and
 the Python around it. Set with batches of one image of FLUX.1 on 8 GPUs, which the host decides: 96 ms a step by
 Ulysses and 160 ms by a ring, on H100 and B200 alike. Of models that were left out, batches of one image (SD 3.5 and
-SANA on 4 and 8 GPUs) come out 7 % too slow, with a mean absolute error of 9 % (benchmarks/IMAGES.md)."""
+SANA on 4 and 8 GPUs) come out 7 % too slow, with a mean absolute error of 10 % (benchmarks/IMAGES.md)."""
 
 
 class DividedNetwork(PreparedNetwork):
