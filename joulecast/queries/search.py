@@ -159,7 +159,7 @@ class _Compared:
         mode, cap_w = question.variants[0].network.mode, question.job.power_limit_w
         variants: list[Variant] = []
         asked: list[tuple[PreparedNetwork, FloatArray]] = []
-        there = pulled()
+        rows = pulled()
         for gpu in paced(question.gpus):
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
             # A calibration is that of a single GPU.
@@ -170,7 +170,7 @@ class _Compared:
                 if reason := _reason_against(gpu, clocks, variant, question, tariff):
                     left_out.append(_left_out(gpu, variant, reason))
                 else:
-                    predictor = predictor or find_predictor(gpu, mode, question.job.predictor, there=there).under(run)
+                    predictor = predictor or find_predictor(gpu, mode, question.job.predictor, listed=rows).under(run)
                     asked.append((predictor.prepared(variant.network, cap_w), clocks))
                     variants.append(variant)
         for variant, found in zip(variants, over_gpus(asked), strict=True):

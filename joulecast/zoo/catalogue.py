@@ -59,7 +59,7 @@ def _own(device: Device, mode: str, predictor: str = DEFAULT_PREDICTOR) -> list[
     return [entry_name(each, predictor, mode) for each in boards]
 
 
-def _folder(device: Device, mode: str, predictor: str | Path | None, there: Mapping[str, Row] | None = None) -> Path:
+def _folder(device: Device, mode: str, predictor: str | Path | None, listed: Mapping[str, Row] | None = None) -> Path:
     """Folder of the entry that a user names, or else of the device's own, or of the one for any GPU."""
     if predictor is not None and not isinstance(predictor, str | Path):
         raise InputError(
@@ -73,7 +73,7 @@ def _folder(device: Device, mode: str, predictor: str | Path | None, there: Mapp
         return _named(name) or entry_folder(name if "/" in name else next(iter(_own(device, mode, name)), name))
     defaults = (*_own(device, mode), *([ANY_GPU] if isinstance(device, GPU) else []))
     for name in defaults:
-        if folder := _stored(name, there):
+        if folder := _stored(name, listed):
             return folder
     names = entries()
     trained = sorted({g.aliases[0] for g in gpus().values() if any(e.startswith(f"{g.slug}/") for e in names)})
@@ -95,9 +95,9 @@ def _named(predictor: str) -> Path | None:
     return Path(predictor).resolve() if is_file(Path(predictor) / MANIFEST) else None
 
 
-def _stored(name: str, there: Mapping[str, Row] | None = None) -> Path | None:
+def _stored(name: str, listed: Mapping[str, Row] | None = None) -> Path | None:
     """Folder of an entry that was pulled or ships; None without one. Listing the zoo would take longer."""
-    return pulled_folder(name, there) or (shipped("zoo") / name if ships(name) else None)
+    return pulled_folder(name, listed) or (shipped("zoo") / name if ships(name) else None)
 
 
 def entry_folder(name: str) -> Path:
@@ -128,7 +128,7 @@ def _loaded(load: Callable[[Path], Any], folder: Path, stamp: int) -> Any:
 
 
 def find_predictor(
-    gpu: str | GPU, mode: str, predictor: str | Path | None = None, *, there: Mapping[str, Row] | None = None
+    gpu: str | GPU, mode: str, predictor: str | Path | None = None, *, listed: Mapping[str, Row] | None = None
 ) -> NetworkPredictor:
     """Load the predictor of a GPU and mode; the last eight stay in memory.
 
@@ -140,10 +140,10 @@ def find_predictor(
             an MLflow registry ("models:/joulecast-a30-inference@champion"), or None for the default, which is the GPU's
             own predictor or, where it has none, the predictor for any GPU. An entry that was pulled takes precedence
             over a shipped entry of the same name.
-        there: What `pulled` gives, for questions about many GPUs; None reads the list.
+        listed: What `pulled` returned, for questions about many GPUs; None to read it again.
     """
     gpu = find_gpu(gpu)
-    folder = _folder(gpu, mode, predictor, there)
+    folder = _folder(gpu, mode, predictor, listed)
     found = _load(folder)
     if isinstance(found, NetworkPredictor):
         own = found.operations
@@ -155,7 +155,7 @@ def find_predictor(
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
 
     if isinstance(found, AnyGpuPredictor):
-        return _on_gpu(found, find_kernels(there), gpu, mode)
+        return _on_gpu(found, find_kernels(listed), gpu, mode)
     if isinstance(found, CpuNetworkPredictor):
         raise _for_another(found.name, found.operations.cpu, found.operations.mode, gpu, mode)
     raise InputError(
@@ -211,12 +211,12 @@ def _on_gpu(entry: AnyGpuPredictor, kernels: OneModel | None, gpu: GPU, mode: st
     return replace(entry, kernels=kernels).on(gpu, mode)
 
 
-def find_kernels(there: Mapping[str, Row] | None = None) -> OneModel | None:
+def find_kernels(listed: Mapping[str, Row] | None = None) -> OneModel | None:
     """Load the entry of device times of kernels in half precision and below; None where the zoo has none.
 
     A pulled entry takes precedence over the shipped one. Raises ZooError: the entry is damaged.
     """
-    folder = _stored(KERNELS_ENTRY, there)
+    folder = _stored(KERNELS_ENTRY, listed)
     return None if folder is None else _load(folder, load_kernels)
 
 

@@ -45,13 +45,13 @@ def pulled() -> dict[str, Row]:
         ) from error
 
 
-def pulled_folder(name: str, there: Mapping[str, Row] | None = None) -> Path | None:
+def pulled_folder(name: str, listed: Mapping[str, Row] | None = None) -> Path | None:
     """Find the folder of the entry that was pulled under a name, and check its manifest; None if none was pulled.
 
-    `there`: What `pulled` gives, for callers that ask for many names. Raises ZooError: the folder is missing, or its
-    manifest was changed.
+    `listed` is what `pulled` returned, for callers that ask for many names. Raises ZooError: the folder is missing, or
+    its manifest was changed.
     """
-    row = (pulled() if there is None else there).get(name)
+    row = (pulled() if listed is None else listed).get(name)
     if row is None:
         return None
     folder = _cache().folder / row.folder
