@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -222,9 +221,9 @@ def _wait_s(host: object) -> float | None:
     if not words or words[-1] != "ms":
         return None
     try:
-        wait_ms = float("".join(words[:-1]))
+        wait_ms: object = float("".join(words[:-1]))
     except ValueError:
-        wait_ms = math.nan
+        wait_ms = host
     return in_range("the milliseconds of the host", wait_ms) / 1e3
 
 

@@ -37,7 +37,7 @@ def cloud_prices(cloud: str, spot_share: float = 0.0) -> dict[str, float]:
     own = [each for each in priced if each.cloud.lower() == cloud.lower()]
     if not own:
         names = sorted({each.cloud for each in priced})
-        raise unknown_name("cloud with prices", cloud, names, hint="give a table: --prices FILE.csv")
+        raise unknown_name("cloud with prices", cloud, names, hint="or a price for each GPU (`--prices FILE.csv`)")
     found: dict[str, float] = {}
     for machine in own:
         if not spot_share or len(machine.usd_per_hour) > 1:
