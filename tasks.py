@@ -130,7 +130,7 @@ def zoo() -> None:
 
     def datasets(sources: tuple[str, ...]) -> list[str]:
         cards = sorted(card for source in sources for card in (built / source).rglob("card.json"))
-        # NeuSight's point-wise operations of AMD's boards are left to those who test.
+        # What NeuSight measured on AMD's boards is held back, to test predictions of them.
         named = [str(card.parent) for card in cards if not card.parent.match("neusight2025/mi*")]
         return [word for folder in named for word in ("--dataset", folder)]
 

@@ -44,7 +44,7 @@ def check(context: typer.Context, ref: str = "", against: str = "", budget: list
 def _at_revision(ref: str, words: Sequence[str]) -> dict[str, Any]:
     """The prediction with the files of a git revision, which are checked out beside.
 
-    Raises InputError: There is no such revision.
+    Raises InputError: there is no such revision.
     """
     file = Path(words[0].partition(":")[0])
     if file.is_absolute() or ".." in file.parts:  # It would be the same file at each revision.
@@ -84,7 +84,7 @@ def _git(ref: str, *words: str) -> str:
 def _predicted(words: Sequence[str], folder: Path | None = None) -> dict[str, Any]:
     """What `joulecast predict` says, in a process of its own: both versions of a file have the same name.
 
-    Raises InputError: It fails; its message is on stderr.
+    Raises InputError: it fails; its message is on stderr.
     """
     program = [sys.executable, "-P", "-c", "from joulecast.cli import main; main()", "predict", *words, "--json"]
     done = subprocess.run(program, cwd=folder, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603

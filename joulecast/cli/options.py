@@ -32,7 +32,7 @@ def names(texts: list[str] | None) -> list[str] | None:
 
 
 def clocks_mhz(text: str | None) -> list[float] | None:
-    """Parse "900,1200", or "600:1440:120" (first, last, step). Raises InputError: The text has neither form."""
+    """Parse "900,1200", or "600:1440:120" (first, last, step). Raises InputError: the text has neither form."""
     if text is None:
         return None
     try:
@@ -49,7 +49,7 @@ def clocks_mhz(text: str | None) -> list[float] | None:
 
 
 def _parts(pattern: str, what: str, allowed: str, text: str) -> list[str]:
-    """Parse what is separated by commas. Raises InputError: A part has another form; the error says `what` is wrong."""
+    """Parse what is separated by commas. Raises InputError: a part has another form; the error says `what` is wrong."""
     parts = [part.strip() for part in text.lower().split(",")]
     if not all(re.fullmatch(pattern, part) for part in parts):
         raise InputError(what, given=repr(text), allowed=allowed)
@@ -76,7 +76,7 @@ def _sizes(texts: list[str]) -> list[list[int]]:
 def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
     """Parse prices such as "1.2" for every GPU, "A30=0.7,T4=0.35", a cloud, or a table "mine.csv,spot=0.5".
 
-    Raises UnknownNameError, InputError: There is no such cloud, a price is no number, or the table cannot be read.
+    Raises UnknownNameError, InputError: there is no such cloud, a price is no number, or the table cannot be read.
     """
     prices: dict[str, float] = {}
     tables, numbers = [], {}
@@ -101,7 +101,7 @@ def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
 def intensity(text: str) -> str | list[float]:
     """Parse grams of CO2 per kWh: a number, a place, or a file with a number for each hour.
 
-    Raises InputError: The file cannot be read, or has what is no number.
+    Raises InputError: the file cannot be read, or has what is no number.
     """
     if not text.endswith((".csv", ".txt")):
         return text
@@ -140,7 +140,7 @@ _OF_JSON = {"true": "True", "false": "False", "null": "None"}
 def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
     """Parse name=value.
 
-    Numbers, lists and booleans are read as in Python or JSON, all else is a text. Raises InputError: There is no name.
+    Numbers, lists and booleans are read as in Python or JSON, all else is a text. Raises InputError: there is no name.
     """
     values: dict[str, Any] = {}
     for text in texts or ():

@@ -171,8 +171,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def recomputing(self, inputs: Any, stops_early: bool) -> Iterator[None]:
         """Record a checkpoint of training: the inputs that it keeps, and what the backward runs again.
 
-        An input of several checkpoints is kept once. An output in it that is not made again counts as that of an
-        operation, and stands for one of the inputs, because it is the input of what follows.
+        An input of several checkpoints is kept once. Operations at the end that are not run again (`stops_early`) count
+        what they save as all others do. It is subtracted here, because it is the input of what follows.
         """
         start = len(self.calls)
         yield

@@ -63,15 +63,15 @@ def measure_command(command: Sequence[str], meter: Meter) -> tuple[int, Metering
 
 @contextmanager
 def handling(handler: Callable[[int, FrameType | None], object], *names: str) -> Iterator[None]:
-    """Handle signals of these names meanwhile, as far as the system has them, in the main thread, as Python asks."""
+    """Within this context, handle the signals of these names that the system has, if this is the main thread."""
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, handler) for number in numbers if is_main}
     try:
         yield
     finally:
-        for number, each in before.items():
-            signal.signal(number, each)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 @contextmanager

@@ -200,7 +200,7 @@ def _add_estimates(machine: Machine) -> None:
 
 
 def chosen_devices(text: str | None) -> tuple[str, ...] | None:
-    """The names in a list such as "cpu,ram,gpu0", if there is one. Raises InputError: the text contains no name."""
+    """The names in a list such as "cpu,ram,gpu0"; None without a list. Raises InputError: the text contains no name."""
     names = None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
     if names == ():
         raise InputError("there is nothing to measure", given=repr(text), allowed=", ".join(GROUPS))

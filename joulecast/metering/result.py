@@ -108,7 +108,7 @@ class Metering(Answer):
 
     @property
     def duration_s(self) -> float:
-        """Seconds from start to end, on the machine that was measured longest."""
+        """Seconds that all recordings of a machine took together, of the machine that was measured longest."""
         hosts = {each.host for each in self.recordings}
         return max(sum(each.end_s - each.start_s for each in self.recordings if each.host == host) for host in hosts)
 

@@ -46,7 +46,7 @@ def lengths(number: int, seconds: float) -> list[float]:
 def outliers_s(loops: Sequence[tuple[int, float]]) -> list[float]:
     """The seconds of loops whose time is not proportional to their iterations, ascending.
 
-    Of each loop, at least `LEAST_LENGTHS`, these are iterations and seconds.
+    `loops` are the iterations and seconds of each loop; there are at least `LEAST_LENGTHS`.
     """
     iterations, seconds = np.log10(np.array(sorted(loops, key=lambda loop: loop[1]), dtype=float)).T
     longest = slice(int(len(loops) * _LEFT_OUT), None)

@@ -88,7 +88,7 @@ def time_operation(
     memory_bytes: int = 2**30,
     **loop: Any,
 ) -> Timing:
-    """Time an operation on a device with such a last-level cache, in a loop as `time_block` takes it.
+    """Time an operation on a device, whose last-level cache has `cache_bytes`. `loop` is passed on to `time_block`.
 
     Raises RuntimeError: PyTorch cannot run the operation here; torch.OutOfMemoryError where it does not fit.
     """

@@ -174,7 +174,7 @@ class Client:
     def _request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
         """The answer to a request under /v1 as plain lists and dictionaries; a GET where there is no question.
 
-        Raises JoulecastError: The error that the library would raise, or a ServiceError.
+        Raises JoulecastError: the error that the library would raise, or a ServiceError.
         """
         # These modules are slow to import, and local predictions do not need them.
         from http.client import HTTPException

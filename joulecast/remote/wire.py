@@ -58,7 +58,7 @@ _OF_LISTED = (*_OF_MANY, "input_shape", "assumptions")
 def question_of(function: Callable[..., Any], given: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The body of the request for a call of one of the library's functions, with these arguments.
 
-    Raises InputError: A service cannot be sent one of the arguments.
+    Raises InputError: a service cannot be sent one of the arguments.
     """
     bound = inspect.signature(function).bind(*given, **options)
     bound.apply_defaults()
@@ -134,7 +134,7 @@ def _calibration(value: Any) -> dict[str, Any] | str | None:
 def gpu_name(gpu: str | GPU | None) -> str:
     """The name of a GPU that is given by name or as an object.
 
-    Raises InputError: No GPU is given, or one with figures of its own, which the service would take for its namesake.
+    Raises InputError: no GPU is given, or one with figures of its own, which the service would take for its namesake.
     """
     if isinstance(gpu, str):
         return gpu
@@ -201,7 +201,7 @@ _LEFT_BEHIND = frozenset({"work"})
 def pack(value: Any) -> Any:
     """Convert a value to what JSON can hold.
 
-    Raises TypeError: The class of the value is not in the table, which is a mistake in the code.
+    Raises TypeError: the class of the value is not in the table, which is a mistake in the code.
     """
     match value:
         case None | bool() | int() | str():
@@ -242,7 +242,7 @@ def pack(value: Any) -> Any:
 def unpack(value: Any) -> Any:
     """Convert the result of `pack` back to the value; lists become tuples.
 
-    Raises InputError: The argument is not a result of `pack` in this version.
+    Raises InputError: the argument is not a result of `pack` in this version.
     """
     if isinstance(value, list):
         return tuple(map(unpack, value))

@@ -189,7 +189,7 @@ _SWITCH_SECONDS = 5e-4  # ten times shorter than Python's own
 def listen(settings: Settings) -> socket.socket:
     """Reserve the port, so that a port that is taken is an error before anything is loaded.
 
-    Raises InputError: The port is taken, or this machine does not have the address.
+    Raises InputError: the port is taken, or this machine does not have the address.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, *_TCP)
@@ -222,7 +222,7 @@ def url_of(settings: Settings, listening: socket.socket) -> str:
 def serve(settings: Settings, tell: Callable[[str], object]) -> None:
     """Run the service until a signal to stop.
 
-    `tell` is called with the URL of the page as soon as connections are accepted. Raises InputError: The port is taken,
+    `tell` is called with the URL of the page as soon as connections are accepted. Raises InputError: the port is taken,
     or this machine does not have the address; or a calibration is damaged.
     """
     with listen(settings) as listening:

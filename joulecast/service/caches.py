@@ -84,7 +84,7 @@ class _ReadRequest(Request):
 async def _read(request: Request, body: bytes, model: type[BaseModel]) -> _ReadRequest:
     """Parse a body: a large one in a thread of the workers, because in the event loop it would delay all others.
 
-    Raises JoulecastError: The body is not such a question, or holds more than the limits allow; too many requests wait
+    Raises JoulecastError: the body is not such a question, or holds more than the limits allow; too many requests wait
     already, or it takes too long.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -125,7 +125,7 @@ def _question(
 
 
 def _refuse_many(content: Any, settings: Settings) -> None:
-    """Refuse long lists before they are validated. Raises RefusalError: A list has more items than it may have."""
+    """Refuse long lists before they are validated. Raises RefusalError: a list has more items than it may have."""
     limits = {
         "networks": ("there are too many networks", settings.max_batch),
         "operations": ("there are too many operations", settings.max_operations),
@@ -185,7 +185,7 @@ WARMED = ("A30", "H100 SXM")
 def generation() -> str:
     """A text that changes whenever a predictor in the zoo or the cache changes, or the list of pulled ones is damaged.
 
-    Raises OSError: A file is being replaced at this moment.
+    Raises OSError: a file is being replaced at this moment.
     """
     entries: Mapping[str, int] = {
         str(path): path.stat().st_mtime_ns for path in sorted(shipped("zoo").glob(f"*/*/{MANIFEST}"))

@@ -71,14 +71,14 @@ class Networks:
     def of(self, subject: Any, precision: str) -> Network:
         """The network that a question is about.
 
-        Raises JoulecastError: There is no such model, or its operations are not valid.
+        Raises JoulecastError: there is no such model, or its operations are not valid.
         """
         return self.extract(self.job(subject, precision))
 
     def job(self, subject: Any, precision: str, **changed: Any) -> Job:
         """What a question asks, as the library takes it: names are checked, and a list of operations is a Network.
 
-        `changed` are fields of the job that were checked already. Raises JoulecastError: There is no such host, or the
+        `changed` are fields of the job that were checked already. Raises JoulecastError: there is no such host, or the
         operations are not valid.
         """
         given = vars(subject)
@@ -124,8 +124,8 @@ class Networks:
     def of_file(self, query: FileQuery, content: bytes) -> Network:
         """The network of a model in a file. Nothing in it is unpickled, and no code of it is run.
 
-        Raises InputError: The file is of another kind, or holds no model. Raises MissingDependencyError: It needs a
-        library that is not installed, or this service reads no files. Raises ExtractionError: The model cannot be
+        Raises InputError: the file is of another kind, or holds no model. Raises MissingDependencyError: it needs a
+        library that is not installed, or this service reads no files. Raises ExtractionError: the model cannot be
         looked into, or takes too long or too much memory.
         """
         if not self._settings.extraction:
@@ -156,7 +156,7 @@ class Networks:
     def listed(self, subject: Any, items: list[OperationItem]) -> Network:
         """The network of a list of operations, in their own mode and precision.
 
-        Raises JoulecastError: The operations are not valid, or too many.
+        Raises JoulecastError: the operations are not valid, or too many.
         """
         return Network(
             merged(map(entry_of, paced(items))),

@@ -61,7 +61,7 @@ def checked_gpu(name: str) -> GPU:
 def checked_host(wanted: str | float | None) -> Host | str:
     """Find a host by name or factor, never the path of a profile; "25 ms" stays as it is, because only engines know it.
 
-    Raises UnknownNameError, InputError: There is none.
+    Raises UnknownNameError, InputError: there is none.
     """
     if isinstance(wanted, str) and wanted.endswith(" ms"):
         return wanted
@@ -89,7 +89,7 @@ def plain_clock(clock_mhz: Any) -> Any:
 def arguments_of(question: BaseModel) -> dict[str, Any]:
     """What a question asks, under the names of the library's arguments.
 
-    Hosts and prices are looked up by name. Raises UnknownNameError, InputError: There is no such host or GPU.
+    Hosts and prices are looked up by name. Raises UnknownNameError, InputError: there is no such host or GPU.
     """
     asked: dict[str, Any] = {}
     for field, value in question:
@@ -116,7 +116,7 @@ def with_next_step(error: UnknownNameError, listing: str) -> UnknownNameError:
 def checked_predictor(name: str | None, gpu: GPU | None = None, mode: str = "inference") -> str | None:
     """Check the name of a zoo entry, or of a predictor for which a GPU has an entry; without a GPU, for any.
 
-    Raises UnknownNameError: There is no such entry, as for every path and every address of a registry.
+    Raises UnknownNameError: there is no such entry, as for every path and every address of a registry.
     """
     if name is None:
         return None

@@ -15,7 +15,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def shipped(name: str) -> Path:
     """The folder `zoo`, `datasets`, `predictors` or `profiling` that came with this installation or checkout.
 
-    Raises ZooError: There is no such folder.
+    Raises ZooError: there is no such folder.
     """
     checkout = _PACKAGE.parent
     # The checkout comes first, because its files are the ones to edit in an editable installation.

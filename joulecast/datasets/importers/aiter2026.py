@@ -51,7 +51,7 @@ _SIZES = {"gemm": ("m", "n", "k"), "experts": ("tokens", "hidden", "intermediate
 def import_aiter2026(folder: Folder, *, held_back: bool = False) -> list[Dataset]:
     """Read the tables in a folder: the measurements to learn from, or those that are held back.
 
-    Raises DatasetError: A table is missing or damaged, or has unknown GPUs or precisions.
+    Raises DatasetError: a table is missing or damaged, or has unknown GPUs or precisions.
     """
     found: dict[str, Found] = defaultdict(Found)
     for name, sizes in _SIZES.items():

@@ -12,7 +12,7 @@ Piece = tuple[str, tuple[int, int], int]
 
 
 def pieces(decoder: str, latents: tuple[int, ...]) -> Iterator[Piece]:
-    """The pieces of latents: rows and columns, and before them the frames of a video."""
+    """The pieces in which latents are decoded: of these rows and columns, and before them the frames of a video."""
     *frames, rows, columns = latents
     if not frames:
         yield "", (rows, columns), 1
@@ -35,13 +35,16 @@ def _in_pairs(frames: int, rows: int, columns: int) -> Iterator[Piece]:
 
 def _in_tiles(frames: int, rows: int, columns: int) -> Iterator[Piece]:
     """HunyuanVideo: tiles that overlap (`enable_tiling`, which larger videos need)."""
-    along = [_starts(frames, 5, 3, frames > 4), *(_starts(n, 32, 24, max(rows, columns) > 32) for n in (rows, columns))]
+    along = [
+        _tiles_along(frames, 5, 3, frames > 4),
+        *(_tiles_along(n, 32, 24, max(rows, columns) > 32) for n in (rows, columns)),
+    ]
     for tile in product(*along):
         times = math.prod(counts[length] for counts, length in zip(along, tile, strict=True))
         yield str(tile[0]), (tile[1], tile[2]), times
 
 
-def _starts(length: int, most: int, stride: int, is_cut: bool) -> Counter[int]:
+def _tiles_along(length: int, most: int, stride: int, is_cut: bool) -> Counter[int]:
     """Length of tiles along a dimension -> their number."""
     return Counter(min(most, length - start) for start in range(0, length, stride)) if is_cut else Counter([length])
 

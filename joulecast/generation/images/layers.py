@@ -1,4 +1,4 @@
-"""Operations of a denoiser that are recorded one after the other, and what they cost by how tensors lie in memory."""
+"""Records operations with their paths, and says what operations cost by how tensors lie in memory."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Part(NamedTuple):
     digest: str
 
     def calls(self, sizes: Mapping[str, int], precision: str, piece: str = "") -> Calls:
-        """The calls of the part, or of a piece of it, at named sizes; those that it does not have are ignored."""
+        """The calls of the part, or of a piece of it, at named sizes. Those that the part does not use are ignored."""
         template = self.templates[piece][sizes["batch"] > 1]
         return template.operations([sizes[name] for name in self.sizes], "inference", precision)
 
