@@ -35,16 +35,13 @@ def _in_pairs(frames: int, rows: int, columns: int) -> Iterator[Piece]:
 
 def _in_tiles(frames: int, rows: int, columns: int) -> Iterator[Piece]:
     """HunyuanVideo: tiles that overlap (`enable_tiling`, which larger videos need)."""
-    along = [
-        _tiles_along(frames, 5, 3, frames > 4),
-        *(_tiles_along(n, 32, 24, max(rows, columns) > 32) for n in (rows, columns)),
-    ]
+    along = [_tiles(frames, 5, 3, frames > 4), *(_tiles(n, 32, 24, max(rows, columns) > 32) for n in (rows, columns))]
     for tile in product(*along):
         times = math.prod(counts[length] for counts, length in zip(along, tile, strict=True))
         yield str(tile[0]), (tile[1], tile[2]), times
 
 
-def _tiles_along(length: int, most: int, stride: int, is_cut: bool) -> Counter[int]:
+def _tiles(length: int, most: int, stride: int, is_cut: bool) -> Counter[int]:
     """Length of tiles along a dimension -> their number."""
     return Counter(min(most, length - start) for start in range(0, length, stride)) if is_cut else Counter([length])
 
