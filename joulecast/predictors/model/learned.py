@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,10 +213,9 @@ class OneModel(PartTrees):
 
         If kernels predict neither linear layers nor attention on a GPU, nothing is known about the others: no longer.
         """
-        predicted: Any = per_gpu(self.predicts_networks)(gpu)
-        known, nothing = self.network_factors, NetworkFactors()
-        products: Any = np.where(predicted, known.products, nothing.products)
-        cycles: Any = np.where(predicted, known.cycles, nothing.cycles)
+        predicted, known, nothing = per_gpu(self.predicts_networks)(gpu), self.network_factors, NetworkFactors()
+        products = np.where(predicted, known.products, nothing.products)
+        cycles = np.where(predicted, known.cycles, nothing.cycles)
         return NetworkFactors(products, cycles, known.chips)
 
     def predicts_networks(self, gpu: GPU) -> bool:
