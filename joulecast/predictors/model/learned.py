@@ -123,6 +123,7 @@ class OneModel(PartTrees):
         return burst._replace(device_s=device_s, uncapped_s=uncapped_s)
 
     def _by_physics(self, parts: Parts, gpu: GPU) -> Burst:
+        """The same before trees correct it."""
         work, machine, count = Work.of(parts.kernels), Machine.of(gpu), len(parts.kernels)
         found = costs(work, machine, self.constants)
         seconds = (each.time_s for each in (found, found.under(per_gpu(self._free_power_w)(gpu))))
