@@ -76,8 +76,8 @@ def test_an_operation_kind_is_one_row_and_one_runner(copied):
     package, run = copied
     replace(
         package / "operations" / "kinds.py",
-        '    "relu": unary(saves_output=False),\n',
-        '    "relu": unary(saves_output=False),\n    "smooth_relu": unary(3),\n',
+        '    "relu": unary(1, saves_nothing),\n',
+        '    "relu": unary(1, saves_nothing),\n    "smooth_relu": unary(3),\n',
     )
     replace(
         package / "profiling" / "runners.py",

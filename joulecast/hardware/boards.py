@@ -28,16 +28,13 @@ class Boards:
 
     @classmethod
     def of(cls, gpus: tuple[GPU, ...]) -> GPU:
-        """Several GPUs as one; a single GPU is itself a batch of one, but keeps its shape (operations,)."""
+        """Several GPUs in place of one. A tuple of one GPU gives the shape (1, operations)."""
         return cast(GPU, cls(gpus))
-
-    def __len__(self) -> int:
-        return len(self.each)
 
     def __getattr__(self, name: str) -> NDArray[Any]:
         if name.startswith("__"):
             raise AttributeError(name)
-        vars(self)[name] = column = self.column(attrgetter(name))
+        vars(self)[name] = column = self.column(attrgetter(name))  # The next look-up finds it there.
         return column
 
     def column(self, value: Callable[[GPU], Any]) -> NDArray[Any]:

@@ -52,11 +52,9 @@ from .rules import (
 from .windows import CONVOLUTIONS, POOLING, SAMPLING
 
 
-def unary(flops: int = 1, *, saves_output: bool = True) -> Kind:
+def unary(flops: int, saved: Callable[[Counted], float] = saves_its_output) -> Kind:
     """A function of each element, with this number of FLOPs per element."""
-    return Kind(
-        family="elementwise", flops=per_output_element(flops), saved=saves_its_output if saves_output else saves_nothing
-    )
+    return Kind(family="elementwise", flops=per_output_element(flops), saved=saved)
 
 
 _FLOPS_OF_AN_ELEMENT = {
@@ -222,7 +220,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "layer_norm": _normalization(lambda x, a: 2 * _row_size(x, a), 6, attributes=_NORMALIZED),
     "rms_norm": _normalization(_row_size, 4, attributes=_NORMALIZED),
-    "relu": unary(saves_output=False),
+    "relu": unary(1, saves_nothing),
     **{kind: unary(flops) for kind, flops in _FLOPS_OF_AN_ELEMENT.items()},
     "softmax": Kind(
         family="softmax",

@@ -94,10 +94,6 @@ class Shared(Protocol):
     def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
         """Warnings about predictions of these operations on a GPU, one sentence each."""
 
-    @property
-    def models(self) -> tuple[object, ...]:
-        """What was learned; predictors of several GPUs that share it are asked at once."""
-
 
 class ResidualModel(Protocol):
     """The ratio of measured operations to physics, learned from many GPUs. It does not depend on the clock."""

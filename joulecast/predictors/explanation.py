@@ -293,7 +293,7 @@ def factors_of(
         yield Factor("physics", 0.0, "no kernel runs")
         return
     shared, chip, whole = predictor.find_shared(), predictor.chip, one.derived(measured_operations)
-    at_s = float(LeastTimes.of(one, gpu, float(gpu.boost_clock_mhz)).time_s[0])
+    at_s = float(LeastTimes.of(one, gpu).time_s[0])
     yield Factor("physics", at_s, f"the data sheet of {gpu.name}")
     stages = []
     if shared.covered(one, gpu)[0] and whole is one:

@@ -38,6 +38,8 @@ def known_si(value: float, unit: str) -> str:
 class OperationPredictions(Answer):
     """Times and energies of operations as arrays, one value per operation; NaN where missing.
 
+    Of several GPUs (`Boards`), arrays have the shape (gpus, operations), and `static_power_w` (gpus, 1).
+
     Args:
         operations: The operations, in the order of the arrays.
         time_s: Seconds per call when the operation runs alone in a loop, as `torch.utils.benchmark` shows it.
@@ -71,7 +73,7 @@ class OperationPredictions(Answer):
 
     def __post_init__(self) -> None:
         if self.time_s.ndim > 1:
-            return  # Those on several GPUs are looked at when they are parted (`on_each`).
+            return  # Of several GPUs, those on each are looked at (`on_each`).
         # Costs that are negative or not finite count as missing. They must never pass for those of a cheap operation.
         costs = np.array([getattr(self, name) for name in _COSTS])
         impossible = ~((costs >= 0) & (costs < np.inf)).all(axis=0) | ~np.isfinite(self.dynamic_energy_j)
@@ -179,7 +181,7 @@ class OperationPredictions(Answer):
         return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
 
     def on_each(self) -> list[OperationPredictions]:
-        """Predictions on several GPUs, whose arrays have the shape (gpus, operations), as those on each."""
+        """Those on each of several GPUs; copies, so that none keeps the arrays of the others."""
         if self.work is None:
             return []
         watts = np.reshape(self.static_power_w, -1).tolist()

@@ -95,7 +95,7 @@ class OperationPredictor:
         covered = shared.covered(operations, self.gpu)
         run = as_run(operations.some(covered), self.gpu)
         seen = seen_as(run, self.gpu)
-        return (self.mode, *map(id, shared.models), operations, covered.tobytes(), run, seen) if covered.any() else None
+        return (self.mode, shared, operations, covered.tobytes(), run, seen) if covered.any() else None
 
     @staticmethod
     def on_each(predictors: Sequence[OperationPredictor], operations: OperationList) -> list[OperationPredictions]:

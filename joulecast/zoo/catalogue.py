@@ -208,7 +208,13 @@ def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: 
 # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
 @lru_cache(maxsize=_MOST_PREDICTORS)
 def _on_gpu(entry: AnyGpuPredictor, kernels: OneModel | None, gpu: GPU, mode: str) -> NetworkPredictor:
-    return replace(entry, kernels=kernels).on(gpu, mode)
+    return _with_kernels(entry, kernels).on(gpu, mode)
+
+
+# The same object each time: predictors of GPUs that share it are asked at once.
+@lru_cache(maxsize=4)
+def _with_kernels(entry: AnyGpuPredictor, kernels: OneModel | None) -> AnyGpuPredictor:
+    return replace(entry, kernels=kernels)
 
 
 def find_kernels(listed: Mapping[str, Row] | None = None) -> OneModel | None:
@@ -246,4 +252,4 @@ def _shared_by_all() -> Shared:
 
     folder = _stored(ANY_GPU)
     found = None if folder is None else _load(folder)
-    return replace(found, kernels=find_kernels()).shared if isinstance(found, AnyGpuPredictor) else nothing_shared()
+    return _with_kernels(found, find_kernels()).shared if isinstance(found, AnyGpuPredictor) else nothing_shared()

@@ -60,7 +60,7 @@ def errors_on(
     groups = grouped(((row.gpu, row.operation.mode), place) for place, row in enumerate(rows))
     for (gpu, mode), places in groups.items():
         operations = [rows[place].operation for place in places]
-        least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
+        least = LeastTimes.of(operations, gpu)
         predicted["time"][places] = least.time_s * learned.factors(operations, gpu)
         known = [place for place in places if not np.isnan(watts[place])]
         if powered is not None and known:

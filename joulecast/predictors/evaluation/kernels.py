@@ -157,7 +157,7 @@ def _power_errors(
     for table in unseen:
         other = power.measured_like(table.gpu)
         bursts = {gpu: model.burst(table.parts, gpu) for gpu in (table.gpu, other)}
-        demand_w = power.demands_w({table.gpu: table.parts}, bursts, {table.gpu: other})[table.gpu]
+        demand_w = power.demands_w(table.parts, bursts, {table.gpu: other})[table.gpu]
         predicted_w = np.minimum(demand_w, table.gpu.power_limit_w)
         measured = {"power": table.power_w, "energy": table.power_w * table.device_s}
         predicted = {"power": predicted_w, "energy": predicted_w * table.burst_s}

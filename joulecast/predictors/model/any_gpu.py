@@ -63,9 +63,9 @@ class AnyGpuPredictor:
     left_out: LeftOut = LeftOut()
     kernels: OneModel | None = None
 
-    @property
+    @cached_property
     def shared(self) -> SharedByAll:
-        """What all GPUs share."""
+        """What all GPUs share: the same object for each, so that their predictors are asked at once."""
         return SharedByAll(self.learned, self.left_out.operations, self.kernels)
 
     def on(self, gpu: GPU, mode: str) -> NetworkPredictor:

@@ -31,14 +31,16 @@ from ..physics.operation_numbers import numbers_of
 class NetworkFactors(NamedTuple):
     """What operations in half precision take inside networks beyond what is predicted for them alone, on any chip.
 
+    On several GPUs (`Boards`), factors are columns.
+
     Args:
         products: Time of products inside networks over that in loops, for kernels whose data fit into the L2 cache.
         cycles: Cycles of a multiprocessor for each element that other operations read or write, in inference.
         chips: The chips whose networks were measured.
     """
 
-    products: float = 1.0
-    cycles: float = 0.0
+    products: FloatArray | float = 1.0
+    cycles: FloatArray | float = 0.0
     chips: tuple[str, ...] = ()
 
 

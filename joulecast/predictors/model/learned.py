@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FloatArray, summed_by
+from ...arrays import FloatArray, grouped, summed_by
 from ...hardware import GPU, Boards, each_of, find_gpu, per_gpu
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import Calibration
@@ -102,7 +102,7 @@ class OneModel(PartTrees):
 
     def burst(self, parts: Parts, gpu: GPU) -> Burst:
         """Kernels that this knows, in a short loop on a GPU."""
-        burst, uncapped_s = self._started(parts, gpu)
+        burst = self._by_physics(parts, gpu)
         kinds = {}
         for part, flash, place in zip(parts.names.tolist(), parts.flash.tolist(), burst.group.tolist(), strict=True):
             if (part, flash, place) not in kinds:
@@ -119,25 +119,23 @@ class OneModel(PartTrees):
         for (row, mine, _, trust), values in zip(asked, said, strict=True):
             logs[row, mine] = trust * values
         ratio = np.exp(logs).reshape(burst.physics_s.shape)
-        return burst._replace(
-            device_s=np.maximum(burst.physics_s * ratio, LEAST_S), uncapped_s=np.maximum(uncapped_s * ratio, LEAST_S)
-        )
+        device_s, uncapped_s = (np.maximum(each * ratio, LEAST_S) for each in (burst.device_s, burst.uncapped_s))
+        return burst._replace(device_s=device_s, uncapped_s=uncapped_s)
 
-    def _started(self, parts: Parts, gpu: GPU) -> tuple[Burst, FloatArray]:
+    def _by_physics(self, parts: Parts, gpu: GPU) -> Burst:
+        """The same before trees correct it."""
         work, machine, count = Work.of(parts.kernels), Machine.of(gpu), len(parts.kernels)
         found = costs(work, machine, self.constants)
         seconds = (each.time_s for each in (found, found.under(per_gpu(self._free_power_w)(gpu))))
         physics_s, uncapped_s = (np.maximum(summed_by(work.place, each, count), LEAST_S) for each in seconds)
         rows = np.empty((*physics_s.shape, len(NAMES)), np.float32)
-        alike: dict[GPU, list[str]] = {}
-        for part in dict.fromkeys(parts.names.tolist()):
-            like = tuple(self._like(part, one) for one in each_of(gpu))
-            alike.setdefault(Boards.of(like) if isinstance(gpu, Boards) else like[0], []).append(part)
-        for board, named in alike.items():
+        alike = {part: tuple(self._like(part, one) for one in each_of(gpu)) for part in set(parts.names.tolist())}
+        for boards, named in grouped((boards, part) for part, boards in alike.items()).items():
+            board = Boards.of(boards) if isinstance(gpu, Boards) else boards[0]
             mine, other = np.isin(parts.names, named), Machine.of(board)
             its = found if board == gpu else costs(work, other, self.constants)
             rows[..., mine, :] = features(parts.kernels, work, its, other)[..., mine, :]
-        return Burst(physics_s, rows, work.group[first_kernels(work, count)], physics_s, uncapped_s), uncapped_s
+        return Burst(physics_s, rows, work.group[first_kernels(work, count)], physics_s, uncapped_s)
 
     def _like(self, part: str, gpu: GPU) -> GPU:
         """The board whose features stand for those of a GPU: what physics leaves belongs to a chip, not to a board.
@@ -156,12 +154,11 @@ class OneModel(PartTrees):
         boards = [board for board in boards_of(self.gpus) if generation_of(board) == generation_of(gpu)]
         if not boards:
             return np.inf
-        machine, others = Machine.of(gpu), [Machine.of(board) for board in boards]
+        machine = Machine.of(gpu)
         if any(board.chip == gpu.chip and board.power_limit_w == gpu.power_limit_w for board in boards):
             return machine.logic_power_w
-        return (
-            max(other.logic_power_w / (other.sms * other.clock_hz) for other in others) * machine.sms * machine.clock_hz
-        )
+        cycle_j = max(other.logic_power_w / (other.sms * other.clock_hz) for other in map(Machine.of, boards))
+        return cycle_j * machine.sms * machine.clock_hz
 
     def _learned(self, part: str, flash: bool, group: str, gpu: GPU) -> tuple[Key, float] | None:
         """The trees that predict kernels of a part and a group, and how far they are trusted; None without any."""
@@ -217,10 +214,9 @@ class OneModel(PartTrees):
 
         If kernels predict neither linear layers nor attention on a GPU, nothing is known about the others: no longer.
         """
-        predicted: Any = per_gpu(self.predicts_networks)(gpu)
-        known, nothing = self.network_factors, NetworkFactors()
-        products: Any = np.where(predicted, known.products, nothing.products)
-        cycles: Any = np.where(predicted, known.cycles, nothing.cycles)
+        predicted, known, nothing = per_gpu(self.predicts_networks)(gpu), self.network_factors, NetworkFactors()
+        products = np.where(predicted, known.products, nothing.products)
+        cycles = np.where(predicted, known.cycles, nothing.cycles)
         return NetworkFactors(products, cycles, known.chips)
 
     def predicts_networks(self, gpu: GPU) -> bool:
@@ -308,9 +304,8 @@ def _calibration(model: OneModel, part: str, basis: Basis, of_power: Basis | Non
 
 @cached
 def _costs(operations: OperationList, model: OneModel, gpu: GPU) -> KernelCosts:
-    parts, boards, alike = parts_of(operations), each_of(gpu), dict[bytes, list[int]]()
-    for row, board in enumerate(boards):
-        alike.setdefault(model.known(parts, board).tobytes(), []).append(row)
+    parts, boards = parts_of(operations), each_of(gpu)
+    alike = grouped((model.known(parts, board).tobytes(), row) for row, board in enumerate(boards))
     table = np.full((5, len(boards), len(operations)), np.nan)
     for mask, rows in alike.items():
         known = np.frombuffer(mask, dtype=bool)
@@ -333,7 +328,7 @@ def _of_parts(operations: OperationList, model: OneModel, parts: Parts, gpus: tu
     alike = {each: model.power.measured_like(each) for each in gpus if model.power.covers(each)}
     if more := tuple(dict.fromkeys(other for other in alike.values() if other not in bursts)):
         bursts |= zip(more, model.burst(parts, Boards.of(more)).on_each(), strict=True)
-    demands_w = model.power.demands_w(dict.fromkeys(gpus, parts), bursts, alike)
+    demands_w = model.power.demands_w(parts, bursts, alike)
     demand_w = np.array([demands_w.get(each, np.full(len(parts.kernels), np.nan)) for each in gpus])
     # Where power is learned, it is relative to the burst, and both are kept as they are.
     uncapped_s = np.where(np.isnan(demand_w), burst.uncapped_s, burst.device_s)

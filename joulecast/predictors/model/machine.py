@@ -94,8 +94,8 @@ class Machine(NamedTuple):
             logic_power_w=gpu.power_limit_w * (1 - _STATIC_SHARE) / process_factor(gpu),
         )
 
-    def rows(self, gpus: NDArray[np.intp]) -> Self:
-        """The figures that tiles meet, of the GPU of each kernel, shape (kernels,); a single GPU stays as it is."""
+    def of_kernels(self, gpus: NDArray[np.intp]) -> Self:
+        """The figures that tiles meet, shape (kernels,), given the index of each kernel's GPU; or those of one GPU."""
         if np.ndim(self.sms) == 0:
             return self
         met: Any = {name: getattr(self, name)[gpus, 0] for name in ("sms", "exponentials", "generation")}

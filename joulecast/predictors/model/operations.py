@@ -44,6 +44,7 @@ _TRUST: Mapping[str, tuple[float, float]] = {
     "softmax": (1.0, 0.5),
 }
 _NONE = (0.0, 0.0)
+_NOTHING = np.zeros(len(KIND_PLACES), dtype=bool)  # Which kinds were measured on a chip of which nothing was.
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class LearnedOperations:
         n = numbers_of(seen)
         in_training, in_inference = self._trust[:, n.kind.astype(int)]
         trust = np.where(is_own_depthwise(n), 0.0, np.where(n.is_training > 0, in_training, in_inference))
-        measured = per_gpu(lambda each: self._measured[each.chip if each.chip in self.chips else ""])(gpu)
+        measured = per_gpu(lambda each: self._measured.get(each.chip, _NOTHING))(gpu)
         trust = np.where(measured[..., n.kind.astype(int)], 1.0, trust)
         # Where trees are not trusted they are not asked.
         logs, trusted = np.zeros(trust.shape), np.any(trust, axis=tuple(range(trust.ndim - 1)))
@@ -118,13 +119,13 @@ class LearnedOperations:
         boards = [*dict.fromkeys(stand)]
         rows = relative_features(seen, Boards.of(tuple(boards)))
         logs = self.log_ratio(rows.reshape(-1, rows.shape[-1]).astype(np.float32)).reshape(len(boards), -1)
-        return logs[[boards.index(each) for each in stand]].reshape(*np.shape(gpu.sms)[:1], len(seen))
+        logs = logs[[boards.index(each) for each in stand]]
+        return logs if isinstance(gpu, Boards) else logs[0]
 
     @cached_property
     def _measured(self) -> dict[str, NDArray[np.bool_]]:
-        """Chip, or "" for one of which nothing was -> whether each kind was measured on it, shape (kinds,)."""
-        chips = {"": frozenset[str](), **self.chips}
-        return {chip: np.array([kind in kinds for kind in KIND_PLACES]) for chip, kinds in chips.items()}
+        """Chip -> whether each kind was measured on it, shape (kinds,)."""
+        return {chip: np.array([kind in kinds for kind in KIND_PLACES]) for chip, kinds in self.chips.items()}
 
     @cached_property
     def _trust(self) -> FloatArray:

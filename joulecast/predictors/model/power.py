@@ -73,25 +73,21 @@ class PowerDemand(PartTrees):
         same_die = () if is_measured(gpu, self.gpus) else boards_of(self.gpus)
         return next((each for each in same_die if each.chip == gpu.chip), gpu)
 
-    def demands_w(
-        self, asked: Mapping[GPU, Parts], bursts: Mapping[GPU, Burst], alike: Mapping[GPU, GPU]
-    ) -> dict[GPU, FloatArray]:
+    def demands_w(self, parts: Parts, bursts: Mapping[GPU, Burst], alike: Mapping[GPU, GPU]) -> dict[GPU, FloatArray]:
         """Board power in watts without a cap at the default clock.
 
         Args:
-            asked: GPU -> kernels.
-            bursts: GPU -> these kernels in a burst, also on the GPUs in `alike`.
+            parts: Kernels.
+            bursts: GPU -> these kernels in a burst, for all GPUs in `alike`.
             alike: GPU -> the GPU whose power is predicted, for those that this covers.
 
         Returns:
             GPU -> watts, shape (kernels,); NaN for kernels whose power was not measured.
         """
         keys, tables, places = [], [], []
-        kernels = {other: asked[gpu] for gpu, other in alike.items()}
-        logs = {gpu: np.full(len(parts.kernels), np.nan) for gpu, parts in kernels.items()}
-        for gpu, parts in kernels.items():
-            inputs = power_inputs(bursts[gpu], gpu)
-            groups = bursts[gpu].group
+        logs = {other: np.full(len(parts.kernels), np.nan) for other in alike.values()}
+        for gpu in logs:
+            inputs, groups = power_inputs(bursts[gpu], gpu), bursts[gpu].group
             for part, group in dict.fromkeys(zip(parts.names.tolist(), groups.tolist(), strict=True)):
                 mine = (parts.names == part) & (groups == group)
                 near = part in self.measured and self.basis(part, gpu) != "other generations"

@@ -145,11 +145,6 @@ class SharedByAll:
         """The measurements behind the device times of kernels."""
         return () if self.kernels is None else self.kernels.remarks(as_run(operations, gpu), gpu)
 
-    @property
-    def models(self) -> tuple[object, ...]:
-        """What was learned; predictors of several GPUs that share it are asked at once."""
-        return self.learned, self.kernels
-
 
 def _energy_if_slower(predictions: OperationPredictions, slower: FloatArray) -> FloatArray | float:
     """Dynamic energy of operations that take longer for the same work, relative to that without; shape (operations,).

@@ -44,7 +44,7 @@ def tiled_cycles(
 ) -> Iterator[FloatArray]:
     """Cycles, waves, fill and splits of the quickest choice of tile and split, each of shape (..., kernels).
 
-    Kernels without a product have no cycles. Those on several GPUs are looked at one after the other.
+    Kernels without a product have no cycles. Those on several GPUs stand in a row, GPU after GPU.
     """
     shape, count = rate.shape, rate.shape[-1]
     if len(shape) > 1:
@@ -54,14 +54,15 @@ def tiled_cycles(
     found[1:] = 1.0
     attended = np.flatnonzero(work.group == ATTENTION)
     if len(attended):
+        its = machine.of_kernels(attended // count)
         found[:3, attended] = attended_cycles(
-            work.some(attended), machine.rows(attended // count), rate[attended], ways[attended], constants[:, attended]
+            work.some(attended), its, rate[attended], ways[attended], constants[:, attended]
         )
     products = np.flatnonzero((work.rows > 0) & (work.group != ATTENTION))
     for first in range(0, len(products), _AT_ONCE):
         some = products[first : first + _AT_ONCE]
-        on = machine.rows(some // count)
-        found[:, some] = _quickest(work.some(some), on, rate[some], full[some], constants[:, some])
+        its = machine.of_kernels(some // count)
+        found[:, some] = _quickest(work.some(some), its, rate[some], full[some], constants[:, some])
     yield from found.reshape(4, *shape)
 
 

@@ -147,7 +147,7 @@ def _without_transposes(operations: OperationList, gpu: GPU) -> FloatArray:
     transposed &= ~((n.groups > 1) & (n.groups == n.channels_in))
     passes = np.where(n.is_training > 0, _PRODUCTS_IN_TRAINING, 1)
     images_s = n.element_bytes * (n.input_size + n.output_size) * passes / reached_bandwidth(gpu)
-    least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
+    least = LeastTimes.of(operations, gpu)
     counted = (n.kernel > 1) & ((n.groups == 1) | (n.is_training > 0))
     without = replace(least, memory_s=np.maximum(least.memory_s - (TRANSPOSED - 1) * images_s, images_s)).time_s
     found = np.where(counted, without / least.time_s, least.time_s / (least.time_s + 2 * images_s))

@@ -34,9 +34,7 @@ from .parts import as_compiled, as_parts
 from .prediction import Composition
 
 _SHOWN_OPERATIONS = 3
-_AT_ONCE = (
-    8_000  # Operations times GPUs that are predicted together. Arrays of more take memory, and no less time each.
-)
+_AT_ONCE = 8_000  # Operations times GPUs that are predicted together: more take memory, and no less time each.
 _MAJORITY = 0.5  # Share of the device time in 16 bits and less from which a network counts as one in half precision.
 
 

@@ -176,11 +176,9 @@ class Work:
         return self._of(self.columns[..., places])
 
     def on_each(self) -> list[Self]:
-        """The work on each of several GPUs."""
-        rows = np.moveaxis(self.columns, 1, 0)
-        return [
-            type(self)(gpu, *row.copy(), cap_w=self.cap_w) for gpu, row in zip(each_of(self.gpu), rows, strict=True)
-        ]
+        """The work on each of several GPUs; copies, so that none keeps the columns of the others."""
+        gpus = enumerate(each_of(self.gpu))
+        return [type(self)(gpu, *self.columns[:, row].copy(), cap_w=self.cap_w) for row, gpu in gpus]
 
     def merge(self, other: Self) -> Self:
         """This work with the values of another one where this one has NaN; `cap_w` is the higher of the two."""
@@ -203,7 +201,7 @@ class Work:
 
     @cached_property
     def columns(self) -> FloatArray:
-        """This work as a table, one row for each of COLUMNS; shape (columns, operations). It must not be changed."""
+        """This work as a table, a row for each of COLUMNS; shape (columns, ..., operations). It must not be changed."""
         table = np.empty((len(COLUMNS), *self.switching_j.shape))
         for row, name in zip(table, COLUMNS, strict=True):
             row[:] = getattr(self, name)

@@ -202,7 +202,7 @@ def loop_clocks_mhz(
     """The clock that each operation runs at in a loop of its own: the requested one, or less under a power cap.
 
     Returns:
-        Clocks in MHz, shape (operations,).
+        Clocks in MHz, shape (operations,); of several GPUs, for which there is no cap here, (gpus, operations).
     """
     high: FloatArray = np.minimum(np.broadcast_to(1.0 * clock_mhz, work.switching_j.shape), work.most_mhz)
     if power_limit_w >= work.cap_w:
@@ -226,7 +226,7 @@ def throttled_mhz(
         Clocks in MHz, at most the default clock, shape (operations,).
     """
     boost = float(gpu.boost_clock_mhz)
-    least = LeastTimes.of(operations, gpu, boost)
+    least = LeastTimes.of(operations, gpu)
     ratio = device_s / least.time_s
     # The measured time already is the time at the unknown clock. It must not change while that clock is searched for,
     # so all of it counts as memory time, which does not depend on the clock.

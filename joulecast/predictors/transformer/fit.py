@@ -29,8 +29,7 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..measured import LEAST_ROWS, DeviceRow, launch_times_s
 from ..physics.energy import PRIOR_ENERGY
-from ..physics.fp32_kernels import counted_ratio
-from ..physics.least_times import LeastTimes
+from ..physics.fp32_kernels import counted_s
 from ..recipes import TransformerRecipe
 from .attentive import Attentive, Range
 from .encoder import MACHINE, ROLES, UNKNOWN, Encoder, Functions, shapes, tokens
@@ -75,15 +74,12 @@ class Examples:
         parts: list[dict[str, NDArray[Any]]] = []
         by_gpu = grouped(((row.gpu, row.operation.mode), row) for row in rows)
         for (gpu, _), group in by_gpu.items():
-            clock = float(gpu.boost_clock_mhz)
             operations = OperationList(row.operation for row in group)
             device_s = np.array([row.device_s for row in group])
             parts.append(
                 {
                     **tokens(operations, gpu, vocabulary)._asdict(),
-                    "log_ratio": np.log(
-                        device_s / (LeastTimes.of(operations, gpu, clock).time_s * counted_ratio(operations, gpu))
-                    ),
+                    "log_ratio": np.log(device_s / counted_s(operations, gpu)),
                     # Otherwise fifty thousand measurements of one GPU would outweigh five hundred of another.
                     "weight": np.full(len(group), len(group) ** -0.5),
                 }
