@@ -24,7 +24,7 @@ def predict(
 
     prediction = predict_network(gpu=gpu or None, **asked)
     if by_memory_level or ncu is not None:
-        levels = prediction.by_memory_level(gpu)
+        levels = prediction.by_memory_level()
         traffic = ""
         if ncu is not None:
             from ..hardware.ncu import read_counters

@@ -195,7 +195,7 @@ CLASSES: Mapping[str, type[Any]] = {
 }
 """Name -> class of what is sent."""
 # Fields that are not sent; the receiver uses their defaults.
-_LEFT_BEHIND = frozenset({"work"})
+_LEFT_BEHIND = frozenset({"work", "board"})
 
 
 def pack(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ import joulecast
 from joulecast import Operation
 from joulecast.energy import EnergyTree
 from joulecast.errors import InputError, UnknownNameError
+from joulecast.hardware import find_gpu
 from joulecast.hardware.gpu import MEMORY_LEVELS
 from joulecast.operations.entry import Entry
 from joulecast.predictors.networks.costs import OperationCost
@@ -90,6 +92,14 @@ def test_another_gpu_is_refused():
         prediction.by_memory_level("T4")
     with pytest.raises(UnknownNameError):
         prediction.by_memory_level("A31")
+
+
+def test_levels_are_those_of_the_board_that_was_predicted():
+    """A file may give a GPU of the catalogue other figures."""
+    board = replace(find_gpu("L4"), l2_bytes=2**20)
+    of_catalogue, own = (joulecast.predict("resnet18", (8, 3, 224, 224), gpu) for gpu in ("L4", board))
+    assert own.by_memory_level().to_json() == own.by_memory_level(board).to_json()
+    assert own.by_memory_level().to_json() != of_catalogue.by_memory_level().to_json()
 
 
 # What Delestrac et al. found on one A100, and how far prediction alone carries it. docs/memory-levels.md says why not.

@@ -83,6 +83,7 @@ class Prediction(Answer):
         execution: How the network is run: "eager", "graph" or "compiled".
         host: Name of the host that launches it.
         memory_bytes: Estimated device memory that the network needs; None for a list of operations.
+        board: The GPU with the figures that it was predicted with; None for a CPU, and for what a client received.
     """
 
     network: str
@@ -106,6 +107,7 @@ class Prediction(Answer):
     execution: str = "eager"
     host: str = "reference"
     memory_bytes: int | None = None
+    board: GPU | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         interval = self._usual_interval
@@ -198,12 +200,12 @@ class Prediction(Answer):
         was predicted, or a CPU.
 
         Args:
-            gpu: The GPU of the prediction, if a file describes it; None for a GPU of the catalogue.
+            gpu: The GPU of the prediction, if a client received it and a file describes the GPU; otherwise None.
         """
         # Imported here, because most programs ask for totals alone.
         from .memory_levels import MemoryLevels
 
-        found = find_gpu(self.gpu if gpu is None else gpu)
+        found = self.board if gpu is None and self.board else find_gpu(self.gpu if gpu is None else gpu)
         if found.name != self.gpu or self.held_clock_mhz is None:
             raise InputError("this prediction is for another GPU", given=found.name, allowed=self.gpu)
         title, clock_mhz = titled(self.network, self.input_shape), self.held_clock_mhz

@@ -117,6 +117,7 @@ class AtClock:
             host=self.host.launcher.name,
             idle_power_w=power_range_w(self.gpu, self.cap_w)[0],
             memory_bytes=self.over.prepared.memory_bytes,
+            board=self.gpu,
         )
 
     def interval(self, level: float) -> Interval | None:
