@@ -88,7 +88,7 @@ class Measured(NamedTuple):
     def __str__(self) -> str:
         parts = []
         if self.operations:
-            parts.append(f"{self.operations} operations")
+            parts.append(f"{self.operations:,} operations")
         if self.networks:
             clocks = len(self.clocks_mhz)
             at = f" at {clocks} clocks" if clocks > 1 else f" at {self.clocks_mhz[0]:g} MHz" if clocks else ""
