@@ -23,12 +23,12 @@ from typing import Any
 
 import torch
 from template_fit import Sample, fit
+from template_layout import LayoutRecorder, recording_layout
 
 from joulecast.errors import ExtractionError
 from joulecast.extraction.cache import digest, library_version
 from joulecast.extraction.job import Job
 from joulecast.extraction.models.torchvision_models import import_torchvision
-from joulecast.extraction.recorder import Recorder
 from joulecast.extraction.traced_models import traced
 from joulecast.generation.images import parts
 from joulecast.generation.images.layers import JOINED, TRANSPOSED
@@ -62,32 +62,24 @@ def _unet(n: Any, c: Any) -> Shapes:
     further = {"added_cond_kwargs.text_embeds": (n.batch, 1280), "added_cond_kwargs.time_ids": (n.batch, 6)}
     return {
         "sample": (n.batch, c.in_channels, side * n.rows, side * n.columns),
-        "timestep": (n.batch,),
-        "encoder_hidden_states": (n.batch, n.text, c.cross_attention_dim),
+        **_read(n, c.cross_attention_dim),
         **(further if c.addition_embed_type else {}),
     }
 
 
-def _flux(n: Any, c: Any) -> Shapes:
-    return {
-        "hidden_states": (n.batch, n.tokens, c.in_channels),
-        "encoder_hidden_states": (n.batch, n.text, c.joint_attention_dim),
-        "pooled_projections": (n.batch, c.pooled_projection_dim),
-        "timestep": (n.batch,),
-        "img_ids": (n.tokens, 3),
-        "txt_ids": (n.text, 3),
-        **({"guidance": (n.batch,)} if c.guidance_embeds else {}),
-    }
+def _read(n: Any, features: int) -> Shapes:
+    """A text with so many features of a token, and the time step."""
+    return {"encoder_hidden_states": (n.batch, n.text, features), "timestep": (n.batch,)}
 
 
-def _cogvideox(n: Any, c: Any) -> Shapes:
-    angles = {f"image_rotary_emb.{i}": (n.tokens, c.attention_head_dim) for i in (0, 1)}
-    return {
-        "hidden_states": (n.batch, (c.patch_size_t or 1) * n.frames, c.in_channels, 2 * n.rows, 2 * n.columns),
-        "encoder_hidden_states": (n.batch, n.text, c.text_embed_dim),
-        "timestep": (n.batch,),
-        **(angles if c.use_rotary_positional_embeddings else {}),
-    }
+def _pooled(n: Any, c: Any) -> Shapes:
+    """A text as one vector and, for models that were distilled with it, the strength of guidance."""
+    guidance = {"guidance": (n.batch,)} if getattr(c, "guidance_embeds", False) else {}
+    return {"pooled_projections": (n.batch, c.pooled_projection_dim), **guidance}
+
+
+def _angles(n: Any, c: Any) -> Shapes:
+    return {f"image_rotary_emb.{i}": (n.tokens, c.attention_head_dim) for i in (0, 1)}
 
 
 def _latents(n: Any, channels: int, patch: int = 2) -> tuple[int, ...]:
@@ -98,16 +90,20 @@ INPUTS: Mapping[str, Callable[[Any, Any], Shapes]] = {
     "UNet2DConditionModel": _unet,
     "SD3Transformer2DModel": lambda n, c: {
         "hidden_states": _latents(n, c.in_channels),
-        "encoder_hidden_states": (n.batch, n.text, c.joint_attention_dim),
-        "pooled_projections": (n.batch, c.pooled_projection_dim),
-        "timestep": (n.batch,),
+        **_read(n, c.joint_attention_dim),
+        **_pooled(n, c),
     },
-    "FluxTransformer2DModel": _flux,
+    "FluxTransformer2DModel": lambda n, c: {
+        "hidden_states": (n.batch, n.tokens, c.in_channels),
+        **_read(n, c.joint_attention_dim),
+        **_pooled(n, c),
+        "img_ids": (n.tokens, 3),
+        "txt_ids": (n.text, 3),
+    },
     "PixArtTransformer2DModel": lambda n, c: {
         "hidden_states": _latents(n, c.in_channels),
-        "encoder_hidden_states": (n.batch, n.text, c.caption_channels),
+        **_read(n, c.caption_channels),
         "encoder_attention_mask": (n.batch, n.text),
-        "timestep": (n.batch,),
         "added_cond_kwargs.resolution": (n.batch, 2),
         "added_cond_kwargs.aspect_ratio": (n.batch, 1),
     },
@@ -118,27 +114,27 @@ INPUTS: Mapping[str, Callable[[Any, Any], Shapes]] = {
         "encoder_hidden_states_t5": (n.batch, 256, c.cross_attention_dim_t5),
         "text_embedding_mask_t5": (n.batch, 256),
         "timestep": (n.batch,),
-        **{f"image_rotary_emb.{i}": (n.tokens, c.attention_head_dim) for i in (0, 1)},
+        **_angles(n, c),
     },
     "SanaTransformer2DModel": lambda n, c: {
         "hidden_states": _latents(n, c.in_channels, 1),
-        "encoder_hidden_states": (n.batch, n.text, c.caption_channels),
+        **_read(n, c.caption_channels),
         "encoder_attention_mask": (n.batch, n.text),
-        "timestep": (n.batch,),
     },
     "WanTransformer3DModel": lambda n, c: {
         "hidden_states": (n.batch, c.in_channels, n.frames, 2 * n.rows, 2 * n.columns),
-        "encoder_hidden_states": (n.batch, n.text, c.text_dim),
-        "timestep": (n.batch,),
+        **_read(n, c.text_dim),
     },
-    "CogVideoXTransformer3DModel": _cogvideox,
+    "CogVideoXTransformer3DModel": lambda n, c: {
+        "hidden_states": (n.batch, (c.patch_size_t or 1) * n.frames, c.in_channels, 2 * n.rows, 2 * n.columns),
+        **_read(n, c.text_embed_dim),
+        **(_angles(n, c) if c.use_rotary_positional_embeddings else {}),
+    },
     "HunyuanVideoTransformer3DModel": lambda n, c: {
         "hidden_states": (n.batch, c.in_channels, n.frames, 2 * n.rows, 2 * n.columns),
-        "encoder_hidden_states": (n.batch, n.text, c.text_embed_dim),
+        **_read(n, c.text_embed_dim),
         "encoder_attention_mask": (n.batch, n.text),
-        "pooled_projections": (n.batch, c.pooled_projection_dim),
-        "timestep": (n.batch,),
-        **({"guidance": (n.batch,)} if c.guidance_embeds else {}),
+        **_pooled(n, c),
     },
 }
 """Class of a denoiser -> shapes of its inputs, from sizes and its configuration."""
@@ -278,15 +274,16 @@ class Maker:
             self.model.tell(named)
             shapes = INPUTS[self.settings["class"]](named, config)
             inputs = {name: Input(shape, "bfloat16") for name, shape in shapes.items()}
-        recorders: list[Recorder] = []
-        network = traced(self.model, Inputs.of(inputs), Job(self.model), self.name, recorders.append)
+        recorders: list[Any] = []
+        with recording_layout():
+            network = traced(self.model, Inputs.of(inputs), Job(self.model), self.name, recorders.append)
         if network.uncounted:
             raise ExtractionError("operators without a kind", given=str(network.uncounted))
         self.operators |= recorders[0].operators_run
         return list(_with_layout(recorders[0]))
 
 
-def _with_layout(recorder: Recorder) -> Iterator[tuple[Operation, str]]:
+def _with_layout(recorder: LayoutRecorder) -> Iterator[tuple[Operation, str]]:
     """The calls of a recorder, and what it costs that tensors do not lie in memory as they are read.
 
     Attention writes the heads of a token beside each other, as FlashAttention does, so that nothing copies its result.

@@ -64,8 +64,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.dropped = DroppedTally()
         """Operator calls that no operation represents."""
         self.operators_run: set[str] = set()
-        self.across: set[int] = set()
-        """Places of calls that read elements in another order than the one in which they lie in memory."""
 
     @property
     def path(self) -> str:
@@ -140,8 +138,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(first, torch.Tensor) and first.is_complex():
             bound = counted_from_front(bound, first.ndim)
         needed = ("none",) if self.gradients and not is_needed else self._computed(plain, bound)
-        if _reads_across(plain, args, result):
-            self.across.add(len(self.calls))
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
             self._record(("copy", [tuple(first.shape)], {}), first.dtype, self._computed("", {"input": first}))
         if plain == name and plain in COPIES_INPUT:
@@ -269,26 +265,6 @@ def _same_kind(kind: str, bound: Bound) -> Converted:
     """Conversion of a user's operator to a kind without required attributes."""
     tensors = [tuple(value.shape) for name, value in bound.items() if name != "<output>" and is_tensor(value)]
     return kind, tensors[: KINDS[kind].inputs[1]], {}
-
-
-def _reads_across(operator: str, args: Any, result: Any) -> bool:
-    """Whether an operator reads elements that do not lie side by side in memory one after the other.
-
-    It joins tensors whose dimensions lie in another order, or reads one that has another order than its result.
-    """
-    read = tensors_in(args)
-    if not isinstance(result, torch.Tensor) or all(each.is_contiguous() for each in (*read, result)):
-        return False
-    if operator == "cat":
-        return any(_order(each) != sorted(_order(each)) for each in read)
-    alike = (each for each in read if each.ndim == result.ndim and each.numel() == result.numel())
-    return any(_order(each)[-1:] != _order(result)[-1:] for each in alike)
-
-
-def _order(tensor: torch.Tensor) -> list[int]:
-    """The dimensions with more than one element in memory, from the one along which these lie farthest apart."""
-    strides = tensor.stride()
-    return sorted((i for i, n in enumerate(tensor.shape) if n > 1 and strides[i]), key=lambda i: -strides[i])
 
 
 def _is_counter(args: Any, result: Any) -> bool:

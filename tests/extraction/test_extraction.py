@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import joulecast
-from conftest import full_disk
+from conftest import benchmark, full_disk
 from joulecast.errors import ExtractionError, InputError, UnknownNameError
 from joulecast.extraction import cache, network_of
 from joulecast.extraction.job import Job
@@ -20,6 +20,9 @@ from joulecast.extraction.tracing import trace
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
 from joulecast.operations.operation import Operation
+
+with benchmark("template_layout") as layout:
+    pass
 
 # One of each kind of block, and of each way to put them together; the others differ in width and depth.
 TRACED = {
@@ -215,7 +218,8 @@ def test_calls_that_read_across_memory_are_known():
 
     recorders = []
     model = Patches()
-    trace(model, Inputs.of((2, 3, 16, 12)), Job(model), on_trace=recorders.append)
+    with layout.recording_layout():
+        trace(model, Inputs.of((2, 3, 16, 12)), Job(model), on_trace=recorders.append)
     calls = [operation.kind for operation, _ in recorders[0].calls]
     assert calls == ["conv2d", "copy", "layer_norm", "add", "copy", "cat", "mul", "add"]
     # The norm copies its input; the sum stays as the convolution wrote it, and its second operand lies in rows.
