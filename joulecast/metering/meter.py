@@ -121,7 +121,7 @@ class Meter:
 
     def __enter__(self) -> Self:
         interval_s, out, _, mlflow, command = self._settings
-        self._result = None
+        self._result = self._sampler = self._lock = None
         if mlflow:
             active_run()
         if self._job is not None and self._job not in _measuring:

@@ -211,6 +211,21 @@ class Communicator:
         return [copy.deepcopy(sent) for _, sent in sorted(self.sent.items())] if self.rank == root else None
 
 
+def test_a_meter_that_is_used_again_leaves_the_lock_of_another(counters, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("SLURM_JOB_ID", f"test-{os.getpid()}")
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    used, outer, inner = (Meter(("cpu",), interval_s=0.02) for _ in range(3))
+    with used:
+        waited(0.1)
+    with outer:
+        with used:
+            waited(0.1)
+        with inner:
+            waited(0.1)
+    assert [meter.measures for meter in (used, outer, inner)] == [True] * 3
+
+
 def test_one_process_of_a_machine_measures(counters, tmp_path, monkeypatch):
     """Four ranks on two machines: two of them measure, and the machines' joules add up once."""
     recordings, all_meters = [], []
