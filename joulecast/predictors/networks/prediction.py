@@ -205,7 +205,7 @@ class Prediction(Answer):
         # Imported here, because most programs ask for totals alone.
         from .memory_levels import MemoryLevels
 
-        found = self.board if gpu is None and self.board else find_gpu(self.gpu if gpu is None else gpu)
+        found = find_gpu(gpu or self.board or self.gpu)
         if found.name != self.gpu or self.held_clock_mhz is None:
             raise InputError("this prediction is for another GPU", given=found.name, allowed=self.gpu)
         title, clock_mhz = titled(self.network, self.input_shape), self.held_clock_mhz
