@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..checked import in_range
 from ..errors import named
 from ..hardware import GPU, gpu_name_notes
-from ..hardware.host import USUAL, Host, find_host
+from ..hardware.host import USUAL, Host, find_host, is_wait
 from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.networks.composition import Execution
 from ..units import si
@@ -217,11 +217,10 @@ def server_of(
 
 def _wait_s(host: object) -> float | None:
     """Seconds of each step for which GPUs wait, where a host is given as such; None for a host of another form."""
-    words = host.split() if isinstance(host, str) else []
-    if not words or words[-1] != "ms":
+    if not is_wait(host):
         return None
     try:
-        wait_ms: object = float("".join(words[:-1]))
+        wait_ms: object = float("".join(str(host).split()[:-1]))
     except ValueError:
         wait_ms = host
     return in_range("the milliseconds of the host", wait_ms) / 1e3

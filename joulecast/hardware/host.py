@@ -93,6 +93,11 @@ def find_host(wanted: str | float | Path | Host | None) -> Host:
     return Host(f"{factor:g} times the reference", factor, "given by the user")
 
 
+def is_wait(wanted: object) -> bool:
+    """Whether a host is given by how long engines wait for it in each step, such as "25 ms"."""
+    return isinstance(wanted, str) and wanted.split()[-1:] == ["ms"]
+
+
 def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
     """Write a profile that `find_host` reads: a factor of launch times, the measured times, and the machine."""
     value = {"kind": "joulecast host", "format": FORMAT, "factor": factor, "processor": processor(), **facts}

@@ -25,7 +25,7 @@ from ..generation.images.predict import ImagePrediction
 from ..generation.prediction import GenerationPrediction
 from ..hardware import find_gpu, gpus
 from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
-from ..hardware.host import USUAL, find_host, hosts
+from ..hardware.host import USUAL, find_host, hosts, is_wait
 from ..operations.entry import Dropped, DroppedWork, Entry
 from ..operations.inputs import Inputs, shape_to_json
 from ..operations.network import Network, ParameterBytes
@@ -117,8 +117,8 @@ def _several(value: Any) -> Any:
 
 def _host(value: Any) -> str | float:
     """The name or factor of a host, or how long engines wait for it. A profile is read here, for its factor."""
-    if isinstance(value, str) and value.endswith(" ms"):
-        return value
+    if is_wait(value):
+        return str(value)
     host = find_host(value)
     return host.name if host is USUAL or host.name in hosts() else host.factor
 

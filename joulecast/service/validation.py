@@ -12,7 +12,7 @@ from ..errors import InputError, UnknownNameError, unknown_name
 from ..extraction.models.spelling import known_as, known_names
 from ..generation.images.pipelines import refuse_pipeline
 from ..hardware import GPU, find_gpu
-from ..hardware.host import USUAL, Host, find_host, hosts
+from ..hardware.host import USUAL, Host, find_host, hosts, is_wait
 from ..remote.wire import NAMES
 from ..zoo import entries
 from ..zoo.store import pulled
@@ -63,7 +63,7 @@ def checked_host(wanted: str | float | None) -> Host | str:
 
     Raises UnknownNameError, InputError: there is none.
     """
-    if isinstance(wanted, str) and wanted.endswith(" ms"):
+    if isinstance(wanted, str) and is_wait(wanted):
         return wanted
     if isinstance(wanted, str) and wanted != USUAL.name and wanted not in hosts():
         raise unknown_name("host", wanted, hosts(), hint="or a factor such as 0.5")
