@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..energy.node import Phase
+from ..errors import InputError
 
 IntArray = NDArray[np.int64]
 
@@ -60,6 +61,17 @@ class Events:
     origin_ns: int = 0
     windows: tuple[tuple[float, float], ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        in_order = self.end_s >= self.start_s  # A time that is not a number is in no order.
+        if not in_order.all():
+            first = int(np.argmin(in_order))
+            raise InputError(
+                "an event ends before it starts",
+                given=f"event {first}: {self.start_s[first]} to {self.end_s[first]} s",
+                allowed="an end that is not before the start",
+                hint="record the trace again, or remove this event",
+            )
 
     def __len__(self) -> int:
         return len(self.start_s)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from joulecast.accounting import sweep
-from joulecast.accounting.events import innermost
+from joulecast.accounting.events import Events, Place, innermost
+from joulecast.errors import InputError
 from joulecast.metering.energy_curve import EnergyCurve
 
 EXACT = 1e-9
@@ -91,3 +92,11 @@ def test_every_joule_is_accounted_once_as_by_a_slow_sweep_that_is_written_out(se
 def test_innermost_pieces_by_hand(events, pieces):
     starts, ends, lanes = np.array(events).T
     assert sorted(zip(*innermost(starts.astype(float), ends.astype(float), lanes), strict=True)) == pieces
+
+
+@pytest.mark.parametrize("end_s", [1.9, float("nan")])
+def test_an_event_that_ends_before_it_starts_is_refused(end_s):
+    first = np.zeros(2, dtype=int)
+    with pytest.raises(InputError, match="an event ends before it starts") as caught:
+        Events(np.array([0.0, 2.0]), np.array([1.0, end_s]), first, first, (Place("", "forward", "aten::relu"),))
+    assert "event 1: 2.0 to" in str(caught.value)

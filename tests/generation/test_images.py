@@ -123,12 +123,24 @@ def test_attention_sees_the_whole_image_or_video_and_its_text(name, grid, split,
 def test_a_u_net_computes_what_diffusers_computes(name, flops, blocks):
     pipeline = PIPELINES[name]
     *_, step, decoder = pipeline.networks(1, None, pipeline.height, pipeline.width, "bf16")
-    # Biases that PyTorch adds afterwards count twice.
-    assert _flops(step) == pytest.approx(flops, rel=1e-5)
+    # A bias that PyTorch adds afterwards is counted with its layer, too.
+    added = [e for e in step if e.operation.kind == "add" and len(e.operation.input_shapes[1]) == 1]
+    assert _flops(step) - _flops(added) == pytest.approx(flops, rel=1e-6)
     # Each block attends to the image and to the text.
     assert sum(e.count for e in step if e.operation.kind == "attention") == 2 * blocks
     last = [e.operation for e in step if e.operation.kind == "conv2d"][-1]
     assert last.output_shape[1:] == decoder.entries[0].operation.input_shapes[0][1:]
+
+
+# Time of an image on an A100 SXM 80GB with PyTorch's attention: huggingface/diffusion-fast (30 steps, bf16), and
+# fal-ai/stable-diffusion-benchmarks (50 steps, fp16, torch 2.1). Nothing was fitted to them.
+@pytest.mark.parametrize(
+    ("name", "options", "seconds", "within"),
+    [("sdxl", {"steps": 30}, 3.315, 0.1), ("sd_1_5", {"precision": "fp16"}, 1.604, 0.25)],
+)
+def test_published_times_of_u_nets(name, options, seconds, within):
+    found = predict_image(name, "A100 SXM4 80GB", **options)
+    assert found.time_per_image_s == pytest.approx(seconds, rel=within)
 
 
 def test_linear_attention_of_sana_costs_the_same_for_each_token():
@@ -195,7 +207,10 @@ def test_residuals_of_sd_3_5_stay_as_a_convolution_wrote_them():
     # Cycles of 132 multiprocessors: 1.8 for each element of a residual, 1.5 for each of joined heads.
     cycles = {operation.kind: value for operation, value in strided_cycles(step, 132).items() if value > 1e5}
     assert cycles == {"copy": 1.8 * 2 * 4096 * 2432 / 132, "cat": 1.5 * 2 * (4096 + 333) * 2432 / 132}
-    assert not strided_cycles(denoiser("flux_1_dev", 2), 132)
+    # In FLUX's these are tables of rotary positions alone, whose pairs are written beside each other.
+    of_flux = strided_cycles(denoiser("flux_1_dev", 2), 132)
+    tables = {(4608, 2, half): 1.8 * 4608 * 2 * half / 132 for half in (8, 28)}
+    assert {operation.input_shapes[0]: value for operation, value in of_flux.items()} == pytest.approx(tables)
 
 
 def test_a_transposed_copy_takes_as_long_as_pytorch_s_was_measured():

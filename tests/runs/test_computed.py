@@ -153,9 +153,9 @@ def gpt2(gpu="8x A100 SXM4 80GB", shape=(64, 1024), **options):
 
 
 def test_compiled_steps_save_what_products_read_and_have_an_interval():
-    way = {"shape": (128, 8192), "accumulation": 16, "sharding": "zero3", "recompute": "none"}
-    eager, compiled = (run(execution=each, **way) for each in ("eager", "compiled"))
-    assert compiled.memory_bytes < 0.62 * eager.memory_bytes
+    way = {"shape": (256, 8192), "accumulation": 16, "sharding": "zero3", "recompute": "none"}
+    eager, compiled = (run("16x H100 SXM", execution=each, **way) for each in ("eager", "compiled"))
+    assert compiled.memory_bytes < 0.6 * eager.memory_bytes
     # Of each layer's 8192 tokens: queries, keys and values, results of attention and of blocks, gate and up, 2 bytes.
     per_layer = 2 * 8192 * (4096 + 2 * 1024 + 4096 + 2 * 4096 + 2 * 14336)
     assert compiled.memory_bytes > 32 * per_layer

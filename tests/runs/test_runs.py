@@ -148,6 +148,11 @@ def test_the_same_gpus_in_more_nodes_are_no_quicker(gpu):
     assert two.energy_j == pytest.approx(one.energy_j * (15 / 16) / (7 / 8))
 
 
+def test_a_slower_network_is_waited_for():
+    slow, quick = (run("64x H100 SXM", network_bandwidth=rate).time_s for rate in (1e9, 400e9))
+    assert slow > 2 * quick
+
+
 def test_between_steps_by_hand():
     stored = {"checkpoints": 3, "checkpoint_bandwidth": 1e9}
     found = run("2x H100 SXM", epochs=2, evaluation_samples=640, loader_samples_per_s=1e3, **stored)
