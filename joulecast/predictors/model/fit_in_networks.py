@@ -1,8 +1,8 @@
 """What measured networks teach of operations in half precision: how much longer they take inside networks than alone.
 
 Two numbers are learned, which hold on all chips: a factor on products, and the cycles in which load units load an
-element of another operation (in_networks.py). Learned from an A100 alone and from an A10 alone, the first is 1.16 and
-1.24; an A10 has too little bandwidth to show the second (energaizer2026).
+element of another operation (in_networks.py). Networks of an A100 and of an A10 teach them (energaizer2026); an A10 has
+too little bandwidth to show the second. The card of kernels has the errors with factors from the other chip.
 """
 
 from __future__ import annotations
