@@ -82,6 +82,9 @@ class Shared(Protocol):
     def work(self, operations: OperationList, gpu: GPU, capped: bool) -> Work:
         """Work of covered operations at the default clock; `capped` as for `ResidualModel.factors`."""
 
+    def under_cap(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
+        """Whether `work` of each operation holds under the default cap of one GPU, shape (operations,)."""
+
     def read_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Least seconds of each operation inside a network, shape (operations,); NaN where none are known."""
 

@@ -149,12 +149,13 @@ class OperationPredictor:
     ) -> FloatArray:
         host_s = np.broadcast_to(self._host_s(operations), work.switching_j.shape)
         held_mhz = loop_clocks_mhz(work, clock, cap_w, host_s)
-        # The measured loops ran under the default cap, and too shortly to throttle as networks do. So a learned time
-        # already holds at the clock that the default cap allows, and is scaled from there to the held clock.
+        # Measured loops ran under the default cap, and too shortly to throttle as networks do. So a time that was
+        # learned of them holds at the clock that the default cap allows, and is scaled from there to the held clock.
         device_s, dynamic_j = work.at(held_mhz)
         if np.isfinite(cap_w):  # An infinite cap times a device time of zero would be NaN.
             default = float(self.gpu.boost_clock_mhz)
             top_mhz = np.maximum(loop_clocks_mhz(work, default, self.gpu.power_limit_w, host_s), 1.0)
+            top_mhz = np.where(self._under_cap(operations), top_mhz, default)
             device_s, _ = work.at(default * held_mhz / top_mhz)
             device_s = work.bounds.applied(device_s, default / clock)
             allowed_w = np.maximum(cap_w - self._static_power_w(held_mhz), 1.0)
@@ -164,6 +165,13 @@ class OperationPredictor:
             time_s, loop_j = time_s * known.longer, loop_j * known.more
         power_w = self._static_power_w(held_mhz) + loop_j / time_s
         return np.array([time_s, power_w, device_s, dynamic_j, host_s, held_mhz])
+
+    def _under_cap(self, operations: OperationList) -> NDArray[np.bool_]:
+        """Whether the work of each operation holds under the default cap, shape (operations,)."""
+        of_chip = self._of_chip(operations)
+        if of_chip.all():
+            return of_chip
+        return of_chip | self.find_shared().under_cap(operations.derived(measured_operations), self.gpu)
 
     def _host_s(self, operations: OperationList) -> FloatArray:
         """Seconds of launching each operation in a loop: as measured on this GPU, otherwise as on others."""

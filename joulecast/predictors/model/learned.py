@@ -22,6 +22,7 @@ from ...hardware import GPU, Boards, each_of, find_gpu, per_gpu
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import Calibration
 from ..physics.cached import cached
+from ..physics.energy import static_power_w
 from ..physics.roofline import READ_SHARE, chosen_clock_mhz, kernel_floor_s
 from .basis import ALL, Basis, Key, PartTrees, boards_of, generation_of, is_like_measured, is_measured, stands_for
 from .features import NAMES, features, first_kernels
@@ -46,10 +47,10 @@ class KernelCosts(NamedTuple):
     """What is known of operations; arrays of shape (operations,), read-only, with NaN for those that are not known.
 
     Args:
-        device_s: Device seconds at the default clock.
+        device_s: Device seconds at the default clock. What was measured of a board holds under its cap; on others, no
+            cap has lowered the clock (`OneModel.under_cap`).
         demand_w: Board power in watts without a cap, at the default clock. It is that of a working GPU; while it waits
             for a launch, the board draws less.
-        uncapped_s: Device seconds at the default clock if no cap lowered it.
         power_share: How far `demand_w` applies, from 0 to 1. Power was read of kernels of 60 us and more. Shorter ones
             hardly fill the board: by what whole runs show (generation/run_energy.py), bert_base with one sequence takes
             140 mJ on an H200 where the power of long kernels would take 490. So the share falls with the logarithm of
@@ -60,7 +61,6 @@ class KernelCosts(NamedTuple):
 
     device_s: FloatArray
     demand_w: FloatArray
-    uncapped_s: FloatArray
     power_share: FloatArray
     read_s: FloatArray
 
@@ -145,20 +145,23 @@ class OneModel(PartTrees):
         measured = self.measured[part]
         return gpu if is_measured(gpu, measured) else stands_for(gpu, boards_of(measured))
 
-    def _free_power_w(self, gpu: GPU) -> float:
-        """Watts for work on a GPU inside networks, where no loop meets its power cap.
+    def under_cap(self, gpu: GPU) -> bool:
+        """Whether device times on a GPU hold under its default cap: loops of its chip ran under the same cap."""
+        return any(each.chip == gpu.chip and each.power_limit_w == gpu.power_limit_w for each in boards_of(self.gpus))
 
-        What was measured of a generation is taken as it is. Another board of the generation has another cap, so its
-        loops take longer or shorter by physics; without its cap it is like the measured one.
+    def _free_power_w(self, gpu: GPU) -> float:
+        """Watts for work on a GPU where the cap is left to the clock law; on measured boards, those of their loops.
+
+        Another board of a measured generation has another cap. As far as it is lower, its loops would take longer by
+        physics; without it, the board is like the measured one. Of other generations, nothing is known of a cap.
         """
-        boards = [board for board in boards_of(self.gpus) if generation_of(board) == generation_of(gpu)]
-        if not boards:
-            return np.inf
         machine = Machine.of(gpu)
-        if any(board.chip == gpu.chip and board.power_limit_w == gpu.power_limit_w for board in boards):
+        if self.under_cap(gpu):
             return machine.logic_power_w
-        cycle_j = max(other.logic_power_w / (other.sms * other.clock_hz) for other in map(Machine.of, boards))
-        return cycle_j * machine.sms * machine.clock_hz
+        boards = [Machine.of(each) for each in boards_of(self.gpus) if generation_of(each) == generation_of(gpu)]
+        cycles = machine.sms * machine.clock_hz
+        of_others = max((other.logic_power_w / (other.sms * other.clock_hz) for other in boards), default=np.inf)
+        return max(machine.logic_power_w, of_others * cycles)
 
     def _learned(self, part: str, flash: bool, group: str, gpu: GPU) -> tuple[Key, float] | None:
         """The trees that predict kernels of a part and a group, and how far they are trusted; None without any."""
@@ -192,15 +195,9 @@ class OneModel(PartTrees):
         return self.costs(operations, gpu).device_s
 
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Time of each operation inside a network over what is predicted without networks, shape (operations,).
-
-        Long loops meet the power cap. The clock law applies the cap to the whole network, so it is not applied here.
-        """
-        found = _costs(operations, self, gpu)
-        known = ~np.isnan(found.device_s)
-        uncapped = np.where(known, found.uncapped_s / found.device_s, 1.0)
-        longer: FloatArray = uncapped * slower(operations, gpu, known, self.factors_in_networks(gpu))
-        return longer
+        """Time of each operation inside a network over what is predicted without networks, shape (operations,)."""
+        known = ~np.isnan(self.device_s(operations, gpu))
+        return slower(operations, gpu, known, self.factors_in_networks(gpu))
 
     def load_cycles(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Cycles in which all multiprocessors load the elements of each operation inside a network, (operations,)."""
@@ -306,7 +303,7 @@ def _calibration(model: OneModel, part: str, basis: Basis, of_power: Basis | Non
 def _costs(operations: OperationList, model: OneModel, gpu: GPU) -> KernelCosts:
     parts, boards = parts_of(operations), each_of(gpu)
     alike = grouped((model.known(parts, board).tobytes(), row) for row, board in enumerate(boards))
-    table = np.full((5, len(boards), len(operations)), np.nan)
+    table = np.full((4, len(boards), len(operations)), np.nan)
     for mask, rows in alike.items():
         known = np.frombuffer(mask, dtype=bool)
         if known.any():
@@ -317,7 +314,7 @@ def _costs(operations: OperationList, model: OneModel, gpu: GPU) -> KernelCosts:
 
 
 def _of_parts(operations: OperationList, model: OneModel, parts: Parts, gpus: tuple[GPU, ...]) -> FloatArray:
-    """`KernelCosts` of the kernels that are known on each of some GPUs, shape (5, gpus, operations).
+    """`KernelCosts` of the kernels that are known on each of some GPUs, shape (4, gpus, operations).
 
     Device times and power demands together, because both follow from the same physics and features.
     """
@@ -330,13 +327,14 @@ def _of_parts(operations: OperationList, model: OneModel, parts: Parts, gpus: tu
         bursts |= zip(more, model.burst(parts, Boards.of(more)).on_each(), strict=True)
     demands_w = model.power.demands_w(parts, bursts, alike)
     demand_w = np.array([demands_w.get(each, np.full(len(parts.kernels), np.nan)) for each in gpus])
-    # Where power is learned, it is relative to the burst, and both are kept as they are.
-    uncapped_s = np.where(np.isnan(demand_w), burst.uncapped_s, burst.device_s)
+    # What was learned of power is relative to the burst, in which the board's cap may have counted.
+    static_w = per_gpu(lambda each: static_power_w(each, float(each.boost_clock_mhz)))(gpu)
+    demand_w = static_w + (demand_w - static_w) * burst.device_s / burst.uncapped_s
     floor_s, work = kernel_floor_s(gpu), Work.of(parts.kernels)
     share = np.clip(np.log(burst.device_s / floor_s) / np.log(_POWER_READ_S / floor_s), 0.0, 1.0)
     read_s = summed_by(work.place, work.held_bytes, len(parts.kernels)) / (READ_SHARE * gpu.memory_bandwidth)
-    columns = (burst.device_s, demand_w * burst.device_s, uncapped_s, share * burst.device_s)
+    columns = (burst.uncapped_s, demand_w * burst.uncapped_s, share * burst.uncapped_s)
     table = summed_by(parts.places, np.array([*(passes * column for column in columns), read_s]), len(operations))
     table[..., ~np.isin(np.arange(len(operations)), parts.places)] = np.nan
-    table[[1, 3]] /= table[0]
+    table[1:3] /= table[0]
     return table

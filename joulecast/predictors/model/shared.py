@@ -115,6 +115,16 @@ class SharedByAll:
         more = known.power_share * (known_j / np.maximum(dynamic_j, _LEAST_J) - 1.0)
         return work.scaled_by(1.0, np.where(np.isnan(demand_w), 1.0, 1.0 + more))
 
+    def under_cap(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
+        """On a board whose loops were not measured, times of products by kernels hold without a cap.
+
+        Others wait for the memory, at any clock that a cap leaves.
+        """
+        if self.kernels is None or self.kernels.under_cap(gpu):
+            return np.ones(len(operations), dtype=bool)
+        is_other = numbers_of(operations).is_product == 0
+        return is_other | np.isnan(self.kernels.device_s(as_run(operations, gpu), gpu))
+
     def read_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """See `KernelCosts.read_s`; NaN without a model of kernels."""
         if self.kernels is None:

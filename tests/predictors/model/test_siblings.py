@@ -58,6 +58,31 @@ def test_the_better_board_is_not_slower(less, more, precisions, mode):
         assert np.max(better / own, initial=1.0) < most, precision
 
 
+@pytest.mark.parametrize(
+    ("measured", "other"), [("A100 SXM4 80GB", "A100 PCIe 80GB"), ("H100 SXM", "H100 PCIe"), ("H100 SXM", "H100 NVL")]
+)
+def test_boards_of_one_die_are_alike_at_a_clock_at_which_no_cap_counts(measured, other):
+    """The cap of the default clock counted at each clock: an H100 PCIe at 1200 MHz took 1.6 times its share."""
+    product = [Operation("linear", [(8192, 8192)], {"out_features": 8192}, precision="bf16")]
+    one, another = (
+        find_predictor(gpu, "inference").operations.predict(product, 1000).device_time_s[0] * find_gpu(gpu).sms
+        for gpu in (measured, other)
+    )
+    assert another == pytest.approx(one, rel=0.12)
+
+
+@pytest.mark.parametrize("gpu", ["A10", "A40", "L4", "A100 PCIe 80GB", "H100 PCIe", "MI325X", "RTX PRO 6000 Server"])
+@pytest.mark.parametrize("clock_mhz", [None, 1300])
+def test_a_product_of_its_own_takes_what_it_takes_in_a_network_of_nothing_else(gpu, clock_mhz):
+    """On boards that were not measured two models of a cap counted: alone, it took 1.8 times as long on an A10."""
+    product = Operation("linear", [(8192, 8192)], {"out_features": 8192}, precision="bf16")
+    predictor = find_predictor(gpu, "inference")
+    alone = predictor.operations.predict([product], clock_mhz)
+    network = predictor.predict(Network.of([(product, 100)]), clock_mhz)
+    assert 100 * alone.device_time_s[0] == pytest.approx(network.device_time_s, rel=0.06)
+    assert alone.power_w[0] == pytest.approx(network.power_w, rel=0.06)
+
+
 def test_more_bandwidth_slows_down_no_small_operation():
     """A least time below a nanosecond was raised to more than one where caches take longer than the memory."""
     tiny = [Operation("sigmoid", [(108, 8)], precision="bf16"), Operation("gelu", [(4, 216)], precision="fp16")]
