@@ -122,8 +122,9 @@ class SharedByAll:
         """
         if self.kernels is None or self.kernels.under_cap(gpu):
             return np.ones(len(operations), dtype=bool)
-        is_other = numbers_of(operations).is_product == 0
-        return is_other | np.isnan(self.kernels.device_s(as_run(operations, gpu), gpu))
+        by_kernels = ~np.isnan(self.kernels.device_s(as_run(operations, gpu), gpu))
+        found: NDArray[np.bool_] = ~by_kernels | (numbers_of(operations).is_product == 0)
+        return found
 
     def read_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """See `KernelCosts.read_s`; NaN without a model of kernels."""
