@@ -119,6 +119,12 @@ class ResidualModel(Protocol):
                 the clock for the cap themselves pass False.
         """
 
+    def under_cap(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
+        """Whether the factor of each operation holds under the default power cap if it is `capped`, (operations,).
+
+        The others hold without a cap in any case, and callers lower their clock for it.
+        """
+
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """How it is stored: facts as plain lists and dictionaries, with its name under "predictor", and files."""
 

@@ -25,7 +25,6 @@ from ..model.shared import SharedByAll
 from ..networks.composition import HostModel, counts_of
 from ..networks.parts import as_parts
 from ..networks.predictor import NetworkPredictor
-from ..physics.least_times import LeastTimes
 from ..recipes import Recipe
 from .calibrating import MOST_ERRORS
 from .errors import Errors, Validation, network_log_errors
@@ -59,13 +58,10 @@ def errors_on(
         predicted |= {name: np.full(len(rows), np.nan) for name in ("power", "energy")}
     groups = grouped(((row.gpu, row.operation.mode), place) for place, row in enumerate(rows))
     for (gpu, mode), places in groups.items():
-        operations = [rows[place].operation for place in places]
-        least = LeastTimes.of(operations, gpu)
-        predicted["time"][places] = least.time_s * learned.factors(operations, gpu)
-        known = [place for place in places if not np.isnan(watts[place])]
-        if powered is not None and known:
-            p = SharedByAll(powered).on(gpu, mode).predict([rows[place].operation for place in known])
-            predicted["power"][known], predicted["energy"][known] = p.power_w, p.power_w * p.device_time_s
+        p = SharedByAll(powered or learned).on(gpu, mode).predict([rows[place].operation for place in places])
+        predicted["time"][places] = p.device_time_s
+        if powered is not None:
+            predicted["power"][places], predicted["energy"][places] = p.power_w, p.power_w * p.device_time_s
     return Errors.of_operations(
         split,
         [row.gpu.name for row in rows],

@@ -24,7 +24,7 @@ from ...operations.operation_list import OperationList
 from ..contract import Files, Regressor, host_times
 from ..formats.numbers import require_features
 from ..physics.energy import EnergyConstants
-from ..physics.fp32_kernels import device_ratio
+from ..physics.fp32_kernels import device_ratio, is_counted_product
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.pytorch_kernels import is_own_depthwise
 from ..physics.relative import RELATIVE_NAMES, relative_features
@@ -105,13 +105,24 @@ class LearnedOperations:
         n = numbers_of(seen)
         in_training, in_inference = self._trust[:, n.kind.astype(int)]
         trust = np.where(is_own_depthwise(n), 0.0, np.where(n.is_training > 0, in_training, in_inference))
-        measured = per_gpu(lambda each: self._measured.get(each.chip, _NOTHING))(gpu)
-        trust = np.where(measured[..., n.kind.astype(int)], 1.0, trust)
+        measured = self._is_measured(n.kind, gpu)
+        trust = np.where(measured, 1.0, trust)
         # Where trees are not trusted they are not asked.
         logs, trusted = np.zeros(trust.shape), np.any(trust, axis=tuple(range(trust.ndim - 1)))
         if trusted.any():
             logs[..., trusted] = self._log_ratios(seen.some(trusted), gpu)
-        return device_ratio(listed, gpu, np.exp(trust * logs), capped)
+        return device_ratio(listed, gpu, np.exp(trust * logs), measured & capped)
+
+    def under_cap(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
+        """See `ResidualModel.under_cap`: what is counted of products on other chips holds without a cap."""
+        n = numbers_of(operations)
+        found: NDArray[np.bool_] = self._is_measured(n.kind, gpu) | ~is_counted_product(n)
+        return found
+
+    def _is_measured(self, kinds: FloatArray, gpu: GPU) -> NDArray[np.bool_]:
+        """Whether operations of these kinds were measured on a GPU's chip, shape (..., operations)."""
+        of_chip = per_gpu(lambda each: self._measured.get(each.chip, _NOTHING))(gpu)
+        return of_chip[..., kinds.astype(int)]
 
     def _log_ratios(self, seen: OperationList, gpu: GPU) -> FloatArray:
         """What trees say of operations on the boards that stand for GPUs, shape (..., operations)."""

@@ -116,15 +116,17 @@ class SharedByAll:
         return work.scaled_by(1.0, np.where(np.isnan(demand_w), 1.0, 1.0 + more))
 
     def under_cap(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
-        """On a board whose loops were not measured, times of products by kernels hold without a cap.
+        """On a board whose loops were not measured, times of products hold without a cap.
 
         Others wait for the memory, at any clock that a cap leaves.
         """
-        if self.kernels is None or self.kernels.under_cap(gpu):
-            return np.ones(len(operations), dtype=bool)
-        by_kernels = ~np.isnan(self.kernels.device_s(as_run(operations, gpu), gpu))
-        found: NDArray[np.bool_] = ~by_kernels | (numbers_of(operations).is_product == 0)
-        return found
+        run = as_run(operations, gpu)
+        under = self.learned.under_cap(run, gpu)
+        if self.kernels is None:
+            return under
+        by_kernels = ~np.isnan(self.kernels.device_s(run, gpu))
+        is_other = numbers_of(operations).is_product == 0
+        return np.where(by_kernels, is_other | self.kernels.under_cap(gpu), under)
 
     def read_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """See `KernelCosts.read_s`; NaN without a model of kernels."""
@@ -190,6 +192,10 @@ class NoResidual:
     def factors(self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True) -> FloatArray:
         """See `ResidualModel.factors`; all factors are 1."""
         return np.ones(len(operations))
+
+    def under_cap(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
+        """See `ResidualModel.under_cap`: nothing was measured under a cap."""
+        return np.zeros(len(operations), dtype=bool)
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """See `ResidualModel.to_files`; there is nothing to store but its name."""

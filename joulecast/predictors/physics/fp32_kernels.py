@@ -83,20 +83,29 @@ def counted_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True
     return _counted_ratio(as_run(OperationList.of(operations), gpu), gpu, capped)
 
 
-def device_ratio(operations: OperationList, gpu: GPU, learned: FloatArray, capped: bool) -> FloatArray:
+def device_ratio(
+    operations: OperationList, gpu: GPU, learned: FloatArray, capped: NDArray[np.bool_] | bool
+) -> FloatArray:
     """Device time over least time from what was learned of it: what is counted of kernels in fp32 is a part of it.
 
     Products count as they are seen (`seen_as`). Rows in half precision take as many steps as in fp32, for fewer bytes.
     Depthwise convolutions are a case apart. In fp32 a kernel of PyTorch computes them, several times slower than memory
     allows. In half precision on tensor cores cuDNN does (`use_cudnn_depthwise` in ATen/native/Convolution.cpp), and is
-    bound by memory but for the gradient of the weight. Shape (operations,).
+    bound by memory but for the gradient of the weight. The default power cap is counted of products that are `capped`.
+    Shape (operations,).
     """
-    n = numbers_of(operations)
-    counted = np.where(
-        n.is_product > 0, *(counted_ratio(each, gpu, capped) for each in (seen_as(operations, gpu), operations))
-    )
+    n, lists = numbers_of(operations), (seen_as(operations, gpu), operations)
+    counted = np.where(n.is_product > 0, *(counted_ratio(each, gpu, False) for each in lists))
+    if np.any(capped):
+        counted = np.where(capped & (n.is_product > 0), counted_ratio(lists[0], gpu), counted)
     by_cudnn = is_depthwise(n) & (n.element_bytes == HALF_BYTES) & on_tensor_cores(n, gpu)
     found: FloatArray = np.where(by_cudnn, np.where(n.is_training > 0, DEPTHWISE_TRAINING, 1.0), learned * counted)
+    return found
+
+
+def is_counted_product(n: Any) -> NDArray[np.bool_]:
+    """Which operations are products whose kernels are counted, shape (operations,), given their numbers."""
+    found: NDArray[np.bool_] = (n.kind == KIND_PLACES["linear"]) | (n.kind == KIND_PLACES["matmul"])
     return found
 
 
@@ -104,7 +113,7 @@ def device_ratio(operations: OperationList, gpu: GPU, learned: FloatArray, cappe
 def _counted_ratio(operations: OperationList, gpu: GPU, capped: bool) -> FloatArray:
     n, least = numbers_of(operations), LeastTimes.of(operations, gpu)
     ratio, plain, training = np.ones_like(least.time_s), n.precision == PRECISIONS.index("fp32"), n.is_training > 0
-    product = plain & ((n.kind == KIND_PLACES["linear"]) | (n.kind == KIND_PLACES["matmul"]))
+    product = plain & is_counted_product(n)
     # Softmax and layer norm take as many steps for a row in half precision.
     in_rows = (plain | (n.element_bytes == HALF_BYTES)) & ~training
     for places in (np.flatnonzero(product & ~training), np.flatnonzero(product & training)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU, per_gpu
@@ -63,6 +64,10 @@ class Attentive:
         logs = per_gpu(lambda each: _log_ratios(listed, self, each))(gpu)
         learned: FloatArray = np.exp(np.clip(logs, lowest, highest))
         return device_ratio(listed, gpu, learned, capped)
+
+    def under_cap(self, operations: OperationList, gpu: GPU) -> NDArray[np.bool_]:
+        """See `ResidualModel.under_cap`: the cap is counted on all GPUs."""
+        return np.ones(len(operations), dtype=bool)
 
     def log_ratios(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Log ratios on a GPU, shape (operations,)."""
