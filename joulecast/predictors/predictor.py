@@ -159,11 +159,13 @@ class OperationPredictor:
             # Measured loops ran under the default cap, and too shortly to throttle as networks do. So a time that was
             # learned of them holds at the clock that the default cap allows, and is scaled from there to the held
             # clock. Other times hold without a cap, of which short calls feel less than long ones.
-            default = float(self.gpu.boost_clock_mhz)
+            default, under = float(self.gpu.boost_clock_mhz), self._under_cap(operations)
             top_mhz = np.maximum(loop_clocks_mhz(work, default, self.gpu.power_limit_w, host_s), 1.0)
-            scaled_s, quick_s = work.at(default * held_mhz / top_mhz)[0], work.at(np.minimum(clock, work.most_mhz))[0]
-            slowed_s = quick_s * (device_s / np.maximum(quick_s, _LEAST_S)) ** (quick_s / (quick_s + _SETTLING_S))
-            device_s = np.where(self._under_cap(operations), scaled_s, slowed_s)
+            device_s, _ = work.at(default * held_mhz / np.where(under, top_mhz, default))
+            if not under.all():
+                quick_s, _ = work.at(np.minimum(clock, work.most_mhz))
+                slower = (device_s / np.maximum(quick_s, _LEAST_S)) ** (quick_s / (quick_s + _SETTLING_S))
+                device_s = np.where(under, device_s, quick_s * slower)
             device_s = work.bounds.applied(device_s, default / clock)
             allowed_w = np.maximum(cap_w - self._static_power_w(held_mhz), 1.0)
             dynamic_j = np.minimum(dynamic_j, allowed_w * device_s)
