@@ -6,20 +6,18 @@ cache of all functions (`system/caches.py`; see `cached`).
 
 The thousands of candidates of an architecture search share most operations, and a network at a new input size shares
 many with the one before. So what depends on an operation alone is a row of a table (`OperationRows`), computed once for
-each operation of a process. All tables number operations alike, so that the operations themselves are stored once, and
-the rows of a list of operations are one look-up in an array.
+each operation of a process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import update_wrapper
 from threading import Lock
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from weakref import ref
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import Boards
@@ -78,114 +76,55 @@ class cached(Generic[Others, Made]):  # noqa: N801  (a decorator)
 
 
 MOST_OPERATIONS = 25_000
-"""Operations that are numbered before all are forgotten. They take 62 MB: 2,500 bytes each, measured with
-tracemalloc."""
+"""Operations in a table before all are forgotten. They take 62 MB: 2,500 bytes each, measured with tracemalloc."""
 
 _MOST_INPUTS = 16  # An operation with more inputs may be of any size, so it is not stored.
 _FEWEST_ROWS = 256
-
-
-class Places(NamedTuple):
-    """Numbers of operations.
-
-    Args:
-        generation: How often all operations had been forgotten before; numbers of other generations mean other
-            operations.
-        numbers: The number of each operation, shape (operations,); -1 for one that is not stored.
-    """
-
-    generation: int
-    numbers: NDArray[np.intp]
-
-
-class _Numbering:
-    """Numbers operations in the order in which they are first seen, and forgets all when there are too many."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Operation, int] = {}
-        self._generation = 0
-        self._lock = Lock()
-
-    def of(self, operations: Sequence[Operation]) -> Places:
-        with self._lock:
-            found = [self._numbers.get(operation, -1) for operation in operations]
-            new = found.count(-1)
-            if len(operations) <= MOST_OPERATIONS < len(self._numbers) + new:
-                self._numbers, self._generation, found = {}, self._generation + 1, [-1] * len(operations)
-            if new:
-                found = [self._number(*each) for each in zip(operations, found, strict=True)]
-            return Places(self._generation, np.array(found, dtype=np.intp))
-
-    def _number(self, operation: Operation, known: int) -> int:
-        if known >= 0 or len(self._numbers) >= MOST_OPERATIONS or len(operation.input_shapes) > _MOST_INPUTS:
-            return known
-        return self._numbers.setdefault(operation, len(self._numbers))
-
-    def is_current(self, places: Places) -> bool:
-        return places.generation == self._generation
-
-
-_NUMBERING = _Numbering()
-
-
-def _places_of(operations: OperationList) -> Places:
-    places = operations.derived(_NUMBERING.of)
-    return places if _NUMBERING.is_current(places) else _NUMBERING.of(operations)
 
 
 class OperationRows:
     """A table with one row for each operation.
 
     Args:
-        columns: Number of columns. The first one must not be NaN, which marks a row that is not computed yet.
+        columns: Number of columns.
     """
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
-        self._generation = 0
+        self._places: dict[Operation, int] = {}
         self._table = np.empty((columns, 0))  # By column, as predictors read it.
         self._lock = Lock()
 
     def of(self, operations: OperationList, make: Callable[[OperationList], FloatArray]) -> FloatArray:
-        """The rows of operations, shape (operations, columns).
+        """The rows of operations, shape (operations, columns), by columns in memory; stored, or made and then stored.
 
         A row depends on its operation alone.
         """
-        found = self.known(operations)
-        is_new = np.isnan(found[:, 0])
+        with self._lock:
+            at = np.array([self._places.get(operation, -1) for operation in operations], dtype=np.intp)
+            found = np.take(self._table, at, axis=1) if self._table.size else np.empty((self._columns, len(at)))
+        is_new = at < 0
         if is_new.any():
             some = operations.some(is_new)
-            found[is_new] = made = make(some)
-            self.store(some, made)
-        return found
+            found[:, is_new] = made = make(some).T
+            self._store(some, made)
+        return found.T
 
-    def known(self, operations: OperationList) -> FloatArray:
-        """The stored rows of operations, shape (operations, columns); NaN for those that are not stored."""
-        places = _places_of(operations)
+    def _store(self, operations: OperationList, columns: FloatArray) -> None:
+        """Store the columns of operations, as many as there is room for; all others are forgotten where there is none."""
         with self._lock:
-            if places.generation != self._generation or not self._table.shape[1]:
-                return np.full((self._columns, len(places.numbers)), np.nan).T
-            # The last row stays NaN; it stands for all that are not stored (-1) or beyond the end.
-            at = np.minimum(places.numbers, self._table.shape[1] - 1)
-            rows: FloatArray = np.take(self._table, at, axis=1).T
-        return rows
-
-    def store(self, operations: OperationList, rows: FloatArray) -> None:
-        """Store the rows of operations, shape (operations, columns)."""
-        places = _places_of(operations)
-        is_stored, needed = places.numbers >= 0, int(places.numbers.max(initial=-1)) + 2
-        with self._lock:
-            if places.generation < self._generation:
-                return
-            if places.generation > self._generation:
-                self._generation, self._table = places.generation, np.empty((self._columns, 0))
-            room = self._table.shape[1]
+            if len(operations) <= MOST_OPERATIONS < len(self._places) + len(operations):
+                self._places = {}
+            left = MOST_OPERATIONS - len(self._places)
+            few = [place for place, each in enumerate(operations) if len(each.input_shapes) <= _MOST_INPUTS][:left]
+            at = [self._places.setdefault(operations[place], len(self._places)) for place in few]
+            needed, room = len(self._places), self._table.shape[1]
             if needed > room:
-                larger = np.full((self._columns, max(needed, 2 * room, _FEWEST_ROWS)), np.nan)
+                larger = np.empty((self._columns, max(needed, 2 * room, _FEWEST_ROWS)))
                 larger[:, :room] = self._table
                 self._table = larger
-            self._table[:, places.numbers[is_stored]] = rows[is_stored].T
+            self._table[:, at] = columns[:, few]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process numbers operations in another way.
+        # Another process makes its own.
         return type(self), (self._columns,)

@@ -83,7 +83,6 @@ class Table:
 def few(monkeypatch):
     """Room for ten operations."""
     monkeypatch.setattr(kept, "MOST_OPERATIONS", 10)
-    monkeypatch.setattr(kept, "_NUMBERING", kept._Numbering())
 
 
 def test_each_operation_is_computed_once_whatever_list_it_is_in():
