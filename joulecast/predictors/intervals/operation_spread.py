@@ -110,7 +110,7 @@ class OperationSpread:
 
     def looked_up(self, operations: Sequence[Operation]) -> LookedUp:
         """What the calibration says about operations at any clock."""
-        return _looked_up(OperationList.of(operations), self.calibration, self.trained_on)
+        return _looked_up(operations, self.calibration, self.trained_on)
 
     def sigmas(self, operations: tuple[Operation, ...]) -> dict[str, FloatArray]:
         """Quantity -> standard deviations of the log errors of the operations' device times or energies."""

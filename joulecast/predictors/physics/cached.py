@@ -11,7 +11,7 @@ each operation of a process.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from threading import Lock
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -47,8 +47,9 @@ class cached(Generic[Others, Made]):  # noqa: N801  (a decorator)
         self._make = make
         update_wrapper(self, make)
 
-    def __call__(self, operations: OperationList, /, *others: Others.args, **named: Others.kwargs) -> Made:
+    def __call__(self, operations: Sequence[Operation], /, *others: Others.args, **named: Others.kwargs) -> Made:
         """The result that is kept, or that of the function."""
+        operations = OperationList.of(operations)
         if len(operations) > _MOST_OF_ONE:  # Nothing is kept, and a look-up would hash every operation.
             return self._make(operations, *others, **named)
         found: Made | None = RESULTS.get(self._key(operations, others))

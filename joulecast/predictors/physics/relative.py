@@ -7,7 +7,6 @@ regressors that are sensitive to scale need even steps. (Trees depend on the ord
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ import numpy as np
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.attributes import ELEMENT_BYTES
-from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from .cached import cached
 from .convolutions import CONVOLUTION_NAMES, dense_convolutions
@@ -54,7 +52,8 @@ RELATIVE_NAMES: tuple[str, ...] = (
 _PLACES = {name: place for place, name in enumerate(RELATIVE_NAMES)}
 
 
-def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
+@cached
+def relative_features(operations: OperationList, gpu: GPU) -> FloatArray:
     """Features of operations on a GPU at its default clock, at which operations are measured.
 
     A ratio of measured to least time that is learned at the default clock is taken to hold at other clocks, where only
@@ -66,14 +65,9 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
-    return _relative_features(OperationList.of(operations), gpu)
-
-
-@cached
-def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
     clock_mhz, peak = gpu.boost_clock_mhz, fp32_flops(gpu)
-    n, least = numbers_of(listed), LeastTimes.of(listed, gpu)
-    of_dense = listed.derived(dense_convolutions).features(gpu)
+    n, least = numbers_of(operations), LeastTimes.of(operations, gpu)
+    of_dense = operations.derived(dense_convolutions).features(gpu)
     columns: dict[str, FloatArray | float] = {
         "log_waves": _log(tile_count(n.rows, n.columns, _TILE, n.batch) / gpu.sms),
         "log_cache_fill": _log(n.element_bytes * (n.input_size + n.output_size + n.parameters) / gpu.l2_bytes),
@@ -91,7 +85,7 @@ def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
         "log_sms": np.log(gpu.sms),
         "log_watts_per_tflops": np.log(gpu.power_limit_w / (peak / 1e12)),
     }
-    same = listed.derived(same_everywhere)
+    same = operations.derived(same_everywhere)
     return _filled(np.broadcast_to(same, (*least.time_s.shape, same.shape[1])).copy(), columns)
 
 
