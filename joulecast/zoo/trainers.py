@@ -19,7 +19,7 @@ from ..predictors.fitting.forms import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.calibration import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.measured import device_rows
-from ..predictors.model.any_gpu import AnyGpuPredictor, LeftOut
+from ..predictors.model.any_gpu import AnyGpuPredictor
 from ..predictors.model.shared import SharedByAll, chip_alone
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.on_cpu import CpuNetworkPredictor
@@ -124,7 +124,7 @@ def _fit_any_gpu(task: Task, validation: Validation) -> Trained:
     for row in [row for row in rows if row.operation.mode == "inference"] or rows:
         measured.setdefault(row.gpu.name, set()).add(row.operation)
     hosts = any_gpu.fit_hosts(SharedByAll(learned, kernels=kernels), networks)
-    predictor = AnyGpuPredictor(task.name, learned, hosts, LeftOut(any_gpu.interval_errors(validation)))
+    predictor = AnyGpuPredictor(task.name, learned, hosts, any_gpu.interval_errors(validation))
     told = {
         "limits": ANY_GPU_LIMITS,
         "promise": "Predicts time and power of operations and networks, in inference and training, on any GPU with a "

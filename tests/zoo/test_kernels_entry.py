@@ -15,7 +15,7 @@ from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import Boards, find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.model import fit_in_networks
-from joulecast.predictors.model.any_gpu import AnyGpuPredictor, LeftOut
+from joulecast.predictors.model.any_gpu import AnyGpuPredictor
 from joulecast.predictors.model.basis import is_like_measured
 from joulecast.predictors.model.fit_in_networks import network_errors, network_factors
 from joulecast.predictors.model.in_networks import NetworkFactors, cached_share
@@ -131,7 +131,7 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     # bytes is that of the loop.
     predictor = asked(better).operations
     loop = predictor.predict_for_network(layers, H100.power_limit_w)
-    uncapped = kernels.in_network(OperationList(layers), H100)[0]
+    uncapped = kernels.in_network(OperationList(layers), H100)[0][0]
     awake_j, slower = float(loop.work.awake_j[0]), uncapped * (1 + share * (factors.products - 1))
     inside_j = predictor.in_network(loop).dynamic_energy_j[0]
     assert inside_j == pytest.approx(loop.dynamic_energy_j[0] + (slower - 1) * awake_j)
@@ -147,7 +147,6 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
 def test_factors_of_networks_hold_on_all_chips(trained):
     factors = NetworkFactors(1.3, 0.3, ("GA100", "GA102"))
     kernels = replace(trained.predictor, network_factors=factors)
-    assert kernels.factors_in_networks(H100) == factors
     assert kernels.network_basis(H100) == "networks of other chips"
     assert kernels.network_basis(find_gpu("A10")) == "networks of the chip"
 
@@ -236,7 +235,7 @@ def test_who_knows_less_of_a_chip_is_no_surer_of_it(trained):
 def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
     errors = dict.fromkeys(("time", "power", "energy", "edp"), (0.1,) * 40)
     kernels = replace(trained.predictor, network_errors={"networks of other chips": errors})
-    others = LeftOut({"networks": {"inference": dict.fromkeys(errors, (0.5,) * 40)}})
+    others = {"networks": {"inference": dict.fromkeys(errors, (0.5,) * 40)}}
     entry = replace(BASE, left_out=others, kernels=kernels)
     in_half = linear(8192)
     in_single = in_half.replace(precision="fp32")

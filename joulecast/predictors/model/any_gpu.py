@@ -19,33 +19,6 @@ from .shared import SharedByAll
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOut:
-    """Errors on chips that were left out, from which intervals on any GPU are made.
-
-    Args:
-        errors: "time", "power", "energy" -> family of operations -> sorted absolute log errors; "networks" -> mode ->
-            quantity -> such errors. See `interval_errors` (evaluation/any_gpu.py).
-    """
-
-    errors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    @cached_property
-    def networks(self) -> Mapping[str, NetworkCalibration]:
-        """Mode -> errors on networks."""
-        return {
-            mode: NetworkCalibration.of_errors(quantities, "networks of chips of which nothing was known")
-            for mode, quantities in self.errors.get("networks", {}).items()
-            if quantities
-        }
-
-    @cached_property
-    def operations(self) -> Calibration | None:
-        """Errors on operations; None where they are not known."""
-        time = self.errors.get("time")
-        return Calibration.of_device_errors(time, self.errors) if time else None
-
-
-@dataclass(frozen=True, eq=False)
 class AnyGpuPredictor:
     """Predicts networks on any GPU.
 
@@ -53,20 +26,30 @@ class AnyGpuPredictor:
         name: Name of the zoo entry.
         learned: Ratio of device times to physics, learned from many GPUs.
         hosts: Mode -> what a call costs the host inside a network.
-        left_out: Errors on chips that were left out, from which intervals are made.
+        left_out: Errors on chips that were left out, from which intervals are made: "time", "power", "energy" -> family
+            of operations -> sorted absolute log errors; "networks" -> mode -> quantity -> such errors. See
+            `interval_errors` (evaluation/any_gpu.py).
         kernels: Device times of kernels in half precision and below; None if there are none.
     """
 
     name: str
     learned: ResidualModel
     hosts: Mapping[str, HostModel]
-    left_out: LeftOut = LeftOut()
+    left_out: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     kernels: OneModel | None = None
 
     @cached_property
     def shared(self) -> SharedByAll:
         """What all GPUs share: the same object for each, so that their predictors are asked at once."""
-        return SharedByAll(self.learned, self.left_out.operations, self.kernels)
+        time = self.left_out.get("time")
+        calibration = Calibration.of_device_errors(time, self.left_out) if time else None
+        return SharedByAll(self.learned, calibration, self.kernels)
+
+    @cached_property
+    def _network_errors(self) -> Mapping[str, NetworkCalibration]:
+        """Mode -> errors on networks, of both modes: an entry in which one of them is damaged is refused."""
+        said, known = "networks of chips of which nothing was known", self.left_out.get("networks", {})
+        return {mode: NetworkCalibration.of_errors(errors, said) for mode, errors in known.items() if errors}
 
     def on(self, gpu: GPU, mode: str) -> NetworkPredictor:
         """The predictor of a GPU and mode."""
@@ -83,7 +66,7 @@ class AnyGpuPredictor:
             name=self.name,
             operations=self.shared.on(gpu, mode),
             host=self.hosts[mode],
-            network_errors=self.left_out.networks.get(mode),
+            network_errors=self._network_errors.get(mode),
             half_errors=half_errors,
             any_gpu=True,
         )
@@ -93,7 +76,7 @@ class AnyGpuPredictor:
         """How it is stored: facts and files of what was learned, with costs of the host and errors."""
         facts, files = self.learned.to_files()
         hosts = {mode: host.to_dict() for mode, host in self.hosts.items()}
-        return {**facts, "hosts": hosts, "intervals": dict(self.left_out.errors)}, files
+        return {**facts, "hosts": hosts, "intervals": dict(self.left_out)}, files
 
     @classmethod
     def from_files(
@@ -108,5 +91,5 @@ class AnyGpuPredictor:
         Raises ZooError, InputError, LookupError, TypeError, ValueError: it is something else.
         """
         hosts = {mode: HostModel.from_dict(facts["hosts"][mode]) for mode in MODES}
-        left_out = LeftOut({name: facts["intervals"][name] for name in ("time", "power", "energy", "networks")})
+        left_out = {name: facts["intervals"][name] for name in ("time", "power", "energy", "networks")}
         return cls(name, residual_model(facts, files), hosts, left_out)

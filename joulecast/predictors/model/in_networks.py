@@ -52,16 +52,11 @@ def cached_share(operations: OperationList, gpu: GPU) -> FloatArray:
     return share
 
 
-def slower(operations: OperationList, gpu: GPU, by_kernels: NDArray[np.bool_], factors: NetworkFactors) -> FloatArray:
-    """Time of each operation inside a network over the time that is predicted for it alone, shape (operations,).
+def cached_products(operations: OperationList, gpu: GPU, by_kernels: NDArray[np.bool_]) -> FloatArray:
+    """Share of each operation that is slower inside networks by the factor of products, shape (operations,).
 
     `by_kernels` says whether learned kernels predict an operation, shape (operations,).
     """
-    return 1.0 + (factors.products - 1.0) * cached_products(operations, gpu, by_kernels)
-
-
-def cached_products(operations: OperationList, gpu: GPU, by_kernels: NDArray[np.bool_]) -> FloatArray:
-    """Share of each operation that is slower inside networks by the factor of products, shape (operations,)."""
     return np.where(by_kernels, cached_share(operations, gpu), 0.0)
 
 

@@ -26,7 +26,7 @@ from ..physics.energy import static_power_w
 from ..physics.roofline import READ_SHARE, chosen_clock_mhz, kernel_floor_s
 from .basis import ALL, Basis, Key, PartTrees, boards_of, generation_of, is_like_measured, is_measured, stands_for
 from .features import NAMES, features, first_kernels
-from .in_networks import NetworkFactors, loaded_elements, slower
+from .in_networks import NetworkFactors, cached_products, loaded_elements
 from .machine import Machine
 from .parts import CONVOLUTION, FLASH_GENERATION, Parts, parts_of, runs_alike
 from .physics import costs
@@ -194,27 +194,21 @@ class OneModel(PartTrees):
         """Device seconds at the default clock, shape (operations,), read-only; NaN for operations it does not know."""
         return self.costs(operations, gpu).device_s
 
-    def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Time of each operation inside a network over what is predicted without networks, shape (operations,)."""
-        known = ~np.isnan(self.device_s(operations, gpu))
-        return slower(operations, gpu, known, self.factors_in_networks(gpu))
-
-    def load_cycles(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Cycles in which all multiprocessors load the elements of each operation inside a network, (operations,)."""
-        known = ~np.isnan(self.device_s(operations, gpu))
-        clock = gpu.boost_clock_mhz / np.maximum(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
-        cycles: FloatArray = clock * self.factors_in_networks(gpu).cycles * loaded_elements(operations, known) / gpu.sms
-        return cycles
-
-    def factors_in_networks(self, gpu: GPU) -> NetworkFactors:
-        """How much longer operations take inside networks on a GPU.
+    def in_network(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
+        """What operations take inside a network beyond what is predicted without networks.
 
         If kernels predict neither linear layers nor attention on a GPU, nothing is known about the others: no longer.
+
+        Returns:
+            Time over that without networks, and cycles in which all multiprocessors load the elements of each operation
+            besides, shape (operations,) each.
         """
-        predicted, known, nothing = per_gpu(self.predicts_networks)(gpu), self.network_factors, NetworkFactors()
-        products = np.where(predicted, known.products, nothing.products)
-        cycles = np.where(predicted, known.cycles, nothing.cycles)
-        return NetworkFactors(products, cycles, known.chips)
+        known, factors = ~np.isnan(self.device_s(operations, gpu)), self.network_factors
+        predicted = per_gpu(self.predicts_networks)(gpu)
+        slower = (np.where(predicted, factors.products, 1.0) - 1.0) * cached_products(operations, gpu, known)
+        clock = gpu.boost_clock_mhz / np.maximum(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
+        cycles = clock * np.where(predicted, factors.cycles, 0.0) * loaded_elements(operations, known) / gpu.sms
+        return 1.0 + slower, cycles
 
     def predicts_networks(self, gpu: GPU) -> bool:
         """Whether kernels predict the products of networks in half precision on a GPU, as in the measured networks."""

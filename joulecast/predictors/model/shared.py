@@ -150,9 +150,10 @@ class SharedByAll:
         if self.kernels is None:
             return predictions
         run = as_run(OperationList.of(predictions.operations), gpu)
-        slower = np.where(which, self.kernels.in_network(run, gpu), 1.0)
-        cycles = np.where(which, self.kernels.load_cycles(run, gpu), 0.0)
-        return predictions.times(slower, _energy_if_slower(predictions, slower)).loading(cycles)
+        longer, cycles = self.kernels.in_network(run, gpu)
+        slower = np.where(which, longer, 1.0)
+        found = predictions.times(slower, _energy_if_slower(predictions, slower))
+        return found.loading(np.where(which, cycles, 0.0))
 
     def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
         """The measurements behind the device times of kernels."""
