@@ -30,7 +30,9 @@ PREDICTOR_ROOMS = [
 
 # Packages that predicting with a GPU's own predictor does not need. They are half of the code.
 UNUSED = ("accounting", "remote", "datasets.", "energy.", "generation", "metering", "queries", "runs", "traffic")
-UNUSED += tuple(f"predictors.{room}" for room in ("cpu", "measured", "model", "transformer", "fitting", "evaluation"))
+UNUSED += tuple(
+    f"predictors.{room}" for room in ("networks.on_cpu", "measured", "model", "transformer", "fitting", "evaluation")
+)
 
 
 def all_modules_after(code: str) -> list[str]:

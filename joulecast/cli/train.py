@@ -209,7 +209,7 @@ def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), ne
 
     Errors are measured on sizes, GPUs and generations that are left out. The entry itself is fitted on all data.
     """
-    from ..predictors.model.any_gpu import AnyGpuPredictor
+    from ..predictors.model.shared import AnyGpuPredictor
     from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entry import Entry, load_entry

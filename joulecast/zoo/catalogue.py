@@ -21,8 +21,8 @@ from .store import pulled, pulled_folder, ships
 
 if TYPE_CHECKING:
     from ..predictors.contract import Shared
-    from ..predictors.model.any_gpu import AnyGpuPredictor
     from ..predictors.model.learned import OneModel
+    from ..predictors.model.shared import AnyGpuPredictor
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
 
 DEFAULT_PREDICTOR = "forest"
@@ -151,7 +151,7 @@ def find_predictor(
             raise _for_another(found.name, own.gpu, own.mode, gpu, mode)
         return _of_chip(found, gpu)
     # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
-    from ..predictors.model.any_gpu import AnyGpuPredictor
+    from ..predictors.model.shared import AnyGpuPredictor
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
 
     if isinstance(found, AnyGpuPredictor):
@@ -247,8 +247,7 @@ def _of_chip(entry: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
 
 def _shared_by_all() -> Shared:
     """What all GPUs share, for what was not measured on one; physics alone where the zoo has no such entry."""
-    from ..predictors.model.any_gpu import AnyGpuPredictor
-    from ..predictors.model.shared import nothing_shared
+    from ..predictors.model.shared import AnyGpuPredictor, nothing_shared
 
     folder = _stored(ANY_GPU)
     found = None if folder is None else _load(folder)

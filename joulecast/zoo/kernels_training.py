@@ -13,13 +13,13 @@ from ..predictors.contract import Networks
 from ..predictors.evaluation import kernels as evaluation
 from ..predictors.evaluation.errors import ALL, Errors, Row, Validation, statistics
 from ..predictors.measured import power_rows
-from ..predictors.model.any_gpu import AnyGpuPredictor
 from ..predictors.model.basis import Key
 from ..predictors.model.features import first_kernels
 from ..predictors.model.fit import LEAST_ROWS, Measured, fit_one_model, measured_tables
-from ..predictors.model.fit_in_networks import network_errors, network_factors
+from ..predictors.model.fit_networks import network_errors, network_factors
 from ..predictors.model.fit_power import fit_power, readings
 from ..predictors.model.learned import OneModel
+from ..predictors.model.shared import AnyGpuPredictor
 from ..predictors.model.work import GROUPS, Work
 from ..predictors.recipes import KernelRecipe
 from .cards import ModelCard

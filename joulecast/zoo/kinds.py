@@ -24,8 +24,8 @@ from .files import StoredEntry
 from .golden import Sample
 
 if TYPE_CHECKING:
-    from ..predictors.model.any_gpu import AnyGpuPredictor
     from ..predictors.model.learned import OneModel
+    from ..predictors.model.shared import AnyGpuPredictor
     from ..predictors.networks.on_cpu import CpuNetworkPredictor
 
 KERNELS_PREDICTOR, CPU_PREDICTOR = "kernels", "cpu"
@@ -83,7 +83,7 @@ def _read_cpu(stored: StoredEntry) -> CpuNetworkPredictor:
 
 def _read_any_gpu(stored: StoredEntry) -> AnyGpuPredictor:
     from ..predictors.fitting.forms import ANY_GPU_FORMS
-    from ..predictors.model.any_gpu import AnyGpuPredictor
+    from ..predictors.model.shared import AnyGpuPredictor
 
     if stored.predictor not in ANY_GPU_FORMS:
         raise ZooError(

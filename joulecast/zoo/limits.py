@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from ..datasets import Dataset
 from ..predictors.chip import ChipPart
-from ..predictors.cpu import CpuPredictor
 from ..predictors.model.learned import OneModel
 from ..predictors.networks.composition import HostModel
-from ..predictors.networks.on_cpu import SerialModel
+from ..predictors.networks.on_cpu import CpuPredictor, SerialModel
 
 ANY_GPU_LIMITS = (
     "It knows GPUs by their data sheets. A GPU that runs hotter, has a lower power cap, or has a less tuned library "

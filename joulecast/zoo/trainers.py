@@ -19,8 +19,7 @@ from ..predictors.fitting.forms import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.calibration import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.measured import device_rows
-from ..predictors.model.any_gpu import AnyGpuPredictor
-from ..predictors.model.shared import SharedByAll, chip_alone
+from ..predictors.model.shared import AnyGpuPredictor, SharedByAll, chip_alone
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.on_cpu import CpuNetworkPredictor
 from ..predictors.networks.predictor import NetworkPredictor

@@ -14,9 +14,8 @@ from joulecast.errors import DatasetError, InputError, UncoveredError, UnknownNa
 from joulecast.hardware import CPU, find_device
 from joulecast.operations.entry import Entry
 from joulecast.operations.network import Network
-from joulecast.predictors.cpu import CallModel
 from joulecast.predictors.fitting.fit import fit_cpu, fit_serial
-from joulecast.predictors.networks.on_cpu import CpuNetworkPredictor
+from joulecast.predictors.networks.on_cpu import CallModel, CpuNetworkPredictor
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_cpu_predictor

@@ -14,13 +14,12 @@ from joulecast.datasets import Dataset, NetworkMeasurement, save
 from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import Boards, find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.model import fit_in_networks
-from joulecast.predictors.model.any_gpu import AnyGpuPredictor
+from joulecast.predictors.model import fit_networks
 from joulecast.predictors.model.basis import is_like_measured
-from joulecast.predictors.model.fit_in_networks import network_errors, network_factors
+from joulecast.predictors.model.fit_networks import network_errors, network_factors
 from joulecast.predictors.model.in_networks import NetworkFactors, cached_share
 from joulecast.predictors.model.physics import STARTS
-from joulecast.predictors.model.shared import NoResidual
+from joulecast.predictors.model.shared import AnyGpuPredictor, NoResidual
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.power_cap import Jobs
 from joulecast.predictors.recipes import KernelRecipe, TreeSettings
@@ -172,11 +171,11 @@ def test_factors_are_those_of_least_squares():
     """
     longer = (1 + 1.5**3) ** (1 / 3) - 1
     shown = [
-        fit_in_networks._Shown("GA100", "first", 0.5, np.zeros(0), np.zeros(0), 0.2),
-        fit_in_networks._Shown("GA102", "second", 0.0, np.ones(1), np.full(1, 5.0), longer),
+        fit_networks._Shown("GA100", "first", 0.5, np.zeros(0), np.zeros(0), 0.2),
+        fit_networks._Shown("GA102", "second", 0.0, np.ones(1), np.full(1, 5.0), longer),
     ]
-    assert fit_in_networks._fitted(shown) == (1.4, 0.3, ("GA100", "GA102"))
-    impossible = fit_in_networks._fitted([each._replace(slower=9.0) for each in shown])
+    assert fit_networks._fitted(shown) == (1.4, 0.3, ("GA100", "GA102"))
+    impossible = fit_networks._fitted([each._replace(slower=9.0) for each in shown])
     assert impossible.products == 2.5  # No measured network has such a large factor.
 
 

@@ -8,7 +8,7 @@ from simulated_measurements import simulated_gpu
 from conftest import SMALL_RECIPE
 from joulecast.errors import TrackingError
 from joulecast.predictors.fitting.fit import fit_on_all
-from joulecast.predictors.model.any_gpu import AnyGpuPredictor
+from joulecast.predictors.model.shared import AnyGpuPredictor
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.zoo.tracking import track, track_evaluation, tuning
 

@@ -23,8 +23,6 @@ from ...operations.network import Network
 from ...operations.operation import Operation
 from ..chip import ChipPart
 from ..contract import Networks, ResidualModel, regressor_inputs
-from ..cpu import CallModel, CpuPredictor, as_run, call_inputs
-from ..cpu import group_of as group_on_cpu
 from ..measured import (
     DeviceRow,
     MeasuredLoop,
@@ -37,7 +35,8 @@ from ..measured import (
 from ..model.learned import OneModel
 from ..model.shared import NoResidual, SharedByAll, chip_alone
 from ..networks.composition import HostModel, counts_of, fit_network_static_w, fit_tf32_factor
-from ..networks.on_cpu import SerialModel
+from ..networks.on_cpu import CallModel, CpuPredictor, SerialModel, as_run, call_inputs
+from ..networks.on_cpu import group_of as group_on_cpu
 from ..networks.parts import gradient_fractions
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of

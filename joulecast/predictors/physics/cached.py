@@ -112,7 +112,7 @@ class OperationRows:
         return found.T
 
     def _store(self, operations: OperationList, columns: FloatArray) -> None:
-        """Store the columns of operations, as many as there is room for; all others are forgotten where there is none."""
+        """Store the columns of operations, as far as there is room; where there is none, all others are forgotten."""
         with self._lock:
             if len(operations) <= MOST_OPERATIONS < len(self._places) + len(operations):
                 self._places = {}

@@ -122,9 +122,6 @@ def test_levels_that_were_sent_are_those_that_can_be_asked_for():
         sent.log_errors(predictions(RELU), 0.7)
     assert caught.value.what == "intervals that come from a service have certain levels"
     assert (caught.value.given, caught.value.allowed) == (0.7, "0.5, 0.9")
-    two = SentOperationSpread({0.5: {"time": np.array([0.1, 0.2])}}, (True, False)).take(np.array([1, 1, 0]))
-    assert two.half_widths[0.5]["time"].tolist() == [0.2, 0.2, 0.1]
-    assert two.far == (False, False, True)
 
 
 def test_operations_are_sent_at_all_levels_that_their_errors_support():
