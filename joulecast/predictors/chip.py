@@ -151,11 +151,7 @@ class ChipPart:
         if own.any():
             learned = self._learned_loops(operations, loops.time_s, host_s)
             learned_costs = self.baseline.device_costs(operations, groups, learned, self.gpu)
-            loops = Loops(np.where(own, learned.time_s, loops.time_s), np.where(own, learned.power_w, loops.power_w))
-            costs = DeviceCosts(
-                np.where(own, learned_costs.time_s, costs.time_s),
-                np.where(own, learned_costs.dynamic_energy_j, costs.dynamic_energy_j),
-            )
+            loops, costs = Loops(*np.where(own, learned, loops)), DeviceCosts(*np.where(own, learned_costs, costs))
         # No board draws more than its cap, or less than it draws without work.
         power_w = np.clip(loops.power_w, static_w, cap_w)
         active_w = static_w + costs.dynamic_energy_j / np.maximum(costs.time_s, _LEAST)

@@ -47,14 +47,14 @@ def numbers(values: Mapping[str, Any]) -> dict[str, float]:
     return {str(name): number(value) for name, value in values.items()}
 
 
-def number_array(values: Any, dimensions: int = 1) -> NDArray[np.float64]:
-    """An array of finite numbers, from nested lists or from a text of numbers separated by spaces.
+def number_array(values: Any) -> NDArray[np.float64]:
+    """An array of finite numbers, from a list or from a text of numbers separated by spaces.
 
-    Raises TypeError, ValueError: a value is not a finite number, or the number of dimensions is another.
+    Raises TypeError, ValueError: a value is not a finite number.
     """
     found = np.array(values.split() if isinstance(values, str) else values, dtype=float)
-    if found.ndim != dimensions or not np.isfinite(found).all():
-        raise TypeError(f"finite numbers in {dimensions} dimensions are expected, not {str(values)[:40]!r}")
+    if found.ndim != 1 or not np.isfinite(found).all():
+        raise TypeError(f"finite numbers are expected, not {str(values)[:40]!r}")
     return found
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +66,6 @@ def basis_of(gpu: GPU, measured: frozenset[str]) -> Basis:
     return "same generation" if of_generation else "other generations"
 
 
-def known_basis(basis: Basis, errors: Mapping[str, Mapping[str, Any]]) -> Basis | None:
-    """The basis, or the next less similar one with known errors of each quantity; None if there is none."""
-    near = (each for each in BASES[BASES.index(basis) :] if each in errors)
-    return next((each for each in near if all(map(len, errors[each].values()))), None)
-
-
 def is_like_measured(gpu: GPU, precision: str) -> bool:
     """Whether a GPU runs kernels in a precision in the same way as the measured GPUs do.
 
@@ -116,10 +110,12 @@ class PartTrees:
         return basis_of(gpu, self.measured_on(part, flash=flash))
 
     def basis_of_errors(self, part: str, gpu: GPU, *, flash: bool = False) -> Basis | None:
-        """The basis whose errors hold for a part on a GPU; None where none are known."""
+        """The basis, or the next less similar one with known errors of each quantity; None where there is none."""
         if part not in self.measured or part not in self.errors:
             return None
-        return known_basis(self.basis(part, gpu, flash=flash), self.errors[part])
+        errors, basis = self.errors[part], self.basis(part, gpu, flash=flash)
+        near = (each for each in BASES[BASES.index(basis) :] if each in errors)
+        return next((each for each in near if all(map(len, errors[each].values()))), None)
 
     def ask(self, keys: Sequence[Key], tables: Sequence[NDArray[np.float32]]) -> list[FloatArray]:
         """What the trees with these keys say of the rows of each table; trees are asked once for all of theirs."""

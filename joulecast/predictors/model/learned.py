@@ -204,15 +204,11 @@ class OneModel(PartTrees):
             besides, shape (operations,) each.
         """
         known, factors = ~np.isnan(self.device_s(operations, gpu)), self.network_factors
-        predicted = per_gpu(self.predicts_networks)(gpu)
+        predicted = per_gpu(lambda one: is_like_measured(one, "fp16"))(gpu)
         slower = (np.where(predicted, factors.products, 1.0) - 1.0) * cached_products(operations, gpu, known)
         clock = gpu.boost_clock_mhz / np.maximum(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
         cycles = clock * np.where(predicted, factors.cycles, 0.0) * loaded_elements(operations, known) / gpu.sms
         return 1.0 + slower, cycles
-
-    def predicts_networks(self, gpu: GPU) -> bool:
-        """Whether kernels predict the products of networks in half precision on a GPU, as in the measured networks."""
-        return is_like_measured(gpu, "fp16")
 
     def network_basis(self, gpu: GPU) -> NetworkBasis:
         """The basis of predictions of networks in half precision on a GPU."""

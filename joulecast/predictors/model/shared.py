@@ -34,6 +34,7 @@ from ..physics.least_times import LeastTimes
 from ..physics.operation_numbers import by_kind, numbers_of
 from ..physics.variants import as_run, attention_in_half, fp64_in_fp32, tf32_in_fp32
 from ..predictor import OperationPredictor
+from .basis import is_like_measured
 from .learned import OneModel
 
 _LEAST_J = 1e-15  # Instead of a division by zero.
@@ -212,7 +213,7 @@ class AnyGpuPredictor:
     def on(self, gpu: GPU, mode: str) -> NetworkPredictor:
         """The predictor of a GPU and mode."""
         half_errors = None  # Of networks in half precision; None where kernels do not predict these.
-        if self.kernels is not None and self.kernels.predicts_networks(gpu):
+        if self.kernels is not None and is_like_measured(gpu, "fp16"):
             basis = self.kernels.network_basis(gpu)
             errors = self.kernels.network_errors.get(basis)
             if errors and mode == "training":

@@ -24,6 +24,7 @@ Lists of operations that depend on nothing else are made once for each list, wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,26 +83,14 @@ def as_run(operations: OperationList, gpu: GPU) -> OperationList:
     return operations if is_quicker else operations.derived(without_tf32)
 
 
-class InFp32(NamedTuple):
-    """The operations of a list that may run in TF32, converted to fp32.
+def tf32_in_fp32(operations: OperationList) -> tuple[NDArray[np.bool_], NDArray[np.bool_], OperationList]:
+    """Which operations may run in TF32; which of them always run in fp32; and all that may, converted to fp32.
 
-    Args:
-        places: True for each operation of the list that may run in TF32, shape (operations of the list,).
-        always: True for those of them that always run in fp32, because their kind has no kernels for tensor
-            cores, shape (operations of the list,).
-        operations: The operations at `places`, in fp32.
+    Kinds without kernels for tensor cores always run in fp32. Masks have the shape (operations,).
     """
-
-    places: NDArray[np.bool_]
-    always: NDArray[np.bool_]
-    operations: OperationList
-
-
-def tf32_in_fp32(operations: OperationList) -> InFp32:
-    """The operations in TF32, converted to fp32, and where they stand."""
-    places = np.array([operation.precision == "tf32" for operation in operations], dtype=bool)
+    places = numbers_of(operations).precision == _TF32
     always = np.array([not operation.row.tensor_cores for operation in operations], dtype=bool) & places
-    return InFp32(places, always, OperationList(as_fp32(each) for each in operations if each.precision == "tf32"))
+    return places, always, OperationList(map(as_fp32, compress(operations, places)))
 
 
 def attention_in_half(operations: OperationList) -> tuple[NDArray[np.intp], OperationList]:
