@@ -116,7 +116,7 @@ class OperationRows:
         with self._lock:
             if len(operations) <= MOST_OPERATIONS < len(self._places) + len(operations):
                 self._places = {}
-            left = MOST_OPERATIONS - len(self._places)
+            left = max(0, MOST_OPERATIONS - len(self._places))
             few = [place for place, each in enumerate(operations) if len(each.input_shapes) <= _MOST_INPUTS][:left]
             at = [self._places.setdefault(operations[place], len(self._places)) for place in few]
             needed, room = len(self._places), self._table.shape[1]
