@@ -7,26 +7,32 @@ command again completes its work. Requests end within seconds, and every failure
 
 from __future__ import annotations
 
+import http
+import http.client
 import json
 import re
+import sqlite3
 import tempfile
 import time
+import urllib.request
 import warnings
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from ..errors import InputError, ZooError
 from ..hardware import find_device
 from ..operations.operation import MODES, Operation
-from ..system.limits import within
+from ..system.limits import fetch, within
 from .cards import git_commit
 from .entry import not_by_itself
 from .files import StoredEntry, library_versions, put_in_place, sha256_of
 from .kinds import KERNELS_PREDICTOR
-from .server import connected, default_uri, experiment
+from .server import SQLITE, connected, credentials, default_uri, experiment
 from .store import REGISTERED, admit, pulled, pulled_folder
 
 ENTRY = "entry"
@@ -41,6 +47,7 @@ _MODEL_CODE = Path(__file__).with_name("mlflow_model.py")
 _URI = re.compile(r"models:/(?P<name>[\w.-]{1,120})(?:@(?P<alias>[\w.-]{1,80})|/(?P<version>[0-9]{1,9}))")
 _MOST_BYTES = 128 << 20
 _ALIAS_SECONDS = 60.0
+_ANSWER_SECONDS = 2.0  # to say what a version holds
 _SECONDS = 300.0  # to look up and fetch a version, the largest of which has 128 MB
 
 
@@ -151,7 +158,9 @@ _NOT_LOADED = "the model was not loaded; the predictors that ship with joulecast
 def registry_folder(model: str, uri: str | None = None) -> Path:
     """Fetch the entry that "models:/NAME@ALIAS" or "models:/NAME/VERSION" names, and return its folder in the cache.
 
-    A version is fetched once and needs no mlflow after that. The version behind an alias is looked up once a minute.
+    A version is fetched once and needs no mlflow after that. Once a minute, the registry is asked which version an
+    alias stands for, and which entry a version holds: a database that was made anew has others under the same numbers.
+    A registry that does not answer about a version in the cache is taken to hold it still.
     Raises InputError: the text does not have this form. MissingDependencyError: mlflow is not installed. TrackingError:
     the server cannot be reached or denies access, or there is no such model. ZooError: the version was not registered
     by joulecast, or is damaged.
@@ -163,20 +172,57 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
             given=model,
             allowed="models:/NAME@ALIAS or models:/NAME/VERSION",
         )
-    uri, name = uri or default_uri(), match["name"]
-    version = match["version"] or version_of(uri, name, match["alias"], int(time.monotonic() / _ALIAS_SECONDS))
-    if folder := pulled_folder(name_in_cache(name, version, uri)):
+    uri, name, minute = uri or default_uri(), match["name"], int(time.monotonic() / _ALIAS_SECONDS)
+    if match["version"]:
+        version, holds = match["version"], _holds(uri, name, match["version"], minute)
+    else:
+        version, holds = version_of(uri, name, match["alias"], minute)
+    if folder := _cached(name, version, uri, holds):
         return folder
     with connected(uri, _NOT_LOADED, reading=True) as mlflow:
         return within(_SECONDS, lambda: fetched(mlflow, name, version, uri))
 
 
 @lru_cache(maxsize=64)
-def version_of(uri: str, name: str, alias: str, minute: int) -> str:
-    """The version behind an alias, as the registry says it at a minute. Raises as `registry_folder` does."""
+def version_of(uri: str, name: str, alias: str, minute: int) -> tuple[str, str]:
+    """The version behind an alias, and the sha256 of its entry, as the registry says at a minute.
+
+    Raises as `registry_folder` does.
+    """
     with connected(uri, _NOT_LOADED, reading=True) as mlflow:
         client = mlflow.MlflowClient()
-        return str(within(_SECONDS, lambda: client.get_model_version_by_alias(name, alias)).version)
+        found = within(_SECONDS, lambda: client.get_model_version_by_alias(name, alias))
+        return str(found.version), found.tags.get(ENTRY_SHA256, "")
+
+
+@lru_cache(maxsize=64)
+def _holds(uri: str, name: str, version: str, minute: int) -> str | None:
+    """The sha256 of the entry that a version holds at a minute, asked without mlflow, which takes seconds to import.
+
+    Empty if there is no such version any more; None if the registry does not say.
+    """
+    with suppress(OSError, http.client.HTTPException, ValueError, LookupError, TypeError, sqlite3.Error):
+        if uri.startswith(SQLITE):
+            query = "SELECT value FROM model_version_tags WHERE name = ? AND version = ? AND key = ?"
+            with closing(sqlite3.connect(f"file:{uri.removeprefix(SQLITE)}?mode=ro", uri=True)) as database:
+                found = database.execute(query, (name, int(version), ENTRY_SHA256)).fetchone()
+            return str(found[0]) if found else ""
+        if uri.startswith("http"):
+            asked = urlencode({"name": name, "version": version})
+            address = f"{uri.rstrip('/')}/api/2.0/mlflow/model-versions/get?{asked}"
+            request = urllib.request.Request(address, headers=credentials())  # noqa: S310 (http or https)
+            status, body = fetch(request, seconds=_ANSWER_SECONDS, most_bytes=1 << 20)
+            if status == http.HTTPStatus.NOT_FOUND:
+                return ""
+            return next(str(t["value"]) for t in json.loads(body)["model_version"]["tags"] if t["key"] == ENTRY_SHA256)
+    return None
+
+
+def _cached(name: str, version: str, uri: str, holds: str | None) -> Path | None:
+    """The folder of a version in the cache, if it is the entry with this sha256 or that is None; otherwise None."""
+    known = name_in_cache(name, version, uri)
+    row = pulled().get(known)
+    return pulled_folder(known) if row is not None and holds in (None, row.manifest_sha256) else None
 
 
 def pull_model(model: str, *, replace: bool = False) -> str:
@@ -193,10 +239,10 @@ def name_in_cache(name: str, version: str, uri: str) -> str:
 
 def fetched(mlflow: Any, name: str, version: str, uri: str | None) -> Path:
     """The folder of a version in the cache. Raises ZooError: it was not registered by joulecast, or is damaged."""
-    cached, where = name_in_cache(name, version, uri or default_uri()), f"models:/{name}/{version}"
-    if folder := pulled_folder(cached):
-        return folder
+    uri, where = uri or default_uri(), f"models:/{name}/{version}"
     digest = mlflow.MlflowClient().get_model_version(name, version).tags.get(ENTRY_SHA256)
+    if folder := _cached(name, version, uri, digest or ""):
+        return folder
     if digest is None:
         raise ZooError(
             "this model was not registered by joulecast",
@@ -221,4 +267,4 @@ def fetched(mlflow: Any, name: str, version: str, uri: str | None) -> Path:
             given=where,
             hint="ask the owner of the registry",
         )
-    return admit(entry, cached, where)
+    return admit(entry, name_in_cache(name, version, uri), where)

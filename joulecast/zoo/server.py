@@ -5,6 +5,7 @@ Requests end within seconds, and every failure is one error with a next step.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import logging
 import os
@@ -24,12 +25,21 @@ _SETTINGS = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 _EXPERIMENT = "joulecast"
-_SQLITE = "sqlite:///"
+SQLITE = "sqlite:///"
+"""Beginning of the addresses of stores in a file."""
 
 
 def default_uri() -> str:
     """$MLFLOW_TRACKING_URI, or a SQLite file in the working folder, because MLflow has given up its file store."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{Path.cwd() / 'mlflow.db'}"
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{Path.cwd() / 'mlflow.db'}"
+
+
+def credentials() -> dict[str, str]:
+    """The headers by which MLflow's own client would identify itself to a server."""
+    if token := os.environ.get("MLFLOW_TRACKING_TOKEN"):
+        return {"Authorization": f"Bearer {token}"}
+    names = [os.environ.get(f"MLFLOW_TRACKING_{each}", "") for each in ("USERNAME", "PASSWORD")]
+    return {"Authorization": f"Basic {base64.b64encode(':'.join(names).encode()).decode()}"} if any(names) else {}
 
 
 @contextlib.contextmanager
@@ -44,7 +54,7 @@ def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[
         reading: Whether the store is only read. A store that does not exist is then an error, and is not made.
     """
     uri = uri or default_uri()
-    if reading and uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
+    if reading and uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).is_file():
         raise TrackingError(
             f"there is no MLflow registry here: {what}", given=uri, hint="set $MLFLOW_TRACKING_URI to the server"
         )
@@ -95,8 +105,8 @@ def experiment(mlflow: Any, uri: str | None) -> str:
     known = mlflow.get_experiment_by_name(_EXPERIMENT)
     if known is None:
         # A local store would put artifacts into ./mlruns of the working folder; this puts them beside the database.
-        local = uri.startswith(_SQLITE)
-        root = (Path(uri.removeprefix(_SQLITE)).resolve().parent / "mlartifacts").as_uri() if local else None
+        local = uri.startswith(SQLITE)
+        root = (Path(uri.removeprefix(SQLITE)).resolve().parent / "mlartifacts").as_uri() if local else None
         try:
             return str(mlflow.create_experiment(_EXPERIMENT, artifact_location=root))
         except mlflow.exceptions.MlflowException:

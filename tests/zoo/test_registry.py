@@ -1,5 +1,6 @@
 """The registry of a real MLflow server: train, register, promote, predict; and what can go wrong on the way."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ import joulecast
 from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.errors import InputError, TrackingError, ZooError
-from joulecast.zoo import find_predictor
+from joulecast.zoo import find_predictor, registry
 from joulecast.zoo.files import StoredEntry
 from joulecast.zoo.promotion import promote
 from joulecast.zoo.registry import OUTPUTS, register, registry_folder
@@ -22,10 +23,17 @@ MODEL = "joulecast-a30-inference"
 CHAMPION = f"models:/{MODEL}@champion"
 
 
+def forget_answers():
+    """As after a minute."""
+    for asked in (registry._holds, registry.version_of):
+        asked.cache_clear()
+
+
 @pytest.fixture
 def client(mlflow_at, monkeypatch):
     import mlflow
 
+    forget_answers()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_at)
     mlflow.set_tracking_uri(mlflow_at)
     client = mlflow.MlflowClient()
@@ -148,6 +156,28 @@ def test_a_version_in_the_cache_needs_no_server(client, small_entry, monkeypatch
     folder = registry_folder(f"models:/{MODEL}/{version}")
     monkeypatch.setattr("joulecast.zoo.registry.connected", None)
     assert registry_folder(f"models:/{MODEL}/{version}") == folder
+
+
+@pytest.mark.parametrize("store", ["server", "file"])
+def test_a_registry_that_was_made_anew_has_other_models_under_the_same_numbers(
+    store, client, empty_mlflow_database, small_entry, tmp_path, monkeypatch
+):
+    """Deleting a model and registering another one leaves address, name and version as they were."""
+    if store == "file":
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{shutil.copy(empty_mlflow_database, tmp_path)}")
+    other = train_small(tmp_path / "other", replace(SMALL_RECIPE, trees=2)).save(tmp_path / "zoo")
+    for entry in (small_entry, other):
+        registered = register(entry)
+        assert registered.version == "1"
+        forget_answers()
+        for name in (f"models:/{MODEL}/1", CHAMPION):
+            assert StoredEntry.of(registry_folder(name)).sha256 == StoredEntry.of(entry).sha256
+        with connected(None, "") as mlflow:
+            mlflow.MlflowClient().delete_registered_model(MODEL)
+    forget_answers()
+    with pytest.raises(TrackingError, match="MLflow has no such object"):
+        registry_folder(f"models:/{MODEL}/1")
 
 
 def test_a_server_that_is_down(monkeypatch):
