@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from template_fit import Sample, fit
 from template_layout import LayoutRecorder, recording_layout
+from template_version import maker
 
 from joulecast.errors import ExtractionError
 from joulecast.extraction.cache import digest, library_version
@@ -225,6 +226,7 @@ class Maker:
             "libraries": {name: library_version(name) for name in ("torch", "diffusers", "transformers")},
             "operators": sorted(self.operators),
             "digest": digest(self.operators),
+            "maker": maker(),
         }
         parts.FOLDER.mkdir(exist_ok=True)
         text = json.dumps(value, separators=(",", ":"), default=astuple)

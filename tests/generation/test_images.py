@@ -2,10 +2,12 @@
 
 import math
 import re
+import shutil
 
 import pytest
 from documented import ROOT
 
+from conftest import benchmark
 from joulecast import predict_image
 from joulecast.extraction.cache import digest
 from joulecast.generation.images import parts
@@ -17,6 +19,9 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.networks.predictor import at_clock
 from joulecast.zoo import find_predictor
+
+with benchmark("template_version") as template_version:
+    pass
 
 
 def denoiser(name, images=1, grid=(64, 64)):
@@ -90,13 +95,28 @@ def test_decoders_have_their_parameters_and_read_latents(pipeline, latents, firs
         assert last.output_shape == (2, 3, *(PIPELINES[pipeline].scale * side for side in latents))
 
 
+def test_a_change_of_the_maker_outdates_templates_and_one_of_its_words_does_not(tmp_path):
+    for path in (ROOT / "benchmarks").glob("template_*.py"):
+        shutil.copy(path, tmp_path)
+    changed = tmp_path / "template_layout.py"
+    text = changed.read_text("utf-8")
+    changed.write_text(f"{text}\n# A comment.\n".replace('"""', '"""Said better: ', 1), "utf-8")
+    assert template_version.maker(tmp_path) == template_version.maker()
+    changed.write_text(f"{text}\nMORE = 1\n", "utf-8")
+    assert template_version.maker(tmp_path) != template_version.maker()
+
+
 def test_templates_hold_what_extraction_makes_of_their_operators():
     names = {name for each in PIPELINES.values() for name in (each.name, each.decoder, *each.encoders)}
     assert sorted(path.name.removesuffix(".json.xz") for path in parts.FOLDER.iterdir()) == sorted(names)
     pinned = dict(re.findall(r"^([\w-]+)==(.+)$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE))
     libraries = {"torch": pinned["torch"], "diffusers": "0.35.2", "transformers": pinned["transformers"]}
     made = {name: parts.load(name) for name in names}
-    outdated = [n for n, each in made.items() if each.libraries != libraries or each.digest != digest(each.operators)]
+    outdated = [
+        name
+        for name, each in made.items()
+        if (each.libraries, each.digest, each.maker) != (libraries, digest(each.operators), template_version.maker())
+    ]
     assert not outdated, f"python benchmarks/template_parts.py {' '.join(outdated)}"
     assert sum(path.stat().st_size for path in parts.FOLDER.iterdir()) < 0.15e6
 

@@ -29,6 +29,7 @@ class Part(NamedTuple):
         libraries: Name -> version of each library that the part was traced with.
         operators: Every operator that the part runs, such as "aten.linear".
         digest: What extraction made of these operators (extraction/cache.py).
+        maker: The version of the code that made it (benchmarks/template_version.py).
     """
 
     sizes: tuple[str, ...]
@@ -36,6 +37,7 @@ class Part(NamedTuple):
     libraries: Mapping[str, str]
     operators: tuple[str, ...]
     digest: str
+    maker: str
 
     def calls(self, sizes: Mapping[str, int], precision: str, piece: str = "") -> Calls:
         """The calls of the part, or of a piece of it, at named sizes. Those that the part does not use are ignored."""
@@ -54,4 +56,5 @@ def load(name: str) -> Part:
     value = json.loads(lzma.decompress(file_of(name).read_bytes()))
     distinct = [Template.read(row) for row in value["templates"]]
     pieces = {piece: (distinct[one], distinct[more]) for piece, (one, more) in value["pieces"].items()}
-    return Part(tuple(value["sizes"]), pieces, value["libraries"], tuple(value["operators"]), value["digest"])
+    made = value["libraries"], tuple(value["operators"]), value["digest"], value["maker"]
+    return Part(tuple(value["sizes"]), pieces, *made)
