@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import checkpoint
@@ -16,6 +16,7 @@ from ..operations.entry import DroppedWork
 from ..operations.operation import Operation
 from ..operations.rules import Shape
 from .conversions import Bound, shape_of
+from .in_place import Memory, Saved, refuse_overwritten, saved, write
 from .known_values import tensors_in
 from .models import replaced
 
@@ -38,68 +39,90 @@ class Edge:
     dtype: torch.dtype
 
 
+_TYPES_GRADIENTS = frozenset(
+    """
+    _to_copy copy_ softmax log_softmax cumsum cumprod batch_norm native_batch_norm layer_norm native_layer_norm
+    group_norm native_group_norm rms_norm mse_loss smooth_l1_loss
+    """.split()  # noqa: SIM905 (one name per line would hide what they have in common)
+)
+"""Operators whose backward computes each gradient in the type of its tensor.
+
+For all others, the backward computes it in the type of the result, and the engine of autograd casts it
+(torch/csrc/autograd/engine.cpp, `validate_outputs`): that of the bf16 factor of a product with an fp32 tensor."""
+
+
 class _Step(NamedTuple):
     """An operator that needs a gradient: the calls recorded before it, and the tensors that it reads.
 
+    The gradients of those in `casts` are cast to their type after they have been computed; `saved` is what these need.
     What is run within a function of autograd is no step of the backward, which has the whole function as one.
     """
 
     recorded: int
     reads: tuple[Edge, ...]
+    casts: tuple[Edge, ...]
+    saved: tuple[Saved, ...]
     is_inside: bool
-
-
-class _Memory:
-    """What a tensor and its views share: the shape of the whole, and its edge once an operator in place wrote to it."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        self.written: Edge | None = None
-
-    @classmethod
-    def of(cls, tensor: Any) -> Self:
-        """The memory of a tensor, which is an attribute of it."""
-        if not hasattr(tensor, "memory"):
-            tensor.memory = cls(shape_of(tensor))
-        made: Self = tensor.memory
-        return made
 
 
 class Gradients:
     """Follows which tensors need a gradient, and which operators a gradient reaches from the outputs.
 
     The edge of a tensor that needs a gradient is an attribute of it.
+
+    Attributes:
+        in_checkpoint: Whether a checkpoint runs, which keeps nothing that its operators need.
     """
 
     def __init__(self, learned: Iterable[torch.Tensor]) -> None:
         self._steps: list[_Step] = []
-        self._in_function = False
+        self._in_function = self.in_checkpoint = False
         for tensor in learned:
             tensor.edge = Edge(0, shape_of(tensor), tensor.dtype)  # type: ignore[attr-defined]
+            Memory.of(tensor).is_leaf = True
 
-    def follow(self, func: Any, args: Any, kwargs: Any, result: Any, recorded: int, *, needed: bool) -> None:
+    def follow(self, func: Any, bound: Bound, result: Any, recorded: int, path: str, *, needed: bool) -> None:
         """Mark the results of an operator, through which the backward runs if it is needed.
 
-        `recorded` is the number of calls before those that stand for the operator.
+        `recorded` is the number of calls before those that stand for the operator, `path` that of the module which runs
+        it. Raises ExtractionError: PyTorch refuses a write in place.
         """
         name = func.overloadpacket.__name__
         # Of the input of the others, only sizes are read.
         if name == "detach" or name.endswith("_like") or name.startswith("new_"):
             return
         if func.is_view:
-            memory = _Memory.of(tensors_in(args, kwargs)[0])
+            viewed = tensors_in(bound)[0]
+            is_part = not isinstance(result, torch.Tensor) or getattr(viewed, "is_one_of_several", False)
             for leaf in tensors_in(result):
-                leaf.memory = memory  # type: ignore[attr-defined]
+                leaf.memory = Memory.of(viewed)  # type: ignore[attr-defined]
+                leaf.is_one_of_several = is_part  # type: ignore[attr-defined]
+        keeps = needed and not (self._in_function or self.in_checkpoint)
+        needs = [*saved(name, bound, result, self.needed)] if keeps else []
+        if func._schema.is_mutable:
+            write(func, bound, path, needed=needed)
         if needed:
-            self._mark(result, self._edges((args, kwargs), recorded), recorded, is_written=func._schema.is_mutable)
+            reads = self._edges(bound, recorded)
+            dtypes = () if name in _TYPES_GRADIENTS else {leaf.dtype for leaf in tensors_in(result)[:1]}
+            casts = [edge for edge in reads for dtype in dtypes if _is_cast(dtype, edge.dtype)]
+            self._mark(result, reads, recorded, casts, needs, is_written=func._schema.is_mutable)
 
-    def _mark(self, result: Any, reads: list[Edge], recorded: int, *, is_written: bool = False) -> None:
-        self._steps.append(_Step(recorded, tuple(reads), self._in_function))
+    def _mark(
+        self,
+        result: Any,
+        reads: list[Edge],
+        recorded: int,
+        casts: Sequence[Edge] = (),
+        needs: Sequence[Saved] = (),
+        *,
+        is_written: bool = False,
+    ) -> None:
+        self._steps.append(_Step(recorded, tuple(reads), tuple(casts), tuple(needs), self._in_function))
         for leaf in tensors_in(result):
             if not (leaf.is_floating_point() or leaf.is_complex()):
                 continue
             if is_written:
-                memory = _Memory.of(leaf)
+                memory = Memory.of(leaf)
                 memory.written = Edge(len(self._steps), memory.shape, leaf.dtype)
             else:
                 leaf.edge = Edge(len(self._steps), shape_of(leaf), leaf.dtype)  # type: ignore[attr-defined]
@@ -114,21 +137,23 @@ class Gradients:
             return edge
         edge = memory.written
         if shape_of(tensor) != memory.shape:  # autograd makes views of memory that was written anew
-            self._steps.append(_Step(recorded, (edge,), self._in_function))
+            self._steps.append(_Step(recorded, (edge,), (), (), self._in_function))
             edge = Edge(len(self._steps), shape_of(tensor), tensor.dtype)
             tensor.edge = edge  # type: ignore[attr-defined]
         return edge
 
-    def backward(self, result: Any, recorded: int) -> tuple[set[int], list[Edge]]:
+    def backward(self, result: Any, recorded: int) -> tuple[set[int], list[Edge], list[Edge]]:
         """What a backward from the outputs of a model does.
 
-        Returns the places of recorded calls that no gradient reaches, such as what a model detaches; and tensors in the
-        order in which two of their gradients are added up, one less than there are readers.
+        Returns the places of recorded calls that no gradient reaches, such as what a model detaches; tensors in the
+        order in which two of their gradients are added up, one less than there are readers; and tensors to whose type a
+        gradient is cast. Raises ExtractionError: PyTorch refuses this backward.
         """
         outputs = self._edges(result, recorded)
         reached, given = {edge.step for edge in outputs}, set[Edge]()
         places: set[int] = set()
         sums: list[Edge] = []
+        casts: list[Edge] = []
 
         def gradients(edges: Iterable[Edge]) -> None:
             for edge in edges:
@@ -143,10 +168,13 @@ class Gradients:
                 reached.update(edge.step for edge in step.reads)
                 if not step.is_inside:
                     gradients(step.reads)
+                    casts += step.casts
+                if outputs:
+                    refuse_overwritten(step.saved)
             else:
                 places.update(range(step.recorded, recorded))
             recorded = step.recorded
-        return places, sums
+        return places, sums, casts
 
     def needed(self, *values: Any) -> bool:
         """Whether the backward runs through an operator with these arguments."""
@@ -185,10 +213,16 @@ class Gradients:
         return replaced(torch.autograd.Function, "apply", apply)
 
 
+def _is_cast(made: torch.dtype, wanted: torch.dtype) -> bool:
+    """Whether autograd casts a gradient that a backward computes in one type. Of a complex one, it takes a part."""
+    is_number = made.is_floating_point or made.is_complex
+    return is_number and wanted != (made if wanted.is_complex else made.to_real())
+
+
 def _edge_of(tensor: torch.Tensor) -> Edge | None:
     """The edge of a tensor, which may be older than what was written to its memory; None if it needs no gradient."""
     edge: Edge | None = getattr(tensor, "edge", None)
-    memory: _Memory | None = getattr(tensor, "memory", None)
+    memory: Memory | None = getattr(tensor, "memory", None)
     return memory.written if edge is None and memory is not None else edge
 
 

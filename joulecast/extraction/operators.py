@@ -233,6 +233,10 @@ negligible."""
 CONTIGUOUS_INPUT: frozenset[str] = frozenset({"linear", "layer_norm", "group_norm", "rms_norm"})
 """Operators that first copy an input that is not contiguous in memory."""
 
+CASTS_INPUT: frozenset[str] = frozenset({"softmax", "log_softmax", "cumsum", "cumprod"})
+"""Operators that first cast an input that is not of the type `dtype`. On a GPU, softmax in fp32 reads fp16 as it is,
+but not bf16 (aten/src/ATen/native/SoftMax.cpp, ReduceOps.cpp)."""
+
 COPIES_INPUT: frozenset[str] = frozenset(
     """
     masked_fill masked_scatter scatter scatter_add scatter_reduce index_add index_copy index_fill index_put

@@ -13,6 +13,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..errors import ExtractionError
 from ..operations.entry import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, DroppedTally, DroppedWork, is_exempt
 from ..operations.kind import GRADIENTS
 from ..operations.kinds import KINDS
@@ -23,7 +24,16 @@ from .conversions import Bound, Converted, counted_from_front, is_tensor, shape_
 from .gradients import CallSizes, Gradients, recomputed
 from .job import Assumptions, Job
 from .known_values import KnownValues, tensors_in, without_memory
-from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, QUANTIZED_PRODUCTS, SAVES_INPUT
+from .operators import (
+    CASTS_INPUT,
+    CONTIGUOUS_INPUT,
+    COPIES_INPUT,
+    FREE,
+    MAKES_MASKS,
+    OPERATORS,
+    QUANTIZED_PRODUCTS,
+    SAVES_INPUT,
+)
 
 DTYPES: Mapping[str, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
 _NAMED = {**{dtype: name for name, dtype in DTYPES.items()}, torch.float64: "fp64", torch.complex128: "fp64"}
@@ -124,22 +134,25 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return result
         result = self.known.run(func, args, kwargs)
         self.operator = ""
+        names = (argument.name for argument in func._schema.arguments)
+        bound: Bound = {**dict(zip(names, args, strict=False)), **kwargs}
         if self.gradients is not None:
-            self.gradients.follow(func, args, kwargs, result, len(self.calls), needed=is_needed)
+            self.gradients.follow(func, bound, result, len(self.calls), self.path, needed=is_needed)
         if inside_whole or plain in FREE:
             return result
         if convert is None or _is_counter(args, result) or (plain in MAKES_MASKS and self.known.from_shapes(result)):
             self._drop(operator, func, args, kwargs, result)
             return result
-        names = (argument.name for argument in func._schema.arguments)
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
-        bound: Bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
+        bound = {**defaults, **bound, "<output>": result}
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
         if isinstance(first, torch.Tensor) and first.is_complex():
             bound = counted_from_front(bound, first.ndim)
         needed = ("none",) if self.gradients and not is_needed else self._computed(plain, bound)
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
             self._record(("copy", [tuple(first.shape)], {}), first.dtype, self._computed("", {"input": first}))
+        if plain in CASTS_INPUT and bound["dtype"] not in (None, first.dtype) and not _widens(plain, first.dtype):
+            self._record(("copy", [tuple(first.shape)], {}), bound["dtype"], self._computed("", {"input": first}))
         if plain == name and plain in COPIES_INPUT:
             self._record(("copy", [shape_of(result) or (1,)], {}), first.dtype, needed)
         if self._mode == "training" and plain != name and plain in SAVES_INPUT and needed != ("none",):
@@ -150,18 +163,30 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def backward(self, result: Any) -> None:
-        """Record what the backward from a result of the forward does beside the operations' own gradients."""
+        """Record what the backward from a result of the forward does beside the operations' own gradients.
+
+        Raises ExtractionError: PyTorch refuses this backward. It accepts none of a module without parameters either,
+        which is taken for a part of a model that is learned.
+        """
         if self.gradients is None:
             return
-        unreached, sums = self.gradients.backward(result, len(self.calls))
+        if self._parameters and tensors_in(result) and not self.gradients.needed(result):
+            raise ExtractionError(
+                "no output of this model requires a gradient, so there is no backward",
+                given=f"{len(self._learned)} of {len(self._parameters)} parameters require one",
+                allowed="in training, a model whose outputs depend on a parameter that requires a gradient",
+                hint="set requires_grad on what is learned, or give mode='inference'",
+            )
+        unreached, sums, casts = self.gradients.backward(result, len(self.calls))
         for place in unreached:
             operation, path = self.calls[place]
             if operation.has_backward:
                 self.calls[place] = operation.replace(gradients="none"), path
         self._stack = [("(backward)", False)]
-        for edge in sums:
-            if edge.shape:
-                self._record(("gradient_accumulation", [edge.shape], {}), edge.dtype)
+        for kind, edges in (("gradient_accumulation", sums), ("copy", casts)):
+            for edge in edges:
+                if edge.shape:
+                    self._record((kind, [edge.shape], {}), edge.dtype, ("recomputed",))
 
     @contextmanager
     def recomputing(self, inputs: Any, stops_early: bool) -> Iterator[None]:
@@ -171,7 +196,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         what they save as all others do. It is subtracted here, because it is the input of what follows.
         """
         start = len(self.calls)
+        if self.gradients is not None:
+            outside, self.gradients.in_checkpoint = self.gradients.in_checkpoint, True
         yield
+        if self.gradients is not None:
+            self.gradients.in_checkpoint = outside
         forward = [
             (each, path)
             for each, path in self.calls[start:]
@@ -265,6 +294,11 @@ def _same_kind(kind: str, bound: Bound) -> Converted:
     """Conversion of a user's operator to a kind without required attributes."""
     tensors = [tuple(value.shape) for name, value in bound.items() if name != "<output>" and is_tensor(value)]
     return kind, tensors[: KINDS[kind].inputs[1]], {}
+
+
+def _widens(operator: str, dtype: torch.dtype) -> bool:
+    """Whether the kernel of an operator on a GPU reads this type and computes in a wider one."""
+    return operator.endswith("softmax") and dtype == torch.float16
 
 
 def _is_counter(args: Any, result: Any) -> bool:

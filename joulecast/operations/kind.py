@@ -108,8 +108,8 @@ GRADIENTS = "gradients"
 
 "all" is the default; "inputs" stands for frozen parameters; "parameters" for an operation before which nothing is
 learned; "first" and "second" for a function of two tensors of which the other one needs no gradient, such as a buffer;
-"none" for an operation that needs none, so that its forward runs alone; "recomputed" for a forward that the backward of
-a checkpoint runs again.
+"none" for an operation that needs none, so that its forward runs alone; "recomputed" for what runs forward in the
+backward alone: what a checkpoint runs again, and copies that cast a gradient.
 """
 
 

@@ -60,7 +60,7 @@ def sequence(self, x):
     mask[:, 0] = 1
     if (positions.diff() == 1).all() and int(mask.sum()) == x.shape[0]:
         x = torch.relu(x)
-    return x[:, torch.nonzero(torch.eye(2, device=x.device))[:, 0]] * 2
+    return x[:, torch.nonzero(torch.eye(2, device=x.device))[:, 0]] * self.table[0, 0]
 
 
 def indexing(self, x):
