@@ -230,21 +230,30 @@ def driver(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def on_driver(driver, tmp_path):
-    """Run a script on the simulated GPU; settings become environment variables of the driver."""
+def beside_driver(driver, tmp_path):
+    """Environment of a process on the simulated GPU; settings become variables of the driver."""
 
-    def run(text: str, *arguments: str, smi: bool = True, nvml: bool = True, **settings: object):
-        # A file, because the sampler is a spawned process that imports its parent's main module.
-        script = tmp_path / "script.py"
-        script.write_text(text)
-        environment = {
-            **os.environ,
+    def variables(*, smi: bool = True, nvml: bool = True, **settings: object) -> dict[str, str]:
+        return {
             "LD_LIBRARY_PATH": str(driver) if nvml else "",
             "PATH": (f"{driver}:" if smi else "") + os.environ["PATH"],
             "FAKE_NVML_CLOCK_FILE": str(tmp_path / "clock"),
             "XDG_STATE_HOME": str(tmp_path / "state"),
             **{name: str(value) for name, value in settings.items()},
         }
+
+    return variables
+
+
+@pytest.fixture
+def on_driver(beside_driver, tmp_path):
+    """Run a script on the simulated GPU."""
+
+    def run(text: str, *arguments: str, **settings: object):
+        # A file, because the sampler is a spawned process that imports its parent's main module.
+        script = tmp_path / "script.py"
+        script.write_text(text)
+        environment = {**os.environ, **beside_driver(**settings)}
         return subprocess.run(
             [sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True, check=False
         )
