@@ -6,6 +6,7 @@ import copy
 import gc
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -56,6 +57,12 @@ miopen2024, neusight2025 = _shared("miopen2024"), _shared("neusight2025")
 nicolai2025, vidur2024 = _shared("nicolai2025"), _shared("vidur2024")
 
 
+def needs(*modules: str) -> pytest.MarkDecorator:
+    """Skips tests where modules are not installed. It does not import them: that takes seconds in each process."""
+    lacking = [name for name in modules if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(lacking), reason=f"needs {', '.join(lacking)}")
+
+
 @contextlib.contextmanager
 def benchmark(name: str) -> Iterator[ModuleType]:
     """A script of benchmarks/ as a module. Processes that it starts can import it, and the scripts beside it."""
@@ -79,21 +86,24 @@ def full_disk(most_bytes: int = 100) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-# What takes longest is begun first, or one process would still run it when the others have finished.
-BEGUN_FIRST = ["service", "page", "mlflow"]
-LONGEST = ["profiling/test_session", "service/test_running", "service/test_starving", "extraction/test_extraction"]
-LONGEST += [f"extraction/test_{name}" for name in ("assumptions", "templates", "spelling")]
-LONGEST += ["test_other_names", "metering/test_meter", "traffic/test_rates", "profiling/test_collection"]
-LONGEST += ["test_promises", "test_tutorials", "test_imports", "test_laws", "cli/test_tune", "cli/test_system_limits"]
-LONGEST += [f"zoo/test_{name}" for name in ("transformer_entry", "twice", "sources")]
-BEGUN_FIRST += [f"tests/{name}.py" for name in LONGEST]
-# Files whose tests ask the same service or server, which is expensive to start.
-ASKING = ["client", "hostile_questions", "service"]
-GROUPS = {
-    **{f"tests/service/test_{name}.py": "service" for name in ASKING},
-    **{f"tests/service/test_{name}.py": "page" for name in ("page", "page_choosing")},
-    **{f"tests/zoo/test_{name}.py": "mlflow" for name in ("registry", "tracking")},
+# Files whose tests ask the same service, server or database, which is expensive to start or make.
+TOGETHER = {
+    "page": ("service/test_page", "service/test_page_choosing"),
+    "service": ("service/test_client", "service/test_hostile_questions", "service/test_service"),
+    "mlflow": ("zoo/test_registry", "zoo/test_tracking", "metering/test_meter", "cli/test_tune", "test_callbacks"),
+    "running": ("service/test_running", "service/test_starving"),
 }
+GROUPS = {f"tests/{file}.py": group for group, files in TOGETHER.items() for file in files}
+# What takes longest is begun first, or one process would still run it when the others have finished: these groups, and
+# then the files that took more than four seconds of CPU in November 2026, from the longest to the shortest.
+LONGEST = ["traffic/test_simulate", "profiling/test_session", "predictors/board/test_calibrated", "test_documentation"]
+LONGEST += ["test_tutorials", "generation/test_towers", "extraction/test_templates", "extraction/test_extraction"]
+LONGEST += ["traffic/test_rates", "traffic/test_step_costs", "generation/test_fusing", "extraction/test_corpus"]
+LONGEST += ["extraction/test_assumptions", "profiling/test_collection", "cli/test_system_limits"]
+LONGEST += ["extraction/test_transformers", "test_imports", "metering/test_sensors", "cli/test_check_command"]
+LONGEST += ["test_laws", "system/test_damaged_files", "test_promises", "metering/test_machine"]
+LONGEST += ["extraction/test_hostile_files", "traffic/test_refused_traffic"]
+BEGUN_FIRST = [*TOGETHER, *(f"tests/{name}.py" for name in LONGEST)]
 
 
 def group_of(nodeid: str) -> str:
