@@ -96,13 +96,12 @@ TOGETHER = {
 GROUPS = {f"tests/{file}.py": group for group, files in TOGETHER.items() for file in files}
 # What takes longest is begun first, or one process would still run it when the others have finished: these groups, and
 # then the files that took more than four seconds of CPU in November 2026, from the longest to the shortest.
-LONGEST = ["traffic/test_simulate", "profiling/test_session", "predictors/board/test_calibrated", "test_documentation"]
-LONGEST += ["test_tutorials", "generation/test_towers", "extraction/test_templates", "extraction/test_extraction"]
-LONGEST += ["traffic/test_rates", "traffic/test_step_costs", "generation/test_fusing", "extraction/test_corpus"]
-LONGEST += ["extraction/test_assumptions", "profiling/test_collection", "cli/test_system_limits"]
-LONGEST += ["extraction/test_transformers", "test_imports", "metering/test_sensors", "cli/test_check_command"]
-LONGEST += ["test_laws", "system/test_damaged_files", "test_promises", "metering/test_machine"]
-LONGEST += ["extraction/test_hostile_files", "traffic/test_refused_traffic"]
+LONGEST = ["profiling/test_session", "predictors/board/test_calibrated", "extraction/test_templates"]
+LONGEST += ["extraction/test_extraction", "extraction/test_corpus", "extraction/test_assumptions", "test_documentation"]
+LONGEST += ["generation/test_fusing", "profiling/test_collection", "cli/test_system_limits", "test_tutorials"]
+LONGEST += ["extraction/test_transformers", "traffic/test_simulate", "traffic/test_rates", "test_imports", "test_laws"]
+LONGEST += ["metering/test_sensors", "cli/test_check_command", "system/test_damaged_files", "test_promises"]
+LONGEST += ["metering/test_machine", "generation/test_towers", "extraction/test_hostile_files"]
 BEGUN_FIRST = [*TOGETHER, *(f"tests/{name}.py" for name in LONGEST)]
 
 
