@@ -33,9 +33,7 @@ ANSWERS = {
     "image": lambda: joulecast.predict_image("sana_1_6b", "H100 SXM"),
     "run": lambda: joulecast.predict_run(*SAMPLES, "A30", samples=1e4),
     "runs": lambda: joulecast.best_run(*SAMPLES, samples=1e4, gpus=["A30"], counts=[1, 2]),
-    "served": lambda: joulecast.simulate_serving(
-        "gpt2", "A30", requests=2.0, duration_s=20, max_step_tokens=256, **TEXT
-    ),
+    "served": lambda: joulecast.simulate_serving("gpt2", "A30", requests=2.0, duration_s=20, **TEXT),
 }
 
 

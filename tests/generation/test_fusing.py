@@ -24,8 +24,8 @@ def test_recurrent_layers_have_a_state_for_each_sequence():
     assert (128, 256, 256) in [cost.operation.input_shapes[0] for cost in found.prefill.operations]
     assert any("recurrent layers" in note for note in found.notes)
     alone = joulecast.predict_generation(name, "H100 SXM", **{**load, "batch": 1})
-    asked = {"prompt_tokens": 100, "output_tokens": 9, "max_step_tokens": 128}
-    simulated = joulecast.simulate_serving(name, "H100 SXM", concurrency=1, duration_s=1, **asked)
+    lengths = {"prompt_tokens": 100, "output_tokens": 9}
+    simulated = joulecast.simulate_serving(name, "H100 SXM", concurrency=1, duration_s=1, **lengths)
     assert simulated.tpot_s(0.5) == pytest.approx(alone.time_per_output_token_s, rel=0.02)
     assert simulated.ttft_s(0.5) == pytest.approx(alone.time_to_first_token_s, rel=0.05)
 

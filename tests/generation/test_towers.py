@@ -142,9 +142,8 @@ def test_simulations_and_choices_read_images_as_predictions_do(gpu):
     (way,) = (way for way in ways.rows if way.tensor_parallel == one.gpus)
     assert way.energy_per_token_j == pytest.approx(one.energy_per_token_j)
     # A request alone: its images, then the step that reads its prompt, then steps that decode.
-    seldom = {"requests": 0.2, "burstiness": 0, "duration_s": 20, "max_sequences": 1, "max_step_tokens": 2048}
-    alone = joulecast.simulate_serving(SEEING, gpu, **seldom, **asked)
+    alone = joulecast.simulate_serving(SEEING, gpu, requests=0.2, burstiness=0, duration_s=20, **asked)
     text = {**asked, "prompt_tokens": 200 + one.image_tokens, "images": None}
-    plain = joulecast.simulate_serving(SEEING, gpu, **seldom, **text)
+    plain = joulecast.simulate_serving(SEEING, gpu, requests=0.2, burstiness=0, duration_s=20, **text)
     assert alone.ttft_s(0.5) == pytest.approx(plain.ttft_s(0.5) + one.reading_images.time_s)
     assert alone.tpot_s(0.5) == pytest.approx(plain.tpot_s(0.5))

@@ -87,11 +87,7 @@ ANSWERED = [
     ("best_generation", ("llama3_8b",), {**WAYS, **COSTS}),
     ("best_generation", ("llama3_8b",), {**WAYS, "gpus": "H100 SXM", "counts": [1, 2], "engine": "sglang"}),
     ("best_generation", ("qwen3_0_6b",), {**AT_A_RATE, "clocks": [2040]}),
-    (
-        "simulate_serving",
-        ("qwen3_0_6b", "2x L4"),
-        {**ARRIVING, "max_step_tokens": 256, "tensor_parallel": 1, "level": 0.9},
-    ),
+    ("simulate_serving", ("qwen3_0_6b", "2x L4"), {**ARRIVING, "tensor_parallel": 1, "level": 0.9}),
     ("predict_image", ("sd3_5_medium", "H100 SXM"), {"steps": 4, "host": 0.5, "gpus": 2}),
     ("predict_image", ("wan_2_1_1_3b", "H100 SXM"), {"frames": 17, "execution": "graph"}),
     ("predict_run", ("bert_base", (64, 128), "8x H100 SXM"), {**RUN, "sharding": "zero3"}),

@@ -203,7 +203,7 @@ def test_asks_for_a_token(page, narrow):
 VIEWS = {
     "model": "#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30,L4&cap=60",
     "generation": "#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=H100+SXM,L40S&pace=40",
-    "traffic": "#view=traffic&llm=qwen3_0_6b&batch=16&rate=3&seconds=20&gpus=H100+SXM,L4",
+    "traffic": "#view=traffic&llm=qwen3_0_6b&rate=3&seconds=20&gpus=H100+SXM,L4",
     "images": "#view=images&pipeline=wan_2_1_1_3b&gpus=H100+SXM,L40S",
     "operations": "#view=operations&gpus=A30",
     "runs": "#view=runs&together=8&gpus=A30,H100+SXM&objective=cost",

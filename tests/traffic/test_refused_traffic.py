@@ -8,7 +8,7 @@ from joulecast import best_generation, simulate_serving
 from joulecast.errors import InputError
 
 SHORT = {"model": "qwen3_0_6b", "gpu": "L4", "prompt_tokens": 200, "output_tokens": (50, 30)}
-SHORT |= {"duration_s": 20, "max_sequences": 8, "max_step_tokens": 64}
+SHORT |= {"duration_s": 20, "max_sequences": 32, "max_step_tokens": 512}
 OF_TRACE = {"prompt_tokens": None, "output_tokens": None}
 UNEVEN = {"arrival_s": [0, 1], "prompt_tokens": [5], "output_tokens": [3]}
 

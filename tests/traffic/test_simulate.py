@@ -49,7 +49,7 @@ def test_what_is_counted_adds_up(chat):
 
 def test_a_single_request_is_that_of_predict_generation():
     alone = joulecast.predict_generation("qwen3_8b", "H100 SXM", batch=1, prompt_tokens=500, output_tokens=300)
-    asked = {"prompt_tokens": 500, "output_tokens": 300, "duration_s": 30, "max_step_tokens": 512}
+    asked = {"prompt_tokens": 500, "output_tokens": 300, "duration_s": 30, "max_step_tokens": 8192}
     found = simulate_serving("qwen3_8b", "H100 SXM", concurrency=1, **asked)
     # Parts of a step that would draw more than the cap are slowed one by one, not together.
     assert found.ttft_s(0.5) == pytest.approx(alone.time_to_first_token_s, rel=0.025)
@@ -59,10 +59,7 @@ def test_a_single_request_is_that_of_predict_generation():
 
 def test_requests_fit_where_predict_generation_says_so():
     asked = {"prompt_tokens": 300, "engine": "sglang"}
-    for ask, one in (
-        (predict_generation, {"batch": 1}),
-        (simulate_serving, {"concurrency": 1, "duration_s": 1, "max_step_tokens": 512}),
-    ):
+    for ask, one in ((predict_generation, {"batch": 1}), (simulate_serving, {"concurrency": 1, "duration_s": 1})):
         assert ask("mistral_7b", "RTX 5080", output_tokens=145, **one, **asked)
         with pytest.raises(InputError, match="does not fit"):
             ask("mistral_7b", "RTX 5080", output_tokens=147, **one, **asked)

@@ -181,10 +181,7 @@ def test_every_question_takes_it(profile, tmp_path):
     for ask, given in (
         (joulecast.predict_generation, {"model": "gpt2", "batch": 4, **SERVED}),
         (joulecast.predict_run, {"model": "resnet18", "input_shape": (8, 3, 64, 64), **run}),
-        (
-            joulecast.simulate_serving,
-            {"model": "gpt2", "requests": 4, "duration_s": 5, "max_sequences": 4, "max_step_tokens": 128, **SERVED},
-        ),
+        (joulecast.simulate_serving, {"model": "gpt2", "requests": 4, "duration_s": 5, **SERVED}),
     ):
         joules = "energy_per_token_j" if ask is joulecast.predict_generation else "energy_j"
         usual, own = (getattr(ask(gpu=GPU.name, **given, calibration=each), joules) for each in (None, path))
