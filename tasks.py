@@ -44,6 +44,8 @@ def run(*command: str) -> None:
     print("$", *command, flush=True)
     # Two threads that wait for each other are slower than one.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_MKDOCS_2_WARNING": "1"}
+    # What Python compiled is kept: each process of the tests would compile all of them again, which takes four seconds.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     code = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, env=environment, check=False).returncode
     if code:
         sys.exit(code)

@@ -6,6 +6,7 @@ import copy
 import gc
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -56,6 +57,12 @@ miopen2024, neusight2025 = _shared("miopen2024"), _shared("neusight2025")
 nicolai2025, vidur2024 = _shared("nicolai2025"), _shared("vidur2024")
 
 
+def needs(*modules: str) -> pytest.MarkDecorator:
+    """Skips tests where modules are not installed. It does not import them: that takes seconds in each process."""
+    lacking = [name for name in modules if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(lacking), reason=f"needs {', '.join(lacking)}")
+
+
 @contextlib.contextmanager
 def benchmark(name: str) -> Iterator[ModuleType]:
     """A script of benchmarks/ as a module. Processes that it starts can import it, and the scripts beside it."""
@@ -79,21 +86,23 @@ def full_disk(most_bytes: int = 100) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-# What takes longest is begun first, or one process would still run it when the others have finished.
-BEGUN_FIRST = ["service", "page", "mlflow"]
-LONGEST = ["profiling/test_session", "service/test_running", "service/test_starving", "extraction/test_extraction"]
-LONGEST += [f"extraction/test_{name}" for name in ("assumptions", "templates", "spelling")]
-LONGEST += ["test_other_names", "metering/test_meter", "traffic/test_rates", "profiling/test_collection"]
-LONGEST += ["test_promises", "test_tutorials", "test_imports", "test_laws", "cli/test_tune", "cli/test_system_limits"]
-LONGEST += [f"zoo/test_{name}" for name in ("transformer_entry", "twice", "sources")]
-BEGUN_FIRST += [f"tests/{name}.py" for name in LONGEST]
-# Files whose tests ask the same service or server, which is expensive to start.
-ASKING = ["client", "hostile_questions", "service"]
-GROUPS = {
-    **{f"tests/service/test_{name}.py": "service" for name in ASKING},
-    **{f"tests/service/test_{name}.py": "page" for name in ("page", "page_choosing")},
-    **{f"tests/zoo/test_{name}.py": "mlflow" for name in ("registry", "tracking")},
+# Files whose tests ask the same service, server or database, which is expensive to start or make.
+TOGETHER = {
+    "page": ("service/test_page", "service/test_page_choosing"),
+    "service": ("service/test_client", "service/test_hostile_questions", "service/test_service"),
+    "mlflow": ("zoo/test_registry", "zoo/test_tracking", "metering/test_meter", "cli/test_tune", "test_callbacks"),
+    "running": ("service/test_running", "service/test_starving"),
 }
+GROUPS = {f"tests/{file}.py": group for group, files in TOGETHER.items() for file in files}
+# What takes longest is begun first, or one process would still run it when the others have finished: these groups, and
+# then the files that took more than four seconds of CPU in November 2026, from the longest to the shortest.
+LONGEST = ["profiling/test_session", "predictors/board/test_calibrated", "extraction/test_templates"]
+LONGEST += ["extraction/test_extraction", "extraction/test_corpus", "extraction/test_assumptions", "test_documentation"]
+LONGEST += ["generation/test_fusing", "profiling/test_collection", "cli/test_system_limits", "test_tutorials"]
+LONGEST += ["extraction/test_transformers", "traffic/test_simulate", "traffic/test_rates", "test_imports", "test_laws"]
+LONGEST += ["metering/test_sensors", "cli/test_check_command", "system/test_damaged_files", "test_promises"]
+LONGEST += ["metering/test_machine", "generation/test_towers", "extraction/test_hostile_files"]
+BEGUN_FIRST = [*TOGETHER, *(f"tests/{name}.py" for name in LONGEST)]
 
 
 def group_of(nodeid: str) -> str:
@@ -230,21 +239,30 @@ def driver(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def on_driver(driver, tmp_path):
-    """Run a script on the simulated GPU; settings become environment variables of the driver."""
+def beside_driver(driver, tmp_path):
+    """Environment of a process on the simulated GPU; settings become variables of the driver."""
 
-    def run(text: str, *arguments: str, smi: bool = True, nvml: bool = True, **settings: object):
-        # A file, because the sampler is a spawned process that imports its parent's main module.
-        script = tmp_path / "script.py"
-        script.write_text(text)
-        environment = {
-            **os.environ,
+    def variables(*, smi: bool = True, nvml: bool = True, **settings: object) -> dict[str, str]:
+        return {
             "LD_LIBRARY_PATH": str(driver) if nvml else "",
             "PATH": (f"{driver}:" if smi else "") + os.environ["PATH"],
             "FAKE_NVML_CLOCK_FILE": str(tmp_path / "clock"),
             "XDG_STATE_HOME": str(tmp_path / "state"),
             **{name: str(value) for name, value in settings.items()},
         }
+
+    return variables
+
+
+@pytest.fixture
+def on_driver(beside_driver, tmp_path):
+    """Run a script on the simulated GPU."""
+
+    def run(text: str, *arguments: str, **settings: object):
+        # A file, because the sampler is a spawned process that imports its parent's main module.
+        script = tmp_path / "script.py"
+        script.write_text(text)
+        environment = {**os.environ, **beside_driver(**settings)}
         return subprocess.run(
             [sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True, check=False
         )

@@ -40,14 +40,14 @@ Places = NDArray[np.int64]
 class ServedStep(PreparedNetwork):
     """A step of fused kernels in CUDA graphs, whose times are those of the kernels as they were measured."""
 
-    together: OperationPredictions  # Predictions of the operations of several steps at the default clock
+    known: OperationPredictions  # Predictions of the operations of several steps at the default clock
     places: Places  # Index of each operation of this step in these predictions
 
     @cached_property
     def at_default(self) -> OperationPredictions:
         """Predictions of the operations of this step at the default clock."""
         # Their errors stay with those of all steps (`Server.sigmas`).
-        return replace(self.together, spread=None).take(self.places, self.network.operations)
+        return replace(self.known, spread=None).take(self.places, self.network.operations)
 
 
 def together(networks: Iterable[Network]) -> Network:
@@ -101,7 +101,7 @@ class Server:
         place_of = {operation: place for place, operation in enumerate(every)}
         for tokens, network in steps.items():
             places = np.array([place_of[operation] for operation in network.operations])
-            self._known[tokens] = ServedStep(self.predictor, network, cap_w, together=found, places=places)
+            self._known[tokens] = ServedStep(self.predictor, network, cap_w, known=found, places=places)
 
     def _narrow(self, networks: Iterable[Network]) -> Mapping[Operation, float]:
         """Operation with weights of four bits -> bytes of one of them."""
@@ -130,7 +130,7 @@ class Server:
     def sigmas(self, tokens: StepTokens, prediction: Prediction) -> Mapping[str, float] | None:
         """Standard deviations of a step's errors, see `step_sigmas`; None if no errors of kernels are known."""
         step = self._step(tokens)
-        found, places = (step.together, step.places) if isinstance(step, ServedStep) else (step.at_default, slice(None))
+        found, places = (step.known, step.places) if isinstance(step, ServedStep) else (step.at_default, slice(None))
         if found.spread is None:
             return None
         halves = {name: half[places] for name, half in found.spread.log_errors(found, KERNEL_LEVEL).items()}

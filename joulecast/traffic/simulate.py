@@ -21,6 +21,7 @@ from ..generation.towers import IMAGES_NOTE, find_images
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..predictors.board.profile import Calibrated
+from ..predictors.intervals.conformal import require_level
 from .requests import Drawn, Trace, at_rate, endless, read_trace
 from .served import ROUTERS, Served
 from .simulation import ServingSimulation
@@ -261,6 +262,8 @@ def _check(asked: dict[str, Any]) -> None:
             allowed=", ".join(name for name, engine in ENGINES.items() if engine.fused),
             hint="ask predict_generation for its batches",
         )
+    if asked["level"] is not None:
+        require_level(asked["level"])
     for name, known in (("router", ROUTERS), ("priority", ("decode", "prompts"))):
         if asked[name] not in known:
             raise unknown_name(name, asked[name], known)

@@ -110,6 +110,7 @@ def browsing(url: str, folder: Path) -> Iterator[Page]:
     driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
     driver.set_page_load_timeout(180)
     driver.set_script_timeout(300)
+    driver.command_executor.client_config.timeout = 300  # Or a busy machine would be given up before the script is.
     try:
         yield Page(driver, url)
     finally:

@@ -142,7 +142,7 @@ def test_phases_have_clocks_and_caps_of_their_own(chat):
     assert capped.ttft_s(0.5) > default.ttft_s(0.5)
     parts = chat.timeline(0.5)
     np.testing.assert_allclose(parts.prompt_power_w + parts.decode_power_w + parts.idle_power_w, parts.power_w)
-    assert (parts.idle_power_w * 0.5).sum() >= chat.idle_energy_j
+    assert (parts.idle_power_w * 0.5).sum() >= chat.idle_energy_j * (1 - 1e-12)  # but for rounding
     assert parts.decode_power_w.max() > parts.prompt_power_w.max() > 1
 
 

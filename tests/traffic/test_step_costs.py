@@ -8,6 +8,7 @@ import pytest
 from joulecast.generation.generate import server_of
 from joulecast.generation.serving import Lengths
 from joulecast.generation.steps import StepTokens
+from joulecast.predictors.predictor import OperationPredictor
 from joulecast.traffic.step_costs import PredictedSteps
 
 ASKED = {
@@ -68,6 +69,16 @@ def test_steps_cost_what_they_are_predicted_to(tables, step, mean, most):
     off = errors(tables, [step(random_, tables[1]) for _ in range(25)])
     assert off.mean(axis=1).max() < mean
     assert off.max() < most
+
+
+def test_kernels_of_many_steps_are_predicted_once(tables, monkeypatch):
+    """They were predicted again for each step, which took nine tenths of a simulation and was not used."""
+    server, asked, predict = tables[0], [], OperationPredictor.predict_for_network
+    monkeypatch.setattr(
+        OperationPredictor, "predict_for_network", lambda *given: asked.append(given) or predict(*given)
+    )
+    server.kernels({step: server.network(step) for step in (StepTokens(3, 77, sampled=3), StepTokens(5, 99))}, [1400.0])
+    assert len(asked) == 1
 
 
 def test_more_of_anything_takes_no_less(tables):

@@ -8,7 +8,7 @@ import pytest
 from simulated_measurements import simulated_gpu, simulated_operations
 
 import joulecast
-from conftest import rewrite
+from conftest import needs, rewrite
 from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
@@ -25,8 +25,7 @@ from joulecast.zoo.training import Loaded, Task
 
 A30 = find_gpu("A30")
 
-pytest.importorskip("sklearn", reason="fits a forest")
-pytest.importorskip("torch", reason="fits the transformer")
+pytestmark = needs("sklearn", "torch")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from simulated_measurements import simulated_kernels
 
-from conftest import rewrite
+from conftest import needs, rewrite
 from joulecast import Network, Operation
 from joulecast.datasets import Dataset, NetworkMeasurement, save
 from joulecast.errors import DatasetError, InputError, ZooError
@@ -29,8 +29,7 @@ from joulecast.zoo.files import MANIFEST
 from joulecast.zoo.kernels_training import train_kernels
 from joulecast.zoo.training import Loaded
 
-pytest.importorskip("xgboost", reason="fits boosted trees")
-pytest.importorskip("scipy", reason="fits constants")
+pytestmark = needs("xgboost", "scipy")
 
 TREES = TreeSettings(trees=10, depth=3, learning_rate=0.3, min_child_weight=5.0)
 RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4)

@@ -8,7 +8,7 @@ from mlflow_servers import frame
 from simulated_measurements import simulated_dataset, simulated_operations
 
 import joulecast
-from conftest import SMALL_RECIPE, train_small
+from conftest import SMALL_RECIPE, needs, train_small
 from joulecast.datasets import save
 from joulecast.errors import InputError, TrackingError, ZooError
 from joulecast.zoo import find_predictor, registry
@@ -17,8 +17,7 @@ from joulecast.zoo.promotion import promote
 from joulecast.zoo.registry import OUTPUTS, register, registry_folder
 from joulecast.zoo.server import connected
 
-pytest.importorskip("mlflow")
-pytestmark = [pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]
+pytestmark = [needs("mlflow"), pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]
 MODEL = "joulecast-a30-inference"
 CHAMPION = f"models:/{MODEL}@champion"
 

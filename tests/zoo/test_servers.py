@@ -14,14 +14,18 @@ from mlflow_servers import address_of, frame, mlflow_server
 from processes import free_port
 from simulated_measurements import simulated_dataset, simulated_operations
 
-from conftest import SMALL_RECIPE, train_small
+from conftest import SMALL_RECIPE, needs, train_small
 from joulecast.datasets import save
 from joulecast.errors import TrackingError
 from joulecast.zoo.promotion import promote
 from joulecast.zoo.registry import ENTRY_SHA256, register
 
-pytest.importorskip("mlflow")
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    needs("mlflow"),
+    pytest.mark.slow,
+    pytest.mark.usefixtures("fresh_cache"),
+    pytest.mark.filterwarnings("ignore"),
+]
 
 ROOM = Path(__file__).resolve().parents[2] / "mlflow"
 MODEL = "joulecast-a30-inference"

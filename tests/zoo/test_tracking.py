@@ -5,16 +5,15 @@ from dataclasses import replace
 import pytest
 from simulated_measurements import simulated_gpu
 
-from conftest import SMALL_RECIPE
+from conftest import SMALL_RECIPE, needs
 from joulecast.errors import TrackingError
 from joulecast.predictors.fitting.fit import fit_on_all
 from joulecast.predictors.model.shared import AnyGpuPredictor
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.zoo.tracking import track, track_evaluation, tuning
 
-pytest.importorskip("mlflow")
 # MLflow and its dependencies raise warnings about themselves.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [needs("mlflow"), pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from simulated_measurements import SLOWER_THAN_PHYSICS, TRUE_ENERGY, simulated_gpu, simulated_operations
 
 import joulecast
+from conftest import needs
 from joulecast import Network, Operation
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import Boards, find_gpu
@@ -27,7 +28,7 @@ from joulecast.predictors.physics.fp32_kernels import counted_ratio
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import SharedForestRecipe, TransformerRecipe
 
-pytest.importorskip("sklearn", reason="fits a forest")
+pytestmark = needs("sklearn")
 
 RECIPE = SharedForestRecipe(trees=20, min_samples_leaf=2, folds=3)
 MEASURED = ("A30", "T4", "A10")

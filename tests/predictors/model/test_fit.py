@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from simulated_measurements import simulated_kernels
 
+from conftest import needs
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
@@ -20,8 +21,7 @@ from joulecast.predictors.model.shared import NoResidual, SharedByAll
 from joulecast.predictors.model.work import PRODUCT, WIDTHS, Work
 from joulecast.predictors.recipes import KernelRecipe, TreeSettings
 
-pytest.importorskip("xgboost", reason="fits boosted trees")
-pytest.importorskip("scipy", reason="fits constants")
+pytestmark = needs("xgboost", "scipy")
 
 TREES = TreeSettings(trees=30, depth=4, learning_rate=0.2, min_child_weight=5.0)
 RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4)

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from conftest import needs
 from joulecast.predictors.recipes import TreeSettings
 from joulecast.predictors.regressors.fitted_trees import rounded_quantile_loss, unfitted_trees
 
-pytest.importorskip("xgboost", reason="fits boosted trees")
+pytestmark = needs("xgboost")
 
 QUANTILE = 0.3
 AGREEING = np.array([0.0] * 9 + [0.02])  # mean 0.002; their quantile is 0.0
