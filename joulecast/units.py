@@ -40,6 +40,11 @@ def number(value: float | None, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 operation", "1,200 operations"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def scaled(value: float, unit: str) -> tuple[float, str]:
     """A factor and the prefixed unit that make a value at least 1: 0.002 s -> (1e-3, "ms")."""
     for factor, prefix in SI_PREFIXES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, NoReturn
 import typer
 
 from .. import __version__
-from ..errors import JoulecastError
+from ..errors import InputError, JoulecastError
 from .options import TABLES, command, in_option_words
 
 COMMANDS: Mapping[str, str] = TABLES["commands"]
@@ -42,9 +43,21 @@ class _Group(typer.core.TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         runs = "--" in args if self.name == "measure" else args and args[0] != "--help"
+        if self.name == "measure" and not runs and not ctx.resilient_parsing:
+            self._refuse_program(args)
         if "run" in self.commands and runs and args[0] not in self.commands:
             args = ["run", *args]
         return list(super().parse_args(ctx, args))
+
+    def _refuse_program(self, args: Sequence[str]) -> None:
+        """Refuse a program that does not stand after "--", which is no command, or close to one."""
+        if args and args[0] != "--help" and not difflib.get_close_matches(args[0], self.commands, n=1):
+            raise InputError(
+                "a program to measure stands after two dashes",
+                given=" ".join(args)[:100],
+                allowed=f"-- COMMAND, or one of {', '.join(self.commands)}",
+                hint=f"joulecast measure -- {' '.join(args)[:100]}",
+            )
 
 
 def application(only: str | None = None) -> typer.Typer:

@@ -81,9 +81,10 @@ def run(
 def _module_to_run(asked: Asked) -> tuple[Any, Any]:
     """The module of a command line, with weights, and the shapes of its inputs."""
     from ..accounting.account import needs_torch
-    from ..extraction.models.named_models import build_to_run
 
     needs_torch()
+    from ..extraction.models.named_models import build_to_run
+
     model, shapes = asked["model"], asked["input_shape"]
     if model is None:
         hint = "give a model and its shape, such as resnet50 8,3,224,224"

@@ -338,8 +338,14 @@ _ARGUMENTS = {
     for table in (TABLES["run"], TABLES["shared"])
     for name, row in table.items()
 }
+_NAMED = ("gpu", "clock", "mode", "precision", "host", "execution", "carbon", "lora")
 _OPTIONS = {
     # Single words stand in many sentences, so only the forms that name the argument are listed.
+    **{f"{argument}=": f"--{_ARGUMENTS[argument].replace('_', '-')}=" for argument in _NAMED},
+    "assume={'experts': 'uniform'}": "--assume experts=uniform",
+    "assume={'boxes': 20}": "--assume boxes=20",
+    "assume={'boxes': 100}": "--assume boxes=100",
+    "'box_side': 100": "box_side=100",
     **{argument: f"--{name.replace('_', '-')}" for argument, name in _ARGUMENTS.items() if "_" in argument},
     "carbon: grams": "--carbon: grams",
     "input_shape": "SHAPE",
@@ -350,9 +356,13 @@ _OPTIONS = {
     ),
 }
 # Names in quotes are those of columns and keys, which stay.
-_NAMES = re.compile("|".join(rf"(?<![\w\"]){re.escape(name)}(?!\w)" for name in _OPTIONS))
+_NAMES = re.compile(
+    "|".join(rf'(?<![\w"-]){re.escape(name)}' + (r"(?!\w)" if name[-1].isalnum() else "") for name in _OPTIONS)
+)
+_SHAPE = re.compile(r"such as [(\[](\d+(?:, \d+)+)[)\]]")
 
 
 def in_option_words(message: str) -> str:
     """A message of the library, with options in place of the arguments that they stand for."""
-    return _NAMES.sub(lambda found: _OPTIONS[found[0]], message)
+    said = _NAMES.sub(lambda found: _OPTIONS[found[0]], message)
+    return _SHAPE.sub(lambda found: f"such as {found[1].replace(', ', ',')}", said)

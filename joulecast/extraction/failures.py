@@ -38,7 +38,8 @@ _HINTS: Mapping[str, str] = {
     "fake impl": "register one with torch.library.register_fake, so that its shapes are known",
     **dict.fromkeys(
         ("Index", "indices"),
-        "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
+        "give an example tensor of the right type in place of its shape, such as torch.empty(8, 16, dtype=torch.int64) for "
+        'indices; the command line takes the file of joulecast.extract(model, tensor).save("net.json")',
     ),
     **dict.fromkeys(("meta tensor", "meta device type tensor", "unallocated storage", "data pointer"), _LEAVES_PYTORCH),
     **dict.fromkeys(
@@ -47,8 +48,8 @@ _HINTS: Mapping[str, str] = {
     ),
 }
 _STATE_VALUES = (
-    "state what only the input says: assume={'experts': 'uniform'} for a mixture of experts, {'boxes': 100} for what "
-    "is selected, with 'box_side': 100 for masks and key points"
+    "state what only the input says: assume={'experts': 'uniform'} for a mixture of experts, assume={'boxes': 100} "
+    "for what is selected, with 'box_side': 100 for masks and key points"
 )
 _TAKE_OUT = (
     "take decisions by values out of the forward (layers skipped by chance: layerdrop=0), or extract what comes before "

@@ -82,9 +82,14 @@ def refuse_optimizer(optimizer: str | None, mode: str) -> None:
     if optimizer is None:
         return
     if optimizer not in OPTIMIZERS:
-        raise unknown_name("optimizer", optimizer, OPTIMIZERS, hint="None leaves its step out")
+        raise unknown_name("optimizer", optimizer, OPTIMIZERS, hint="leave it out for a step without one")
     if mode != "training":
-        raise InputError("an optimizer steps in training", given=f"mode={mode}", allowed="training")
+        raise InputError(
+            "an optimizer steps in training",
+            given=f"mode={mode}",
+            allowed="training",
+            hint='ask for mode="training", or leave the optimizer out',
+        )
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] 
         return text, dict(given) or None
     path, name = Path(file_and_name[1]), file_and_name[2]
     if not is_file(path):
-        raise InputError("this Python file cannot be read", given=str(path), hint="give FILE.py:NAME")
+        raise InputError("there is no such Python file", given=str(path), hint="give the path of yours: FILE.py:NAME")
     try:
         content = _run(path)
     except Exception as error:

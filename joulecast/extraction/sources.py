@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     Model = str | Path | torch.nn.Module | Network | Sequence[tuple[Operation, int]] | Any
 
 
+_OF_WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".gguf")
+
+
 def network_of(model: Model, input_shape: InputShape | None, **options: Any) -> Network:
     """List the operations of a model; see `joulecast.extract` for the arguments, and `network_of_job` for errors."""
     return network_of_job(Job(model, input_shape, **options))
@@ -175,6 +178,13 @@ def network_of_file(job: Job) -> Network:
 
 def _from_file(path: Path, job: Job) -> Network:
     """Read a file in a separate process, unless it is a list of operations."""
+    if path.suffix in _OF_WEIGHTS:
+        raise InputError(
+            "weights do not say what a model computes",
+            given=str(path),
+            allowed="a file: network (JSON), config.json, .pt2, .onnx",
+            hint="give the model that they belong to: a name, FILE.py:NAME, or what torch.export.save wrote (.pt2)",
+        )
     if path.suffix not in (".pt2", ".onnx"):
         content = read_json(path, MOST_JSON_BYTES, "this file")
         if not (isinstance(content, dict) and "model_type" in content and "operations" not in content):
@@ -203,7 +213,7 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
             f"{name} needs the shape of its input",
             given="none",
             allowed=" x ".join(map(str, shape)),
-            hint=f"give a shape such as {','.join(map(str, example))}",
+            hint=f"give a shape such as {[*example]}",
         )
     if job.input_shape is None and not (may_trace and find_spec("torch")):
         raise refusal(name, job, known_names())

@@ -161,6 +161,11 @@ _FIELDS: dict[str, _Field] = {
 _REQUIRED = [field.name for field in fields(GPU) if field.default is MISSING and field.name != "aliases"]
 
 
+def _quoted(keys: Iterable[str]) -> str:
+    # In quotes, because the command line writes its options in place of the library's arguments of the same name.
+    return ", ".join(f'"{key}"' for key in keys)
+
+
 def described_gpu(row: Mapping[str, object], where: str) -> GPU:
     """Make a GPU from a table of its figures: field -> value, as in the catalogue.
 
@@ -171,14 +176,14 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
     for key in row:
         if key not in _FIELDS:
             close = difflib.get_close_matches(key, _FIELDS, n=1)
-            hint = f"did you mean {close[0]}? {_HINT}" if close else _HINT
-            raise InputError(f"unknown field in {where}", given=key, allowed=", ".join(_FIELDS), hint=hint)
+            hint = f'did you mean "{close[0]}"? {_HINT}' if close else _HINT
+            raise InputError(f"unknown field in {where}", given=key, allowed=_quoted(_FIELDS), hint=hint)
     missing = [key for key in _REQUIRED if key not in row]
     if missing:
         raise InputError(
-            f"{where} lacks {', '.join(missing)}",
-            given=", ".join(row) or "nothing",
-            allowed="; ".join(f"{key} = {_FIELDS[key].allowed}" for key in missing),
+            f"{where} lacks {_quoted(missing)}",
+            given=_quoted(row) or "nothing",
+            allowed="; ".join(f'"{key}": {_FIELDS[key].allowed}' for key in missing),
             hint=_HINT,
         )
     values: dict[str, object] = {"aliases": (row["name"],)}
@@ -188,7 +193,7 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
         field = _FIELDS[key]
         if not field.holds(value):
             raise InputError(
-                f"{key} in {where} is out of range or of the wrong type",
+                f'"{key}" in {where} is out of range or of the wrong type',
                 given=repr(value),
                 allowed=field.allowed,
                 hint=_HINT,

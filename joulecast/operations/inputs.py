@@ -43,7 +43,14 @@ def normalized_shape(shape: object) -> Shape:
         # numpy's integers are not of type int.
         if all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) > 0 for n in shape):
             return tuple(map(int, shape))
-    raise InputError("a shape is a list of positive integers", given=repr(shape), allowed="such as [32, 3, 224, 224]")
+    raise InputError(
+        "a shape is a list of positive integers",
+        given=repr(shape),
+        allowed="such as [32, 3, 224, 224]",
+        hint="shapes of several inputs stand in a list, also that of a single one: [(32, 64)]"
+        if isinstance(shape, Integral)
+        else None,
+    )
 
 
 def _plain_value(value: Any) -> Any:

@@ -15,7 +15,7 @@ from ..rendering.answers import Plain, Table, Tabular
 from ..rendering.described import Column, Description, Grid, listing
 from ..system.regular_files import MOST_JSON_BYTES, read_json
 from ..system.whole_files import whole_file
-from ..units import number, si
+from ..units import counted, number, si
 from .attributes import ELEMENT_BYTES
 from .entry import Dropped, Entry, merged, reading, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
@@ -246,7 +246,7 @@ class Network(Tabular, Plain, Deriving):
     def __str__(self) -> str:
         return (
             f"{titled(self.name, self.input_shape)}, {self.mode}: {len(self)} operations, "
-            f"{self.calls} calls, {si(self.flops, 'FLOP')}"
+            f"{counted(self.calls, 'call')}, {si(self.flops, 'FLOP')}"
         )
 
     def described(self, top: int = 10) -> Description:
@@ -270,7 +270,8 @@ class Network(Tabular, Plain, Deriving):
         ]
         entries = self.entries if not top else sorted(self, key=lambda e: -e.count * e.operation.flops)
         moved = sum(entry.count * _moved(entry) for entry in self)
-        said = [f"{len(self)} operations, {self.calls} calls, {si(self.flops, 'FLOP')}, {si(moved, 'B')} moved"]
+        counts = f"{counted(len(self), 'operation')}, {counted(self.calls, 'call')}, {si(self.flops, 'FLOP')}"
+        said = [f"{counts}, {si(moved, 'B')} moved"]
         said += [f"dropped: {d.count} x {d.name} ({d.reason}) in {', '.join(d.module_paths[:3])}" for d in self.dropped]
         said += [f"assumed: {assumption}" for assumption in self.assumptions]
         parts: list[Grid | str] = [listing(entries, columns, top), "(FLOPs and bytes per call)", "\n".join(said)]

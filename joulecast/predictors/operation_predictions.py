@@ -16,7 +16,7 @@ from ..operations.operation import Operation
 from ..operations.operation_list import IDENTITY, identity, operation_text
 from ..rendering.answers import Answer, Table
 from ..rendering.pictures import Bar, Picture, bars, short
-from ..units import si
+from ..units import counted, si
 from .intervals.conformal import within_range
 from .intervals.operation_spread import OperationIntervals, OperationSpread
 from .physics.clock import Work
@@ -135,7 +135,7 @@ class OperationPredictions(Answer):
         return Table((*IDENTITY, *_COLUMNS, "source"), ((*who, *values, source) for who, values, source in rows))
 
     def __str__(self) -> str:
-        return f"{len(self.operations)} operations, each alone in a loop"
+        return f"{counted(len(self.operations), 'operation')}, each alone in a loop"
 
     def to_dict(self) -> dict[str, Any]:
         """One object for each operation, and the watts that the board draws without work; NaN where unknown."""

@@ -218,6 +218,8 @@ def _campaign(values: dict[str, Any]) -> Campaign:
     }
     if isinstance(settings.get("clocks"), tuple):
         settings["clocks"] = tuple(None if clock == "default" else clock for clock in settings["clocks"])
+    if subjects:
+        settings.setdefault("name", ", ".join(dict.fromkeys(subject.model for subject in subjects)))
     return Campaign(tuple(subjects), **settings)
 
 

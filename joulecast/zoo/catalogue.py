@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import InputError, ZooError, unknown_name
+from ..errors import InputError, UnknownNameError, ZooError, unknown_name
 from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
 from ..predictors.networks.predictor import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
@@ -70,7 +70,8 @@ def _folder(device: Device, mode: str, predictor: str | Path | None, listed: Map
         )
     if predictor is not None:
         name = str(predictor)
-        return _named(name) or entry_folder(name if "/" in name else next(iter(_own(device, mode, name)), name))
+        own = name if "/" in name else next(iter(_own(device, mode, name)), name)
+        return _named(name) or entry_folder(own, name)
     defaults = (*_own(device, mode), *([ANY_GPU] if isinstance(device, GPU) else []))
     for name in defaults:
         if folder := _stored(name, listed):
@@ -100,15 +101,21 @@ def _stored(name: str, listed: Mapping[str, Row] | None = None) -> Path | None:
     return pulled_folder(name, listed) or (shipped("zoo") / name if ships(name) else None)
 
 
-def entry_folder(name: str) -> Path:
+def entry_folder(name: str, given: str | None = None) -> Path:
     """The folder of an entry that was pulled, ships with joulecast, lies in a folder, or is in a registry.
 
     Raises UnknownNameError: there is none. Raises ZooError: what was pulled under this name is damaged.
+
+    Args:
+        name: Name of the entry.
+        given: What the user gave, where it is not the whole name; None if it is.
     """
     folder = _named(name) or _stored(name)
     if folder is None:
         hint = "the folder of an entry or models:/NAME@ALIAS is allowed, too; `joulecast zoo pull` fetches others"
-        raise unknown_name("predictor", name, {*entries(), *pulled()}, hint=hint)
+        error = unknown_name("predictor", name, {*entries(), *pulled()}, hint=hint)
+        given = error.given if given is None else repr(given)
+        raise UnknownNameError(error.what, given=given, allowed=error.allowed, hint=error.hint)
     return folder
 
 

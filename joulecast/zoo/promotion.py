@@ -192,7 +192,9 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
         champion, challenger = aliases.get(CHAMPION), version or aliases.get(CHALLENGER)
         if challenger is None:
             raise InputError(
-                "this model has no challenger", given=name, hint=f"register one, or `zoo promote {name} --version N`"
+                "this model has no challenger",
+                given=name,
+                hint=f"register one, or `joulecast zoo promote {name} --version N`",
             )
         if challenger == champion:
             return False, f"{name}/{challenger} is the champion already"

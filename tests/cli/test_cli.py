@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,6 +96,15 @@ def test_uncovered_operations_are_printed_and_refused_if_strict(call, printed, t
         (("image", "llama3_8b", "--gpu", "A30"), 2, "`joulecast predict llama3_8b`"),
         (("predict", *NETWORK, "--gpu", "A30", "--training", "--mode", "inference"), 2, "two modes"),
         (("account", "resnet18"), 2, "needs the shape"),
+        (("predict", "nothere.py:Net", "1,3", "--gpu", "A30"), 2, "no such Python file"),
+        (("predict", "nothere.pth", "1,3", "--gpu", "A30"), 2, "unknown model"),
+        (("predict", *NETWORK), 2, 'such as --gpu="A30"'),
+        (("predict", *NETWORK, "--gpu", "A30", "--predictor", "forst"), 2, "given:   'forst'"),
+        (("predict", *NETWORK, "--gpu", "T4", "--precision", "bf16"), 2, "allowed: fp32, fp16\nnext:"),
+        (("predict", *NETWORK, "--gpu", "A30", "--optimizer", "adamw"), 2, '--mode="training"'),
+        (("best", *NETWORK, "--objective", "carbon"), 2, '--carbon="DE"'),
+        (("measure", "python", "train.py"), 2, "next:    joulecast measure -- python train.py"),
+        (("measure", "shwo", "run.jsonl"), 2, "Did you mean 'show'"),
         (("account", *NETWORK, "--static-power", "20"), 2, "add --gpu"),
         (("account", *NETWORK, "--device", "cuda:99"), 2, "cuda:99"),
     ],
@@ -136,10 +147,11 @@ def test_a_gpu_described_in_a_file(call, printed, tmp_path):
     assert "NVIDIA RTX A5000" in printed("gpus", "show", path)
     out = printed(*PREDICT[:-1], path)
     assert "NVIDIA RTX A5000 has no predictor of its own" in out
-    path.write_text("sms = 80")
+    path.write_text("sms = 80\npower_limit_w = 300")
     code, _, err = call(*PREDICT[:-1], path)
     assert code == 2
-    assert "lacks name" in err
+    assert 'lacks "name"' in err
+    assert 'given:   "sms", "power_limit_w"' in err
 
 
 def test_train_and_evaluate_end_to_end(printed, tmp_path):
@@ -213,6 +225,8 @@ def test_arguments_become_options_and_parts_of_words_do_not():
     assert in_option_words("price_per_hour (a number), price_per_kwh") == "--price-per-hour (a number), --price-per-kwh"
     assert in_option_words("max_time_seconds and my_max_time_s") == "max_time_seconds and my_max_time_s"
     assert in_option_words("tensor_parallel=1, context_parallel=2") == "--tensor-parallel=1, --context-parallel=2"
+    assert in_option_words("a GPU, such as gpu='A30', not --gpu=3") == "a GPU, such as --gpu='A30', not --gpu=3"
+    assert in_option_words("a shape such as [32, 3, 224]; 1, 2") == "a shape such as 32,3,224; 1, 2"
 
 
 @pytest.mark.parametrize("command", ["published", "account study", "account graph", "datasets convert"])
@@ -227,3 +241,31 @@ def test_arguments_and_the_exit_code_are_those_of_the_script(call, tmp_path, mon
     monkeypatch.setattr(machine, "_BENCHMARKS", tmp_path)
     (tmp_path / "variants.py").write_text("import sys; sys.exit(3 if sys.argv[1:] == ['gpt2', '--gpu', 'A30'] else 4)")
     assert call("account", "study", "gpt2", "--gpu", "A30")[0] == 3
+
+
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from joulecast.cli import main; main(sys.argv[1:])"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("account", *NETWORK),
+        ("account", "bert_base", "2,8"),
+        ("collect", "small", "--out", "nowhere"),
+        ("extract", "fcn_resnet50", "1,3,32,32"),
+    ],
+    ids=" ".join,
+)
+def test_without_torch_a_command_says_how_to_install_it(command):
+    found = subprocess.run([sys.executable, "-c", WITHOUT_TORCH, *command], capture_output=True, text=True, check=False)
+    assert found.returncode == 7
+    assert "pip install '.[" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("name", ["model.pth", "model.safetensors"])
+def test_weights_are_no_model(call, tmp_path, name):
+    (tmp_path / name).write_bytes(b"\x80\x02")
+    code, _, err = call("predict", tmp_path / name, "1,3", "--gpu", "A30")
+    assert code == 2
+    assert "weights do not say what a model computes" in err

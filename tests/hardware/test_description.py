@@ -55,10 +55,14 @@ def test_a_catalogue_entry_comes_back_from_its_file(described):
 
 
 WRONG = [
-    ("unknown field", EXAMPLE + "power_limt_w = 3", "unknown field.*did you mean power_limit_w"),
-    ("missing fields", changed("sms", None).replace("l2_bytes", "#"), "lacks sms, l2_bytes"),
-    ("empty file", "", "lacks name"),
-    ("no type of memory", changed("memory_type", None), 'lacks memory_type.*memory_type = a type of memory: "HBM2e"'),
+    ("unknown field", EXAMPLE + "power_limt_w = 3", 'unknown field.*did you mean "power_limit_w"'),
+    ("missing fields", changed("sms", None).replace("l2_bytes", "#"), 'lacks "sms", "l2_bytes"'),
+    ("empty file", "", 'lacks "name"'),
+    (
+        "no type of memory",
+        changed("memory_type", None),
+        'lacks "memory_type".*"memory_type": a type of memory: "HBM2e"',
+    ),
     ("unknown type of memory", changed("memory_type", '"fast"'), "memory_type.*given:   'fast'.*GDDR6"),
     ("number for a truth", changed("inline_ecc", "1"), "inline_ecc.*given:   1.*otherwise false"),
     ("unit of bandwidth", changed("memory_bandwidth", "600"), "memory_bandwidth.*bytes per second"),

@@ -100,7 +100,7 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
         return build_timm(name, **options)
     hint = (
         "`joulecast models` searches, also image pipelines; or give a name of timm (joulecast[timm]), a "
-        "torch.nn.Module, or a file: network, config.json, .pt2, .onnx"
+        "torch.nn.Module, or a file: network, FOLDER/config.json, .pt2, .onnx"
     )
     raise unknown_name("model", name, [*names, *BY_NAME, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS], hint=hint)
 
