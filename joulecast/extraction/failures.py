@@ -38,8 +38,8 @@ _HINTS: Mapping[str, str] = {
     "fake impl": "register one with torch.library.register_fake, so that its shapes are known",
     **dict.fromkeys(
         ("Index", "indices"),
-        "give an example tensor of the right type in place of its shape, such as torch.empty(8, 16, dtype=torch.int64) for "
-        'indices; the command line takes the file of joulecast.extract(model, tensor).save("net.json")',
+        "give an example tensor of the right type in place of its shape, such as torch.empty(8, 16, dtype=torch.int64) "
+        'for indices; the command line takes the file of joulecast.extract(model, tensor).save("net.json")',
     ),
     **dict.fromkeys(("meta tensor", "meta device type tensor", "unallocated storage", "data pointer"), _LEAVES_PYTORCH),
     **dict.fromkeys(

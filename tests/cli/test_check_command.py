@@ -83,3 +83,12 @@ def test_the_action_fails_over_a_budget_and_writes_a_summary(repository, tmp_pat
     done = subprocess.run(["bash", "-e", "-c", script], env=environment, capture_output=True, check=False)  # noqa: S607
     assert done.returncode == BudgetError.exit_code, done.stderr
     assert "over budget" in summary.read_text(encoding="utf-8")
+
+
+def test_the_page_shows_what_is_printed(call):
+    page = (ROOT / "docs" / "checking.md").read_text("utf-8")
+    line = next(line for line in page.splitlines() if "--against" in line)
+    code, out, _ = call(*line.split()[1:])
+    shown = [row for row in page.splitlines() if row.startswith("|")]
+    assert (code, len(shown)) == (15, 6)
+    assert out.splitlines()[2:8] == shown
