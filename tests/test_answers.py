@@ -11,6 +11,7 @@ import joulecast
 from joulecast.errors import InputError
 from joulecast.operations.network import Network
 from joulecast.operations.operation import Operation
+from joulecast.rendering.pictures import Line, lines_over
 from joulecast.units import duration, si
 
 NETWORK = Network.of(
@@ -136,3 +137,15 @@ def test_pickled_predictions_are_small_and_keep_their_intervals():
     assert (again, again.interval(0.9)) == (prediction, prediction.interval(0.9))
     assert again_alone.operations == alone.operations
     assert again_alone.interval(0.9).energy_j[0] == alone.interval(0.9).energy_j[0]
+
+
+@pytest.mark.parametrize(("largest_s", "middle"), [(100.0, 1 / 2), (10.0, 1 / 3)], ids=["logarithmic", "linear"])
+def test_a_time_axis_is_logarithmic_where_dots_differ_much(largest_s, middle):
+    """From 1 to 100 s, 10 s lie in the middle; from 1 to 10 s, 4 s lie at a third. Joules of all of them are alike."""
+    inner_s = 10.0 if largest_s == 100 else 4.0
+    dots = Line("dots", [(1.0, 2.0), (inner_s, 3.0), (largest_s, 4.0)], joined=False)
+    svg = ElementTree.fromstring(lines_over([dots], ("time", "s"), ("energy", "J"), "ways"))  # noqa: S314 (ours)
+    first, inner, last = (float(each.attrib["cx"]) for each in svg.iter() if each.tag.endswith("circle"))
+    assert (inner - first) / (last - first) == pytest.approx(middle, abs=1e-3)
+    heights = [float(each.attrib["cy"]) for each in svg.iter() if each.tag.endswith("circle")]
+    assert heights[0] - heights[1] == pytest.approx(heights[1] - heights[2], abs=0.2)

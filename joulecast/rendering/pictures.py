@@ -19,7 +19,7 @@ from .described import FONT
 COLOURS = ("#1263b0", "#c2570c", "#1c7c54", "#7d4bb3")
 """Colours that can be told apart with all common kinds of colour blindness, on white and on black."""
 
-_SPREAD = 30.0  # Ratio of the largest to the smallest of dots from which on axes are logarithmic.
+_SPREAD = 30.0  # Ratio of the largest to the smallest of dots from which on an axis is logarithmic.
 _TITLE = 24  # Height of the title in pixels.
 _LETTER = 8  # Width of a character: at most this many pixels.
 
@@ -181,7 +181,7 @@ class Line:
 
 
 def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], title: str) -> str:
-    """Lines over one axis, from zero up, as SVG. Dots that differ much have logarithmic axes.
+    """Lines over one axis, from zero up, as SVG. An axis along which dots differ much is logarithmic.
 
     The lines, at least one, are not empty; `x` and `y` are the titles of the axes, and the units of their values.
     """
@@ -189,20 +189,21 @@ def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], ti
     (x_name, x_unit), (y_name, y_unit) = x, y
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
-    spread = not all(line.joined for line in lines) and max(ys) > _SPREAD * min(ys) > 0 and min(xs) > 0
-    least_x, most_x, least_y, most_y = min(xs), max(xs), min(ys) if spread else 0.0, max(ys)
+    dotted = not all(line.joined for line in lines)
+    log_x, log_y = (dotted and max(values) > _SPREAD * min(values) > 0 for values in (xs, ys))
+    least_x, most_x, least_y, most_y = min(xs), max(xs), min(ys) if log_y else 0.0, max(ys)
 
-    def share_of(value: float, least: float, most: float) -> float:
-        if spread:
+    def share_of(value: float, least: float, most: float, logarithmic: bool) -> float:
+        if logarithmic:
             value, least, most = math.log(value), math.log(least), math.log(most)
         return (value - least) / ((most - least) or 1.0)
 
     def at(across: float, up: float) -> tuple[float, float]:
-        share = share_of(across, least_x, most_x)
-        return left + width * share, top + height * (1 - share_of(up, least_y, most_y))
+        share = share_of(across, least_x, most_x, log_x)
+        return left + width * share, top + height * (1 - share_of(up, least_y, most_y, log_y))
 
     bottom, drawn = top + height + 16, []
-    for value in (least_y, math.sqrt(least_y * most_y) if spread else most_y / 2, most_y):
+    for value in (least_y, math.sqrt(least_y * most_y) if log_y else most_y / 2, most_y):
         _, below = at(least_x, value)
         drawn.append(f'<path d="M{left} {below:.1f}H{left + width}" stroke="currentColor" opacity=".15"/>')
         drawn.append(words(left - 6, below + 4, si(value, y_unit), "end"))
@@ -210,7 +211,7 @@ def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], ti
         text = si(value, x_unit) if x_unit != "MHz" else f"{value:g} MHz"
         drawn.append(words(at(value, most_y)[0], bottom, text, anchor))
     middle = top + height / 2
-    drawn.append(words(left + width / 2, bottom, x_name, "middle"))
+    drawn.append(words(left + width / 2, bottom, f"{x_name}, logarithmic" if log_x else x_name, "middle"))
     drawn.append(words(14, middle, y_name, "middle", f' transform="rotate(-90 14 {middle})"'))
     for i, line in enumerate(lines):
         colour = COLOURS[i % len(COLOURS)]

@@ -281,7 +281,8 @@ class ServingSimulation(Answer):
         ):
             points = list(zip(found.time_s.tolist(), values.tolist(), strict=True))
             line = Line(name, points, int(np.argmax(values)))
-            lines.append(lines_over([line], ("time", "s"), (name, unit), f"{name} over time"))
+            title = f"{name.capitalize()}: {self.model} on {self.boards}"
+            lines.append(lines_over([line], ("time", "s"), (name, unit), title))
         return one_below_the_other(lines)
 
     def _table(self) -> Table:
