@@ -71,7 +71,7 @@ def application(only: str | None = None) -> typer.Typer:
     )
     app.callback()(_root)
     groups = {
-        name: typer.Typer(cls=_Group, help=words, no_args_is_help=True, rich_markup_mode=None)
+        name: typer.Typer(cls=_Group, help=words, short_help=words, no_args_is_help=True, rich_markup_mode=None)
         for name, words in GROUPS.items()
         if only in (None, name)
     }
@@ -80,7 +80,10 @@ def application(only: str | None = None) -> typer.Typer:
         group, _, own = name.rpartition(" ")
         if only in (None, group or name):
             run = command(name, getattr(import_module(f".{module}", __name__), function))
-            groups.get(group, app).command(own, **_SETTINGS.get(name, {}))(run)
+            settings = _SETTINGS.get(name, {})
+            # Stated, because typer cuts what it takes from the help.
+            said = str(settings.get("help") or run.__doc__).partition("\n")[0]
+            groups.get(group, app).command(own, short_help=said, **settings)(run)
     for name, each in groups.items():
         app.add_typer(each, name=name)
     return app

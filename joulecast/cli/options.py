@@ -183,6 +183,7 @@ def completed(incomplete: str, row: Mapping[str, Any]) -> list[str]:
 
 TABLES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
 _TYPES: Mapping[str, Any] = {"int": int, "float": float, "Path": Path, "texts": list[str]}
+_WORDS: Mapping[Any, str] = {int: "INTEGER", float: "NUMBER", Path: "PATH", str: "TEXT"}
 _NOT_ASKED = {"whitelist", "operators", "autocast", "composition", "strict"}
 """Fields of a job that a command cannot be given, or that commands name themselves."""
 
@@ -298,9 +299,16 @@ def _declared(parameter: inspect.Parameter, table: Mapping[str, Any]) -> inspect
     return option_of(parameter.name, _row(parameter.name, table), parameter.annotation, parameter.default)
 
 
+def _word_of(type_: Any) -> str | None:
+    """What stands for the value of an option in `--help`; None for one that has no value."""
+    inner = (_word_of(each) for each in get_args(type_))
+    return _WORDS.get(type_) or next(filter(None, inner), None)
+
+
 def option_of(option: str, row: Mapping[str, Any], type_: Any, default: Any) -> inspect.Parameter:
     """An option as typer reads it from the argument of a function, of a row as in options.toml."""
     words = {name: row[name] for name in ("metavar", "min", "max", "show_default", "envvar") if name in row}
+    words.setdefault("metavar", option.upper() if row.get("argument") else _word_of(type_))
     # The values are looked up only where the words name them: completing imports what it needs.
     words["help"] = row["help"].replace("{values}", ", ".join(values_of(row)) if "{values}" in row["help"] else "")
     if "values" in row and int not in (type_, *get_args(type_)):

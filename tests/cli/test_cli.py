@@ -243,6 +243,18 @@ def test_arguments_and_the_exit_code_are_those_of_the_script(call, tmp_path, mon
     assert call("account", "study", "gpt2", "--gpu", "A30")[0] == 3
 
 
+def test_help_is_whole_and_has_no_types_of_python(printed):
+    said = printed("--help") + printed("zoo", "--help")
+    assert "Simulate a language model that serves requests as they arrive: latencies" in " ".join(said.split())
+    assert "..." not in said.replace("[ARGS]...", "")
+    options = (
+        printed("predict", "--help").partition("Options:")[2] + printed("sweep", "--help").partition("Options:")[2]
+    )
+    assert {"--power-limit NUMBER", "--gpu TEXT", "--plot PATH"} <= set(re.findall(r"--[a-z-]+ [A-Z]+", options))
+    assert "<" not in options
+    assert "predict [OPTIONS] {MODEL} [SHAPE]..." in printed("predict", "--help")
+
+
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from joulecast.cli import main; main(sys.argv[1:])"
 
 

@@ -130,7 +130,7 @@ def test_a_class_or_a_model_of_a_file(call, printed, net, name, options, outputs
         ("net.py:Net", ("--model-option", "width=9"), "width"),
         ("net.py:Net", ("--model-option", "outputs"), "NAME=VALUE"),
         ("net.py:ready", ("--model-option", "outputs=3"), "options make a model that is given by name"),
-        ("no.py:Net", (), "cannot be read"),
+        ("no.py:Net", (), "no such Python file"),
         ("bad.py:Net", (), "nowhere_at_all"),
     ],
 )
