@@ -159,9 +159,9 @@ class BudgetError(JoulecastError, exit_code=15):
 def with_extra(extra: str) -> str:
     """The next step where packages are missing: how to install joulecast with an extra of pyproject.toml.
 
-    joulecast is installed from its folder, since it is on no package index yet.
+    joulecast is installed from its folder or a wheel, since it is on no package index yet.
     """
-    return f"in the folder of joulecast, pip install '.[{extra}]'"
+    return f"in the folder of joulecast, pip install '.[{extra}]'; from a wheel, pip install 'FILE.whl[{extra}]'"
 
 
 @contextmanager

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from ..errors import needing, with_extra
+from ..errors import needing
 
 INK, FAINT, ACCENT, OTHER = "#222222", "#999999", "#1b6ca8", "#d1793b"
 STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "figure.dpi": 120}
 
 
+_HINT = "pip install matplotlib; or draw an answer into a .svg or .html file, which needs nothing"
+
+
 def pyplot() -> Any:
     """The module matplotlib.pyplot, drawing into files. Raises MissingDependencyError: matplotlib is not installed."""
-    with needing("plots need matplotlib", with_extra("train")):
+    with needing("PNG files and plots of measurements need matplotlib", _HINT):
         import matplotlib
 
         matplotlib.use("Agg")

@@ -1,15 +1,20 @@
 """`joulecast calibrate`: what it writes from measurements, and what it says where there is no GPU."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+import joulecast
 from conftest import benchmark
 from joulecast import Operation
 from joulecast.datasets import save
 from joulecast.hardware import find_gpu
 from joulecast.predictors.board.profile import find_profile
 from joulecast.zoo import find_predictor
+
+ROOT = Path(__file__).parents[2]
 
 with benchmark("simulated_board") as board:
     measured, operations = board.measured, board.operations
@@ -34,6 +39,27 @@ def test_measurements_become_a_file_that_predictions_take(dataset, tmp_path, cal
     assert factor == pytest.approx(1.25, rel=0.05)
     assert found["device_time_s"] == pytest.approx(factor * plain["device_time_s"], rel=0.1)
     assert plain["calibration"] is None
+
+
+def test_a_table_of_ones_own_becomes_a_dataset(tmp_path, monkeypatch, printed):
+    """datasets/README.md does it. Loops take 1.2 times as long as predicted, at the watts that are predicted."""
+    monkeypatch.chdir(tmp_path)
+    sizes = [(b, i, o) for b in (8, 32, 128, 512) for i in (256, 1024, 4096) for o in (512, 1024, 2048, 4096)]
+    asked = [Operation("linear", [(b, i)], {"out_features": o}) for b, i, o in sizes]
+    found = joulecast.predict_operations(asked, "A30")
+    lines = ["batch,inputs,outputs,time_s,power_w"]
+    lines += [f"{b},{i},{o},{1.2 * t},{w}" for (b, i, o), t, w in zip(sizes, found.time_s, found.power_w, strict=True)]
+    (tmp_path / "mine.csv").write_text("\n".join([*lines, ""]))
+    page = (ROOT / "datasets" / "README.md").read_text("utf-8").partition("## Your own measurements")[2]
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)
+    exec(code, {})  # noqa: S102 (ours)
+    assert "48 usable measurements of 48 operations" in printed("datasets", "show", "build/mine")
+    out = printed("calibrate", "--measured", "build/mine", "--out", "mine.json")
+    assert re.search(r"time +48 +20.0 %", out)
+    assert re.search(r"energy +48 +20.0 %", out)
+    # Watts are right already, so it is these that stay, and not the joules, which follow the time.
+    assert "note: power was no better on operations left out, and stays as predicted" in out
+    assert "note: energy" not in out
 
 
 def test_without_a_gpu_it_says_what_it_needs(call, tmp_path):

@@ -148,10 +148,13 @@ class BoardProfile:
 
     @property
     def helps(self) -> Mapping[str, bool]:
-        """Whether time and energy are corrected at all: without a smaller error on what was left out, they are not."""
+        """Whether time and power are corrected at all: without a smaller error on what was left out, they are not.
+
+        Energy follows both.
+        """
         return {
             "time": any(name in self.factors for name in TIME_PARTS),
-            "energy": any(name in self.factors for name in ENERGY_PARTS),
+            "power": any(name in self.factors for name in ENERGY_PARTS),
         }
 
     def __str__(self) -> str:
