@@ -114,8 +114,8 @@ def entry_folder(name: str, given: str | None = None) -> Path:
     if folder is None:
         hint = "the folder of an entry or models:/NAME@ALIAS is allowed, too; `joulecast zoo pull` fetches others"
         error = unknown_name("predictor", name, {*entries(), *pulled()}, hint=hint)
-        given = error.given if given is None else repr(given)
-        raise UnknownNameError(error.what, given=given, allowed=error.allowed, hint=error.hint)
+        said = error.given if given is None else repr(given)
+        raise UnknownNameError(error.what, given=said, allowed=error.allowed, hint=error.hint)
     return folder
 
 
