@@ -112,7 +112,9 @@ class Journal:
                 allowed=JOURNAL_VERSION,
                 hint="use another --out, or the version of joulecast that wrote it",
             )
-        if campaign is not None and found[0]["campaign"] != dict(campaign):
+        begun = found[0]["campaign"]
+        # A file may be renamed: settings decide.
+        if campaign is not None and begun != {**campaign, "name": begun.get("name")}:
             raise self._error("this journal belongs to another campaign", "use another --out, or the same settings")
         for name in facts if campaign is not None else ():
             if found[0]["facts"].get(name) != facts[name]:

@@ -116,6 +116,7 @@ def test_the_plan_is_unique_shuffled_and_seeded(campaign):
 
 def test_parts_of_a_plan_have_every_measurement_once():
     settings = load_campaign(None, {"network": [{"model": "alexnet", "input_shapes": [[1, 3, 64, 64]]}], "repeats": 2})
+    assert settings.name == "alexnet"
     whole = [task.key for task in plan(settings)]
     parts = [[task.key for task in plan(settings, None, (number, 3))] for number in (1, 2, 3)]
     assert sorted(key for part in parts for key in part) == sorted(whole)

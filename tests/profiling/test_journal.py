@@ -143,3 +143,13 @@ def test_what_a_journal_says_is_no_path(tmp_path):
     with pytest.raises(JournalError, match="was not written by a campaign"):
         finish(tmp_path / "in")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["in", "journal.jsonl"]
+
+
+def test_a_campaign_goes_on_under_another_name_but_not_with_other_settings(tmp_path):
+    with Journal(tmp_path / "j", CAMPAIGN) as journal:
+        journal.append({"key": 1})
+    with Journal(tmp_path / "j", {**CAMPAIGN, "name": "renamed"}) as journal:
+        assert [record["key"] for record in journal.records] == [1]
+        assert journal.campaign == CAMPAIGN
+    with pytest.raises(JournalError, match="belongs to another campaign"):
+        Journal(tmp_path / "j", {**CAMPAIGN, "seed": 1})
