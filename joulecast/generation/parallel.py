@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..checked import in_range
 from ..errors import InputError
-from ..hardware import GPU, find_gpu, gpus
+from ..hardware import GPU, find_gpu, gpu_name_notes, gpus
 from ..hardware.catalogue import COUNTED, find_machine
 from . import decoder as parts
 from .decoder import Decoder
@@ -97,8 +97,14 @@ def split_count(name: str) -> tuple[int, str]:
     return int(in_range("the number of GPUs", int(counted[1]), 1)), counted[2]
 
 
+def counted_name_notes(name: str | Path | GPU | None) -> tuple[str, ...]:
+    """A warning for GPUs that were named by their family, with or without a number: which boards they are taken for."""
+    number, single = split_count(name) if isinstance(name, str) else (1, name)
+    return (gpu_name_notes(name) if number == 1 else ()) or gpu_name_notes(single)
+
+
 def compared(names: str | GPU | Iterable[str | GPU] | None, counts: Iterable[int]) -> list[tuple[int, GPU]]:
-    """GPUs that are compared, each with its number.
+    """GPUs that are compared, each with its number, once.
 
     `names`: Names, aliases or files, with or without a number; None for the whole catalogue.
     """
@@ -106,7 +112,7 @@ def compared(names: str | GPU | Iterable[str | GPU] | None, counts: Iterable[int
     for name in [names] if isinstance(names, str | GPU) else (gpus().values() if names is None else names):
         number, gpu = find_gpus(name)
         found += [(count, gpu) for count in (numbers if number == 1 else (number,))]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def boards_of(count: int, gpu: GPU | str) -> str:
