@@ -25,9 +25,13 @@ GROUPS = (1, 2, 4, 8)
 """Numbers of GPUs that can share a model: those for which collectives were measured, within a node."""
 
 
+def _is_group(gpus: object) -> bool:
+    return type(gpus) is int and gpus in GROUPS
+
+
 def require_group(name: str, gpus: object) -> None:
     """Refuse a number of GPUs that no collective was measured for."""
-    if gpus not in GROUPS or isinstance(gpus, bool):
+    if not _is_group(gpus):
         raise InputError(
             "GPUs share a model in groups whose collectives were measured",
             given=f"{name}={gpus!r:.60}",
@@ -141,12 +145,12 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
     `tensor`: Number of GPUs that share each layer.
     """
     require_group("tensor_parallel", tensor)
-    if expert not in (GROUPS if tensor == 1 else (1, tensor)) or isinstance(expert, bool):
+    if not _is_group(expert) or (tensor > 1 and expert not in (1, tensor)):
         raise InputError(
             "experts are distributed over the GPUs that share the other layers, or each GPU has all other layers",
             given=f"expert_parallel={expert!r}, tensor_parallel={tensor}",
             allowed=f"1 or {tensor}" if tensor > 1 else ", ".join(map(str, GROUPS)),
-            hint=f"give tensor_parallel={expert!r} or 1" if expert in GROUPS else "give another expert_parallel",
+            hint=f"give tensor_parallel={expert!r} or 1" if _is_group(expert) else "give another expert_parallel",
         )
     group = max(tensor, expert)
     if count != 1 and count % group:

@@ -228,7 +228,10 @@ class GPU:
                 hint="convert the model with .float(), or choose a GPU for fp64, such as A100 or H100",
             )
         raise InputError(
-            f"{self.name} does not support {precision}", given=precision, allowed=", ".join(self.peak_flops)
+            f"{self.name} does not support {precision}",
+            given=precision,
+            allowed=", ".join(self.peak_flops),
+            hint="give another precision, or a GPU that has it",
         )
 
     def flops_per_cycle(self, precision: str) -> float:
