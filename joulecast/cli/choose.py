@@ -57,7 +57,7 @@ def best_generation(asked: Asked, shown: Shown) -> None:
         title = title if given["rate"] is not None else "most requests per second"
         version = COMMANDS[first.engine]["version"]
         start = ["", f"to start a replica of the first with {first.engine} {version}:", first.command()]
-        tokens = " + ".join(map(_lengths_text, (asked["prompt_tokens"], asked["output_tokens"])))
+    tokens = " + ".join(map(_lengths_text, (asked["prompt_tokens"], asked["output_tokens"])))
     shown.tell_ways(choices, f"{given['model']}, {tokens} tokens, by {given['engine']}: {title}", start)
 
 
