@@ -127,7 +127,7 @@ def test_drafts_are_verified_in_fewer_and_longer_steps():
     assert drafted.cache_tokens < free.cache_tokens == plain.cache_tokens
     assert drafted.ttft_s(0.5) > 1.03 * free.ttft_s(0.5)  # The model that drafts reads prompts, too.
     assert free.energy_per_token_j < plain.energy_per_token_j
-    # What a prediction of full batches says of the engine, its sampling and what was measured, and what is drafted by whom.
+    # What a prediction of full batches says of the engine, of sampling and of what was measured; and who drafts.
     batch = predict_generation("qwen3_8b", "L40S", batch=4, prompt_tokens=64, output_tokens=401)
     assert {*batch.notes} == {*plain.notes}
     (said,) = {*drafted.notes} - {*plain.notes}
