@@ -101,10 +101,12 @@ def merge(shown: Shown, accounts: list[Path], depth: int = 3) -> None:
     """Merge the accountings of the ranks of a parallel training: joules are added, the longest time counts."""
     from ..energy.tree import EnergyTree, merged
 
-    trees = {}
+    trees, stems = {}, [path.stem for path in accounts]
     for path in accounts:
+        # Nodes may name the files of their ranks alike, in folders of their own.
+        name = path.stem if stems.count(path.stem) == 1 else str(path.with_suffix(""))
         try:
-            trees[path.stem] = EnergyTree.from_dict(json.loads(path.read_text("utf-8"))["tree"])
+            trees[name] = EnergyTree.from_dict(json.loads(path.read_text("utf-8"))["tree"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 "this file is not an accounting",

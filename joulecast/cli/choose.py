@@ -44,7 +44,7 @@ def best_generation(asked: Asked, shown: Shown) -> None:
 
     Shows the best way of each GPU and number of GPUs; the best comes first. TP is tensor parallelism, EP expert
     parallelism; other GPUs are replicas. With --rate or --max-total-power, each way is simulated, times are those at
-    P99, and the commands that start the first way are printed.
+    P99, and the command that starts the first way is printed.
     """
     from ..generation.engines import COMMANDS
     from ..traffic.best import best_generation as best_of
@@ -55,9 +55,8 @@ def best_generation(asked: Asked, shown: Shown) -> None:
     start: list[str] = []
     if first.rate_per_s is not None:
         title = title if given["rate"] is not None else "most requests per second"
-        start = ["", "to start a replica of the first:"]
-        for name, words in COMMANDS.items():
-            start += ["", f"{name} {words['version']}:", first.command(name)]
+        version = COMMANDS[first.engine]["version"]
+        start = ["", f"to start a replica of the first with {first.engine} {version}:", first.command()]
     tokens = " + ".join(map(_lengths_text, (asked["prompt_tokens"], asked["output_tokens"])))
     shown.tell_ways(choices, f"{given['model']}, {tokens} tokens, by {given['engine']}: {title}", start)
 

@@ -60,6 +60,7 @@ class GenerationChoice(Plain):
         prefill_replicas: Replicas that only read prompts, 0 if all do both.
         prefill_clock_mhz: Graphics clock of these; None without them.
         draft_tokens: Tokens that are drafted for each sequence and verified in a step; 0 for none.
+        engine: Name of the engine.
     """
 
     model: str
@@ -92,6 +93,7 @@ class GenerationChoice(Plain):
     prefill_replicas: int = 0
     prefill_clock_mhz: float | None = None
     draft_tokens: int = 0
+    engine: str = "vllm"
 
     @property
     def boards(self) -> str:
@@ -123,19 +125,21 @@ class GenerationChoice(Plain):
             f"{si(self.energy_per_token_j, 'J')} and {si(further, 's')} per token, first after {si(first, 's')}{served}"
         )
 
-    def command(self, engine: str = "vllm") -> str:
+    def command(self, engine: str | None = None) -> str:
         """Commands that start a replica of each kind; `replicas` of them stand behind a router.
 
         TensorRT-LLM takes the precisions of weights and cache from the checkpoint, its share is of the memory that is
-        free when the weights are loaded, and which of its replicas read prompts is said in a file.
+        free when the weights are loaded, and a file says which of its replicas read prompts, or that each GPU has
+        sequences of its own.
 
         Args:
-            engine: vllm, sglang or tensorrt_llm; see `joulecast.generation.engines.COMMANDS`.
+            engine: vllm, sglang or another of `joulecast.generation.engines.COMMANDS`; None for that of the choice.
 
         Raises:
             UnknownNameError: No commands are known for this engine.
         """
-        words = {"reading": "", "decoding": "", **named("engine with commands", engine, COMMANDS)}
+        words = named("engine with commands", self.engine if engine is None else engine, COMMANDS)
+        words = {"reading": "", "decoding": "", **words}
         decoding = self._command(words, words["decoding"], None if self.default_clock else self.clock_mhz)
         if not self.prefill_replicas:
             return decoding
@@ -144,25 +148,33 @@ class GenerationChoice(Plain):
 
     def _command(self, words: Mapping[str, str], role: str, clock_mhz: float | None) -> str:
         known = LANGUAGE_MODELS.get(self.model)
+        ranks = Parallel(self.tensor_parallel, self.expert_parallel).senders
+        each = ranks if "of_all" in words else 1
+        quantized = "" if self.precision == "bf16" else words.get(f"{self.precision}_weights", "")
         parts = [
             f"{words['start']} {self.model if known is None else known.source}",
             f"{words['tensor']} {self.tensor_parallel}" if self.tensor_parallel > 1 else "",
+            words["ranks"].format(ranks=ranks) if ranks > 1 else "",
             words["experts"].format(experts=self.expert_parallel) if self.expert_parallel > 1 else "",
-            f"{words['sequences']} {self.max_sequences} {words['tokens']} {self.max_step_tokens}",
+            f"{words['sequences']} {each * self.max_sequences} {words['tokens']} {each * self.max_step_tokens}",
             f"{words['memory']} {self.memory_share}",
-            words.get("fp8_weights", "") if self.precision == "fp8" else "",
+            quantized,
             words.get("fp8_cache", "") if self.cache_precision == "fp8" else "",
             role if self.prefill_replicas else "",
         ]
-        drafts = [f"# with speculative decoding: {self.draft_tokens} tokens"] if self.draft_tokens else []
-        lines = drafts if clock_mhz is None else [*drafts, f"nvidia-smi --lock-gpu-clocks={clock_mhz:g}"]
+        lines = [f"# with speculative decoding: {self.draft_tokens} tokens"] if self.draft_tokens else []
+        if self.precision != "bf16" and not quantized:
+            lines.append(f"# of a checkpoint with weights in {self.precision}")
+        if clock_mhz is not None:
+            lines.append(f"nvidia-smi --lock-gpu-clocks={clock_mhz:g}")
         if self.power_limit_w is not None:
             lines.append(f"nvidia-smi --power-limit={self.power_limit_w:g}")
         return "\n".join([*lines, " ".join(part for part in parts if part)])
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as a dictionary; quantities in SI units."""
-        return {**super().to_dict(), "layout": self.layout, "command": self.command()}
+        command = self.command() if self.engine in COMMANDS else None
+        return {**super().to_dict(), "layout": self.layout, "command": command}
 
 
 class GenerationChoices(Ways[GenerationChoice]):

@@ -48,7 +48,6 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
     images = find_images(asked["model"], decoder, asked["images"])
     prompt = prompt if images is None else prompt.plus(images.tokens)
     load = checked_load(decoder, 1, prompt, output, checked_batching(None, engine))
-    precisions = dict.fromkeys(asked["precisions"])
     listed = compared(asked["gpus"], asked["counts"])
     batches = asked["batches"] and tuple(replace(load, batch=batch) for batch in sorted(set(asked["batches"])))
     profile = profile_among(asked["calibration"], (gpu.name for _, gpu in listed))
@@ -57,7 +56,7 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
     seen: list[Mapping[str, FloatArray]] = []
     ways = [
         (precision, cap, gpu, parallel)
-        for precision, cap, (count, gpu) in product(precisions, asked["power_limit_w"], listed)
+        for precision, cap, (count, gpu) in product(asked["precisions"], asked["power_limit_w"], listed)
         for parallel in layouts(count, gpu, decoder)
     ]
     for precision, cap, gpu, parallel in paced(ways):
@@ -88,7 +87,8 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
             "; ".join(_reachable(name, seen) for name in limits if seen) or None,
             "give other GPUs, counts or batches, or wider limits",
         )
-    return GenerationChoices(search.rows, search.left_out)
+    # Caps above the highest of a board are that one.
+    return GenerationChoices(dict.fromkeys(search.rows), search.left_out)
 
 
 def _loads(whole: Deployment, asked: Sequence[Load] | None) -> list[Load]:
@@ -123,6 +123,7 @@ def told_of(served: Deployment, clock_mhz: float, cap_w: float | None) -> dict[s
     gpu, parallel = served.gpu, served.parallel
     return {
         "model": served.decoder.name,
+        "engine": served.engine.name,
         "gpu": gpu.name,
         "gpus": parallel.gpus,
         "tensor_parallel": parallel.tensor,
@@ -132,7 +133,7 @@ def told_of(served: Deployment, clock_mhz: float, cap_w: float | None) -> dict[s
         "cache_precision": served.precisions.cache,
         "clock_mhz": clock_mhz,
         "default_clock": clock_mhz == gpu.checked_clock_mhz(None),
-        "power_limit_w": cap_w,
+        "power_limit_w": None if cap_w is None else gpu.checked_power_limit_w(cap_w),
         "max_step_tokens": served.engine.step_tokens,
         "memory_share": served.engine.memory_share,
     }

@@ -239,7 +239,7 @@ def checked_load(decoder: Decoder, batch: int, prompt: Lengths, output: Lengths,
     if decoder.context is not None and prompt.longest + output.longest > decoder.context:
         raise InputError(
             f"prompt and output are longer than the context of {decoder.name}",
-            given=f"{prompt.longest:g} + {output.longest:g} tokens",
+            given=f"{prompt.longest:.12g} + {output.longest:.12g} tokens",
             allowed=f"up to {decoder.context} tokens together",
             hint="give a shorter prompt or output, or a model with a longer context",
         )

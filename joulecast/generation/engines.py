@@ -88,7 +88,9 @@ _NVIDIA = ("7.", "8.", "9.", "10.", "12.")
 
 _TABLES = tomllib.loads(Path(__file__).with_name("engines.toml").read_text(encoding="utf-8"))
 COMMANDS: Mapping[str, Mapping[str, str]] = {
-    name: table["commands"] for name, table in _TABLES.items() if "commands" in table
+    name: {**_TABLES.get(table.get("like", ""), {}).get("commands", {}), **table["commands"]}
+    for name, table in _TABLES.items()
+    if "commands" in table
 }
 """Engine -> the words that start it (see engines.toml); engines without any are missing."""
 

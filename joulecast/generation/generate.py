@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..checked import in_range
 from ..errors import named
-from ..hardware import GPU, gpu_name_notes
+from ..hardware import GPU
 from ..hardware.host import USUAL, Host, find_host, is_wait
 from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.networks.composition import Execution
+from ..predictors.networks.prediction import Prediction
 from ..units import si
 from ..zoo import find_predictor
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
 from .engines import ENGINES, Engine, checked_sampling
 from .models import NO_IMAGES, find_decoder
-from .parallel import find_gpus, find_parallel, layouts, share, split_count
+from .parallel import counted_name_notes, find_gpus, find_parallel, layouts, share
 from .prediction import GenerationPrediction
 from .run_energy import FOUR_BIT_BYTES
 from .server import KERNEL_GAP_S, Server, figures_of
@@ -123,10 +124,6 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
     def waiting_s(step: StepTokens) -> float:
         return float(server.waiting_s(step, server.predict(step, clock_mhz).time_s))
 
-    layout = (
-        f"the {deployment.parallel.gpus} GPUs are used as {deployment.parallel}; give tensor_parallel for another "
-        "layout, 1 for replicas that share nothing"
-    )
     return GenerationPrediction(
         model=deployment.decoder.name,
         gpu=board.name,
@@ -156,16 +153,25 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
         reading_images=None if images is None else server.predict(StepTokens(images=True), clock_mhz),
         idle_power_w=decode.idle_power_w,
         sigmas=server.sigmas(deployment.decoding, decode),
+        notes=notes_of(server, asked, decode),
+    )
+
+
+def notes_of(server: Server, asked: Mapping[str, Any], decode: Prediction) -> tuple[str, ...]:
+    """What is assumed of a server as it was asked for, whatever its requests; `decode` is a step that decodes."""
+    deployment, parallel = server.deployment, server.deployment.parallel
+    engine, images = deployment.engine, deployment.images
+    layout = f"the {parallel.gpus} GPUs are used as {parallel}; give tensor_parallel for another layout"
+    alone = ", 1 for replicas that share nothing" if parallel.tensor > 1 else ""
+    return (
+        *counted_name_notes(asked["gpu"]),
+        *((layout + alone,) if asked["tensor_parallel"] is None and parallel.gpus > 1 else ()),
+        *_notes(engine, deployment.precisions.weights),
+        *((_TOP_P_NOTE,) if asked["sampling"] is None and engine.sampling == "top_p" else ()),
+        *(note for note in deployment.decoder.notes if images is None or note != NO_IMAGES),
+        *(() if images is None else (IMAGES_NOTE,)),
         # Notes on the intervals of single networks do not apply here.
-        notes=(
-            *gpu_name_notes(split_count(asked["gpu"])[1] if isinstance(asked["gpu"], str) else asked["gpu"]),
-            *((layout,) if asked["tensor_parallel"] is None and deployment.parallel.gpus > 1 else ()),
-            *_notes(engine, deployment.precisions.weights),
-            *((_TOP_P_NOTE,) if asked["sampling"] is None and engine.sampling == "top_p" else ()),
-            *(note for note in deployment.decoder.notes if images is None or note != NO_IMAGES),
-            *(() if images is None else (IMAGES_NOTE,)),
-            *(note for note in decode.notes if not note.startswith("no interval")),
-        ),
+        *(note for note in decode.notes if not note.startswith("no interval")),
     )
 
 
@@ -235,11 +241,12 @@ _TOP_P_NOTE = (
 def _notes(engine: Engine, precision: str) -> tuple[str, ...]:
     if not engine.fused:
         return ()
-    waiting = (
-        f"assumed: the GPU waits for {engine.name} {si(engine.step_s, 's')} a step, and {si(engine.sequence_s, 's')} "
-        "for each of its sequences"
-    )
-    if engine.name == "vllm":
+    waiting = f"the GPU waits for {engine.name} {si(engine.step_s, 's')} a step, "
+    if not engine.wait_sigma:
+        waiting += "as host says"
+    else:
+        waiting = f"assumed: {waiting}and {si(engine.sequence_s, 's')} for each of its sequences"
+    if engine.name == "vllm" and engine.wait_sigma:
         waiting += ", as in version 0.11; later versions schedule ahead by default, which is the engine vllm_async"
     if precision in FOUR_BIT_BYTES:
         what = "experts" if precision == "mxfp4" else "layers"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..checked import in_range
 from ..errors import InputError
-from ..hardware import GPU, find_gpu, gpus
+from ..hardware import GPU, find_gpu, gpu_name_notes, gpus
 from ..hardware.catalogue import COUNTED, find_machine
 from . import decoder as parts
 from .decoder import Decoder
@@ -25,9 +25,13 @@ GROUPS = (1, 2, 4, 8)
 """Numbers of GPUs that can share a model: those for which collectives were measured, within a node."""
 
 
+def _is_group(gpus: object) -> bool:
+    return type(gpus) is int and gpus in GROUPS
+
+
 def require_group(name: str, gpus: object) -> None:
     """Refuse a number of GPUs that no collective was measured for."""
-    if gpus not in GROUPS or isinstance(gpus, bool):
+    if not _is_group(gpus):
         raise InputError(
             "GPUs share a model in groups whose collectives were measured",
             given=f"{name}={gpus!r:.60}",
@@ -97,8 +101,14 @@ def split_count(name: str) -> tuple[int, str]:
     return int(in_range("the number of GPUs", int(counted[1]), 1)), counted[2]
 
 
+def counted_name_notes(name: str | Path | GPU | None) -> tuple[str, ...]:
+    """A warning for GPUs that were named by their family, with or without a number: which boards they are taken for."""
+    number, single = split_count(name) if isinstance(name, str) else (1, name)
+    return (gpu_name_notes(name) if number == 1 else ()) or gpu_name_notes(single)
+
+
 def compared(names: str | GPU | Iterable[str | GPU] | None, counts: Iterable[int]) -> list[tuple[int, GPU]]:
-    """GPUs that are compared, each with its number.
+    """GPUs that are compared, each with its number, once.
 
     `names`: Names, aliases or files, with or without a number; None for the whole catalogue.
     """
@@ -106,7 +116,7 @@ def compared(names: str | GPU | Iterable[str | GPU] | None, counts: Iterable[int
     for name in [names] if isinstance(names, str | GPU) else (gpus().values() if names is None else names):
         number, gpu = find_gpus(name)
         found += [(count, gpu) for count in (numbers if number == 1 else (number,))]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def boards_of(count: int, gpu: GPU | str) -> str:
@@ -135,12 +145,12 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
     `tensor`: Number of GPUs that share each layer.
     """
     require_group("tensor_parallel", tensor)
-    if expert not in (GROUPS if tensor == 1 else (1, tensor)) or isinstance(expert, bool):
+    if not _is_group(expert) or (tensor > 1 and expert not in (1, tensor)):
         raise InputError(
             "experts are distributed over the GPUs that share the other layers, or each GPU has all other layers",
             given=f"expert_parallel={expert!r}, tensor_parallel={tensor}",
             allowed=f"1 or {tensor}" if tensor > 1 else ", ".join(map(str, GROUPS)),
-            hint=f"give tensor_parallel={expert!r} or 1" if expert in GROUPS else "give another expert_parallel",
+            hint=f"give tensor_parallel={expert!r} or 1" if _is_group(expert) else "give another expert_parallel",
         )
     group = max(tensor, expert)
     if count != 1 and count % group:

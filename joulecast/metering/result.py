@@ -150,21 +150,21 @@ class Metering(Answer):
 
     @property
     def cpu_share(self) -> float | None:
-        """Mean share of the machines' CPU time that the program used; None if it is not known."""
-        found = [program_share(recording.shares, "cpu") for recording in self.recordings]
-        known = [share for share in found if share is not None]
-        return sum(known) / len(known) if known else None
+        """Mean share of the machines' CPU time that the program used, over their seconds; None if it is not known."""
+        found = [(program_share(each.shares, "cpu"), each.end_s - each.start_s) for each in self.recordings]
+        known = [(share, length_s) for share, length_s in found if share is not None]
+        whole_s = sum(length_s for _, length_s in known)
+        return sum(share * length_s for share, length_s in known) / whole_s if whole_s else None
 
     @property
     def gpu_shares(self) -> dict[str, GpuShare]:
         """GPU, such as "node1/gpu0" -> shares of the program and of others; without GPUs that do not report them."""
-        found = {
-            f"{recording.host}/{name}": GpuShare.over(
-                share["gpus"][name] for share in recording.shares if "gpus" in share
-            )
-            for recording in self.recordings
-            for name in {name: None for share in recording.shares for name in share.get("gpus", ())}
-        }
+        listed: dict[str, list[Any]] = {}
+        for recording in self.recordings:
+            for share in recording.shares:
+                for name, each in share.get("gpus", {}).items():
+                    listed.setdefault(f"{recording.host}/{name}", []).append(each)
+        found = {name: GpuShare.over(shares) for name, shares in listed.items()}
         return {name: share for name, share in found.items() if share != GpuShare(None, None, None, None)}
 
     @property

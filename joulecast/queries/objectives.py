@@ -199,6 +199,19 @@ class Tariff:
             return 0.0
         return self.price_per_hour.get(gpu, self.price_per_hour.get(""))
 
+    def notes(self, gpu: str) -> tuple[str, ...]:
+        """What prices and intensity a cost and its carbon are computed with, or that a price is missing."""
+        hourly, grams = self.hourly(gpu), self.carbon_g_per_kwh
+        paid = {"an hour of a GPU": hourly if self.price_per_hour else None, "a kWh": self.price_per_kwh}
+        cost = "cost: " + " and ".join(f"{number(each)} for {what}" for what, each in paid.items() if each is not None)
+        cost = f"no cost: no price of an hour of {gpu} is known" if hourly is None else cost
+        emitted = (
+            f"g CO2e for a kWh of {len(grams)} hours"
+            if isinstance(grams, tuple)
+            else f"{number(grams)} g CO2e for a kWh"
+        )
+        return (*((cost,) if self.has_prices else ()), *(() if grams is None else (f"carbon: {emitted}",)))
+
     def cost(self, time_s: Any, energy_j: Any, gpu: str) -> Any:
         """Price of iterations: rent of the GPU for their time plus their electricity; None where it is not known."""
         hourly = self.hourly(gpu)

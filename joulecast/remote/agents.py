@@ -123,7 +123,8 @@ def _whole(answer: Any) -> dict[str, Any]:
 
 def _without_steps(prediction: joulecast.GenerationPrediction) -> dict[str, Any]:
     """Without the operations of both kinds of steps, which are thousands of lines."""
-    return {name: value for name, value in prediction.to_dict().items() if name not in ("prefill", "decode")}
+    answer = prediction.to_dict(details=False)
+    return {name: value for name, value in answer.items() if name not in ("prefill", "decode")}
 
 
 def models(search: str = "") -> list[str]:

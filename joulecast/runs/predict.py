@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..checked import in_range
 from ..errors import InputError, unknown_name
 from ..extraction import Job, network_of_job
-from ..generation.parallel import find_gpus
+from ..generation.parallel import counted_name_notes, find_gpus
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..operations.network import Network
@@ -149,7 +149,8 @@ def run_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Run:
     count, board = find_gpus(asked["gpu"])
     board.checked_clock_mhz(asked["clock"])
     layout = Layout(count, **{each.name: asked[each.name] for each in fields(Layout) if each.name != "gpus"})
-    return Training.of(extract, asked).on(board, layout, asked["clock"])
+    run = Training.of(extract, asked).on(board, layout, asked["clock"])
+    return replace(run, notes=(*run.notes, *counted_name_notes(asked["gpu"])))
 
 
 @dataclass(frozen=True)
@@ -235,11 +236,8 @@ class Training:
             pue=float(asked["pue"]),
             notes=(
                 *([fits] if lacking else []),
-                *(
-                    [f"no cost: no price of an hour of {gpu.name} is known"]
-                    if self.tariff.hourly(gpu.name) is None
-                    else []
-                ),
+                *self.tariff.notes(gpu.name),
+                *([f"with a PUE of {asked['pue']:g} in cost and carbon"] if asked["pue"] != 1 else []),
                 "at the plug: each GPU has its share of a server like MLPerf's; vendors left out are up to 18 % off",
                 *(["between GPUs: what is sent goes on beside the backward"] if layout.gpus > 1 else []),
                 *self._included(),

@@ -13,11 +13,11 @@ from ..generation.choices import GenerationChoices
 from ..generation.choosing import LIMITS, steady_ways
 from ..generation.deployment import checked_precisions
 from ..generation.engines import ENGINES
-from ..generation.models import find_decoder
 from ..generation.serving import Tokens
 from ..hardware import GPU
 from ..operations.inputs import require_positive_integer
 from .rates import ways_at_a_rate
+from .simulate import refuse_idle_drafts
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
@@ -136,7 +136,7 @@ def best_generation(
     return ways_at_a_rate(asked) if has_rate else steady_ways(asked)
 
 
-def _check(asked: Mapping[str, Any], has_rate: bool) -> None:
+def _check(asked: dict[str, Any], has_rate: bool) -> None:
     other = [name for name in LIMITS if asked[name] is not None]
     if not has_rate:
         usual = signature(best_generation).parameters
@@ -151,10 +151,10 @@ def _check(asked: Mapping[str, Any], has_rate: bool) -> None:
             hint=f"leave out {other[0]}" if has_rate else "give rate_per_s=20, or max_total_power_w=10000",
         )
     # What is not known at all is refused here, and not left out as what some GPUs lack.
-    for precision in asked["precisions"]:
-        checked_precisions(precision, asked["cache_precision"], named("engine", asked["engine"], ENGINES))
-    if asked["draft_model"] is not None:
-        find_decoder(asked["draft_model"])
+    engine, cache = named("engine", asked["engine"], ENGINES), asked["cache_precision"]
+    found = (checked_precisions(precision, cache, engine).weights for precision in asked["precisions"])
+    asked["precisions"] = tuple(dict.fromkeys(found))
+    refuse_idle_drafts(asked)
     for batch in asked["batches"] or ():
         require_positive_integer("batch", batch)
     for name in (*LIMITS, "rate_per_s", "p99_ttft_s", "p99_tpot_s", "max_total_power_w", "max_gpus", "burstiness"):

@@ -253,7 +253,7 @@ def ways_at_a_rate(asked: Mapping[str, Any]) -> GenerationChoices:
         for count, gpu in listed
         for parallel in layouts(count, gpu, decoder)
         if parallel.groups == 1
-        for way in product(dict.fromkeys(asked["precisions"]), asked["power_limit_w"], {0, asked["draft_tokens"]})
+        for way in product(asked["precisions"], asked["power_limit_w"], {0, asked["draft_tokens"]})
     ]
     for precision, cap, drafts, gpu, parallel in paced(ways):
         boards = boards_of(parallel.gpus, gpu)
@@ -277,4 +277,5 @@ def ways_at_a_rate(asked: Mapping[str, Any]) -> GenerationChoices:
             "give other GPUs, counts or batches, a larger max_gpus, or wider limits",
             ", ".join(f"{name}={asked[name]:g}" for name in _ASKED if asked[name]) if search.nearest else None,
         )
-    return GenerationChoices(search.rows, search.left_out)
+    # Caps above the highest of a board are that one.
+    return GenerationChoices(dict.fromkeys(search.rows), search.left_out)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..generation.deployment import CACHED_IN, STATE_BYTES, cached_bytes, weights_bytes
-from ..generation.generate import server_of
+from ..generation.generate import notes_of, server_of
 from ..generation.intervals import HOST_S, factors
 from ..generation.models import find_decoder
 from ..generation.server import Server
@@ -101,16 +101,29 @@ class Served:
 
         Raises InputError: the level is not between 0 and 1.
         """
-        batch = max(1, round(sequences))
-        step = StepTokens(batch, max(1, round(context)), sampled=batch)
-        found = self.server.predict(step, self.clock_mhz)
-        sigmas = self.server.sigmas(step, found)
+        step = _decoding(sequences, context)
+        sigmas = self.server.sigmas(step, self.server.predict(step, self.clock_mhz))
         if sigmas is None:
             return None
-        step_s, joules = self.costs.decode(batch, context)
+        step_s, joules = self.costs.decode(step.decoding, context)
         idle_share = self.costs.idle_w * step_s / joules
         known_host = not self.server.deployment.engine.wait_sigma or self.server.predictor.host.execution.host != USUAL
         return factors(level, sigmas, step_s, idle_share, 0.0 if known_host else HOST_S)
+
+    def notes(self, asked: Mapping[str, Any], sequences: float, context: float) -> tuple[str, ...]:
+        """What is assumed of the model and its GPUs as they were asked for, and of what its prompts and drafts take."""
+        drafts, name = asked["draft_tokens"], asked["draft_model"]
+        by = "for nothing, as from n-grams," if name is None else f"by {find_decoder(name).name}"
+        drafted = (
+            f"assumed: {drafts} tokens of each sequence are drafted {by} before each step, and one is accepted with a "
+            f"probability of {asked['acceptance']:g} if those before it were"
+        )
+        hits = f"assumed: {100 * asked['prefix_hit_rate']:g} % of each prompt is in the prefix cache"
+        return (
+            *((drafted,) if drafts else ()),
+            *((hits,) if asked["prefix_hit_rate"] else ()),
+            *notes_of(self.server, asked, self.server.predict(_decoding(sequences, context), self.clock_mhz)),
+        )
 
     def stretched(self, factor: float) -> Served:
         """The same with steps that take longer by a factor."""
@@ -209,7 +222,7 @@ class Served:
             **{"layout": "", "seed": 0, "rate_per_s": None, "concurrency": None, "warmup_s": 0.0, **told},
         )
         apart = (_APART,) if served.engine.pads_ranks and served.parallel.senders > 1 else ()
-        return replace(made, notes=(*made.notes, *apart, *made.overload()))
+        return replace(made, notes=(*made.overload(), *made.notes, *apart))
 
     @property
     def after_reading(self) -> Served:
@@ -245,6 +258,12 @@ class Served:
         for replica in together:
             replica.idle(max(each.now for each in together))
         return together, requests
+
+
+def _decoding(sequences: float, context: float) -> StepTokens:
+    """A step in which a mean number of sequences decodes, each with so many tokens in the cache."""
+    batch = max(1, round(sequences))
+    return StepTokens(batch, max(1, round(context)), sampled=batch)
 
 
 _PCIE = 32e9  # Bytes per second of a slot with 16 lanes of PCI Express 4.0, for boards whose own is not known.

@@ -17,7 +17,7 @@ from ..errors import InputError, named, unknown_name
 from ..generation.engines import ENGINES
 from ..generation.models import find_decoder
 from ..generation.serving import Lengths, Tokens
-from ..generation.towers import IMAGES_NOTE, find_images
+from ..generation.towers import find_images
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..predictors.board.profile import Calibrated
@@ -200,13 +200,17 @@ def simulate_serving(
             concurrency=concurrency,
             warmup_s=warmup_s,
             duration_s=duration_s,
-            notes=(*(() if trace is None else trace.notes), *((IMAGES_NOTE,) if seen else ())),
+            notes=() if trace is None else trace.notes,
         )
 
     found = replayed(made, reader)
+    usual = usual_step(found.logs)
+    read_w = reader.server.deployment.gpu.checked_power_limit_w(reader.server.power_limit_w)
+    read = f"prompts are read at {reader.clock_mhz:g} MHz and with at most {read_w:g} W of a board"
+    found = replace(found, notes=(*found.notes, *([read] if reading else []), *made.notes(asked, *usual)))
     if level is None:
         return found
-    spreads = made.spreads(level, *usual_step(found.logs))
+    spreads = made.spreads(level, *usual)
     if spreads is None:
         return found
     ends = []
@@ -267,6 +271,7 @@ def _check(asked: dict[str, Any]) -> None:
     for name, known in (("router", ROUTERS), ("priority", ("decode", "prompts"))):
         if asked[name] not in known:
             raise unknown_name(name, asked[name], known)
+    refuse_idle_drafts(asked)
     prefixes = asked["prefixes"]
     if prefixes is None:
         return
@@ -279,3 +284,17 @@ def _check(asked: dict[str, Any]) -> None:
         )
     for each in prefixes:
         in_range("prefixes", each, 1, 1e7, whole=True)
+
+
+def refuse_idle_drafts(asked: Mapping[str, Any]) -> None:
+    """Refuse an unknown model that drafts, and one that drafts nothing."""
+    if asked["draft_model"] is None:
+        return
+    name = find_decoder(asked["draft_model"]).name
+    if not asked["draft_tokens"]:
+        raise InputError(
+            "a model that drafts needs a number of tokens",
+            given=f"draft_model={name!r}, draft_tokens=0",
+            allowed="1 to 32 draft_tokens",
+            hint="give draft_tokens=4, or leave draft_model out",
+        )

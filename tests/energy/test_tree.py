@@ -216,6 +216,11 @@ def test_the_command_merges_what_ranks_wrote(call, printed, tmp_path):
         (tmp_path / f"rank{rank}.json").write_text(json.dumps({"tree": of_rank(joules, 1.0).to_dict()}))
     out = printed("account", "merge", tmp_path / "rank0.json", tmp_path / "rank1.json", "--json")
     assert EnergyTree.from_dict(json.loads(out)).total.energy_j == pytest.approx(47)
+    # Two nodes, whose ranks name their files alike.
+    (tmp_path / "node1").mkdir()
+    (tmp_path / "node1" / "rank0.json").write_text((tmp_path / "rank1.json").read_text())
+    out = printed("account", "merge", tmp_path / "rank0.json", tmp_path / "node1" / "rank0.json", "--json")
+    assert EnergyTree.from_dict(json.loads(out)).total.energy_j == pytest.approx(47)
     (tmp_path / "rank1.json").write_text("{}")
     code, _, err = call("account", "merge", tmp_path / "rank1.json")
     assert (code, "not an accounting" in err) == (2, True)

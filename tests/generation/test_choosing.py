@@ -23,6 +23,42 @@ def test_rows_are_what_single_predictions_say():
         assert row.replicas == one.replicas
 
 
+def test_the_same_way_is_told_once_with_the_cap_that_the_board_keeps():
+    asked = {"clocks": [1500.0], "batches": (16,)}
+    (row,) = best(gpus=["L40S", "NVIDIA L40S"], counts=(1, 1), power_limit_w=(1000, 5000), **asked).rows
+    kept = predict_generation(
+        "llama3_8b", "L40S", batch=16, prompt_tokens=200, output_tokens=100, clock=1500, power_limit_w=1000
+    )
+    assert row.power_limit_w == kept.power_limit_w == 350
+    found = best(gpus="L40S", precisions=("awq", "int4", "gptq"), **asked)
+    assert [row.precision for row in found.rows] == ["int4"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "started", "sequences"),
+    [
+        ("vllm", "vllm serve Qwen/Qwen3-30B-A3B --data-parallel-size 4 --enable-expert-parallel ", "num-seqs 16 "),
+        ("vllm_async", "vllm serve --async-scheduling Qwen/Qwen3-30B-A3B --data-parallel-size 4 ", "num-seqs 16 "),
+        ("sglang", "Qwen/Qwen3-30B-A3B --tp 4 --dp 4 --enable-dp-attention --ep 4 ", "running-requests 64 "),
+        ("tensorrt_llm", "trtllm-serve Qwen/Qwen3-30B-A3B --tp_size 4 --ep_size 4 ", "batch_size 16 "),
+    ],
+)
+def test_a_choice_is_started_as_it_was_predicted(engine, started, sequences):
+    asked = {"gpus": "4x H100 SXM", "batches": (64,), "clocks": [1500.0], "engine": engine, "precisions": ("int4",)}
+    rows = best("qwen3_30b_a3b", **asked).rows
+    (row,) = (row for row in rows if (row.tensor_parallel, row.expert_parallel) == (1, 4))
+    assert row.engine == engine
+    command = row.to_dict()["command"]
+    assert started in command
+    assert sequences in command
+    assert command.startswith("# of a checkpoint with weights in int4\n")
+
+
+def test_an_engine_that_does_not_serve_has_no_command():
+    (row,) = best("qwen3_0_6b", gpus="L4", engine="transformers", batches=(1,), clocks=[1500.0]).rows
+    assert row.to_dict()["command"] is None
+
+
 def test_the_best_of_each_gpu_comes_first():
     found = best()
     assert [choice.value for choice in found] == sorted(choice.value for choice in found)

@@ -190,6 +190,20 @@ def test_gpus_that_wait_for_their_host_draw_static_power_meanwhile():
     # A board that is awake and runs nothing draws more than one without work, and far less than one that decodes.
     assert waiting.idle_power_w < joules / waited_s < usual.power_w / 2
     assert waiting.power_w < usual.power_w
+    (said,) = (note for note in waiting.notes if "waits for vllm" in note)
+    assert said == "the GPU waits for vllm 25 ms a step, as host says"
     # How long it waits is known, so that only kernels are in doubt.
     low, high = waiting.interval().time_per_output_token_s
     assert high / low < 1.4
+
+
+def test_notes_say_which_boards_and_which_layout_were_taken():
+    asked = {"batch": 16, "prompt_tokens": 100, "output_tokens": 100}
+    shared, apart = (predict_generation("qwen3_30b_a3b", "4x H100", **asked, expert_parallel=n) for n in (1, 4))
+    for found in (shared, apart):
+        assert any("H100 was taken for H100 SXM" in note for note in found.notes)
+    (note,) = (note for note in shared.notes if "are used as" in note)
+    assert note.endswith("are used as TP 4; give tensor_parallel for another layout, 1 for replicas that share nothing")
+    # Without tensor parallelism the experts are still shared, so that 1 would give the same.
+    (note,) = (note for note in apart.notes if "are used as" in note)
+    assert note.endswith("are used as EP 4 with DP attention; give tensor_parallel for another layout")

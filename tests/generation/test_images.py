@@ -9,6 +9,7 @@ from documented import ROOT
 
 from conftest import benchmark
 from joulecast import predict_image
+from joulecast.errors import InputError
 from joulecast.extraction.cache import digest
 from joulecast.generation.images import parts
 from joulecast.generation.images.decoders import pieces
@@ -18,6 +19,7 @@ from joulecast.generation.images.sequence_parallel import DividedNetwork, Split
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.networks.predictor import at_clock
+from joulecast.units import si
 from joulecast.zoo import find_predictor
 
 with benchmark("template_version") as template_version:
@@ -267,6 +269,16 @@ def test_more_gpus_are_quicker_and_cost_more():
     assert four == predict_image("flux_1_dev", "4x H100 SXM", batch=8, steps=2, ulysses=4)
     assert "on 4x NVIDIA H100" in str(four)
     assert four.power_w == pytest.approx(four.energy_per_image_j / four.time_per_image_s)
+
+
+def test_watts_of_parts_are_those_of_all_boards():
+    found = predict_image("sd3_5_medium", "2x H100")
+    (denoiser,) = (line for line in str(found.described()).splitlines() if line.startswith("denoiser"))
+    assert f"  {si(2 * found.denoise.power_w, 'W')}  " in denoiser
+    assert any("H100 was taken for H100 SXM" in note for note in found.notes)
+    assert not any("this is for one" in note for note in predict_image("sd3_5_medium", "p5.48xlarge").notes)
+    with pytest.raises(InputError, match="two numbers"):
+        predict_image("sd3_5_medium", "2x H100", gpus=4)
 
 
 def test_an_interval_is_around_the_prediction():

@@ -15,7 +15,7 @@ SIZE = "no image has this size"
 TEXT = [
     ({"model": "gpt2", "gpu": "T4"}, "does not support bf16"),
     ({"gpu": "A100 SXM4 80GB", "precision": "fp8"}, "fp8"),
-    ({"precision": "nvfp4"}, "nvfp4"),
+    ({"precision": "nvfp4"}, r"does not support nvfp4(.|\n)*next:"),
     ({"precision": "mxfp4"}, "experts only"),
     ({"precision": "fp32"}, "precision of weights"),
     ({**MIXTRAL, "gpu": "MI300X", "precision": "fp8"}, "experts in fp8"),
@@ -38,6 +38,9 @@ TEXT = [
     ({"model": "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4"}, r"quantised(.|\n)*qwen2_5_7b(.|\n)*next:.*gptq"),
     # Several GPUs.
     ({"tensor_parallel": 3}, "collectives were measured"),
+    ({"tensor_parallel": 2.0}, r"collectives were measured(.|\n)*tensor_parallel=2.0"),
+    ({**MIXTRAL, "expert_parallel": True}, "give another expert_parallel"),
+    ({"output_tokens": 1_000_000}, r"300 \+ 1000000 tokens"),
     ({"gpu": "3x H100 SXM", "tensor_parallel": 2}, "whole replicas"),
     ({"gpu": "0x H100 SXM"}, "number of GPUs is out of range"),
     ({"model": "qwen2_7b", "tensor_parallel": 8}, "cannot be divided"),

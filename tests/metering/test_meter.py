@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from processes import started
@@ -276,6 +277,19 @@ def test_recordings_of_a_machine_at_different_times_add_their_seconds(counters):
     assert twice.mean_w == pytest.approx(50, rel=ERROR) == twice.tree().total.power_w
     assert twice.duration_s == pytest.approx(twice.tree().total.time_s)
     assert merged("all", found).notes == ()  # Not every recording has every device.
+    # A program that used the machine alone, and then a quarter of it for three times as long.
+    alone, beside = (
+        replace(
+            found[0].recordings[0],
+            end_s=found[0].recordings[0].start_s + length_s,
+            shares=tuple({"time_s": at, "cpu": share, "gpus": {"gpu0": {"busy": share}}} for at in (0.0, length_s)),
+        )
+        for share, length_s in ((1.0, 1.0), (0.25, 3.0))
+    )
+    shared = Metering("shared", (alone, beside))
+    assert shared.cpu_share == pytest.approx((1.0 * 1 + 0.25 * 3) / 4)
+    (share,) = shared.gpu_shares.values()
+    assert share.busy == pytest.approx((1.0 + 0.25) / 2)
 
 
 def test_windows_of_several_threads_share_what_was_measured(counters):

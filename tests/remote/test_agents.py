@@ -43,6 +43,9 @@ def test_tools_answer_as_the_library():
     assert len(json.dumps(predicted)) < 5000  # an agent reads every word
     expected = joulecast.predict_generation("qwen3_8b", "H100 SXM", batch=8, prompt_tokens=100, output_tokens=50)
     assert generated["energy_per_token_j"] == expected.energy_per_token_j
+    (seen,) = answers(("generate", {**served, "model": "Qwen/Qwen3-VL-8B-Instruct", "images": [[768, 1024]]}))
+    assert seen["reading_images"]["time_s"] > 0
+    assert len(json.dumps(seen)) < 5000
     expected = joulecast.best("resnet18", SHAPE, gpus=["A30", "L4"], objective="time")
     assert [choice["time_s"] for choice in best["result"]] == [choice.time_s for choice in expected]
     expected = joulecast.predict_run("bert_base", (8, 128), "2x L4", samples=10_000, precision="bf16")

@@ -70,6 +70,8 @@ def test_energy_at_the_plug_price_and_carbon_by_hand():
     kwh = 1.25 * wall_j / 3.6e6
     assert found.cost == pytest.approx(16 * found.time_s / 3600 * 2.5 + 0.2 * kwh)
     assert found.carbon_kg == pytest.approx(0.3 * kwh)
+    said = {"cost: 2.5 for an hour of a GPU and 0.2 for a kWh", "carbon: 300 g CO2e for a kWh"}
+    assert {*said, "with a PUE of 1.25 in cost and carbon"} <= {*found.notes}
     unpriced = run("L4", price_per_hour={"A30": 1.0})
     assert (unpriced.cost, unpriced.carbon_kg) == (None, None)
     assert "no cost: no price of an hour of NVIDIA L4 is known" in unpriced.notes
@@ -78,6 +80,14 @@ def test_energy_at_the_plug_price_and_carbon_by_hand():
         low, high = getattr(interval, name)
         assert low < getattr(found, name) < high
     assert found.interval(0.5).time_s[1] < interval.time_s[1]
+
+
+def test_what_names_stand_for_is_told():
+    found = run("2x H100", price_per_hour="AWS", carbon="DE")
+    said = ("H100 was taken for H100 SXM", "cost: 6.88 for an hour of a GPU", "carbon: 381 g CO2e for a kWh")
+    assert all(any(note.startswith(each) for note in found.notes) for each in said)
+    assert not any(note.startswith(("cost", "carbon", "with a PUE")) for note in run("L4").notes)
+    assert "carbon: g CO2e for a kWh of 2 hours" in run("L4", carbon=[300, 500]).notes
 
 
 def test_memory_by_what_replicas_divide():

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import InputError, named, unknown_name
 from ...extraction.models.spelling import known_as, known_names
-from ...hardware import GPU, gpu_name_notes
+from ...hardware import GPU
 from ...hardware.host import Host, find_host
 from ...operations.attributes import ELEMENT_BYTES
 from ...operations.inputs import require_positive_integer
@@ -27,7 +27,7 @@ from ...rendering.pictures import Bar, Picture, bars
 from ...units import si
 from ...zoo import find_predictor
 from ..intervals import Listed, normal_quantile
-from ..parallel import find_gpus
+from ..parallel import counted_name_notes, find_gpus
 from .layers import parameters_of
 from .pipelines import PIPELINES, spelled_pipeline
 from .sequence_parallel import DividedNetwork, Split
@@ -135,7 +135,8 @@ class ImagePrediction(Answer):
     def described(self) -> Description:
         """What a terminal and a notebook show: seconds, watts and joules of each part."""
         parts = [
-            (name, str(times), part.time_s, part.power_w, self._joules(times, part)) for name, times, part in self.parts
+            (name, str(times), part.time_s, self.gpus * part.known_power_w, self._joules(times, part))
+            for name, times, part in self.parts
         ]
         whole = (f"per {self.made}", "", self.time_per_image_s, self.power_w, self.energy_per_image_j)
         rows = [
@@ -252,6 +253,13 @@ def predict_image(
     command = "models image` lists them" if known_as(model) not in known_names() else f"predict {model}` predicts it"
     pipeline = named("image pipeline", model, PIPELINES, hint=f"`joulecast {command}")
     number, board = find_gpus(gpu)
+    if gpus is not None and number not in (1, gpus):
+        raise InputError(
+            "the GPUs have two numbers",
+            given=f"gpu={gpu!r}, gpus={gpus!r:.60}",
+            allowed="one number, in gpu or as gpus",
+            hint=f"leave gpus out for all {number}, or give gpu={board.aliases[0]!r}",
+        )
     if precision not in _PRECISIONS:
         raise unknown_name("precision of a pipeline", precision, _PRECISIONS)
     split = Split.of(number if gpus is None else gpus, ulysses, ring, pipeline.heads, board)
@@ -296,7 +304,7 @@ def predict_image(
         denoise_calls=calls[-2],
         decode_calls=calls[-1],
         notes=(
-            *gpu_name_notes(gpu),
+            *counted_name_notes(gpu),
             "predicted from the operations of diffusers 0.35.2, without those of the scheduler",
             *denoise.notes,
         ),
