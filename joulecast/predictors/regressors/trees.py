@@ -37,7 +37,7 @@ _MOST_NODES = 1 << 22
 _MOST_COLUMNS = 1 << 12
 # ONNX Runtime adds nodes by recursion: deeper trees would overflow its stack. Trees of 30,000 measurements have 40.
 _MOST_LEVELS = 256
-_STEPS_AT_ONCE = 4  # Rows that have reached a leaf are left out after so many steps: looking for them takes as long as one.
+_STEPS_AT_ONCE = 4  # Looking for rows that have reached a leaf takes as long as a step.
 
 
 @dataclass(frozen=True)
