@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
-from itertools import chain, compress
+from itertools import compress
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
@@ -245,16 +245,15 @@ class AlikeOperations(Counted):
 
 def _likeness(operation: Operation) -> tuple[Any, ...]:
     """A value that is equal for operations of one group."""
-    attributes = operation.attributes
-    names, shapes = _size_attributes(operation.kind), _shape_attributes(operation.kind)
+    kind, attributes = operation.kind, operation.attributes
     return (
-        operation.kind,
+        kind,
         operation.precision,
         operation.mode,
         len(operation.output_shape),
         *map(len, operation.input_shapes),
-        *(value for name, value in attributes.items() if name not in names),
-        *(len(attributes[name]) for name in shapes),
+        *compress(attributes.values(), _are_no_sizes(kind)),
+        *[len(attributes[name]) for name in _shape_attributes(kind)],
     )
 
 
@@ -264,7 +263,8 @@ def _sizes(operation: Operation, names: Sequence[str]) -> list[int]:
     for name in names:
         value = operation.attributes[name]
         row += value if isinstance(value, tuple) else (value,)
-    row.extend(chain.from_iterable(operation.input_shapes))
+    for shape in operation.input_shapes:
+        row += shape
     row += operation.output_shape
     row.append(operation.parameters)
     return row
@@ -276,6 +276,12 @@ def _size_attributes(kind: str) -> tuple[str, ...]:
     rows = KINDS[kind].attributes
     counts = {name for name, row in rows.items() if row.values is COUNT and row.default is REQUIRED}
     return tuple(sorted({*counts, *_shape_attributes(kind)}))
+
+
+@cache
+def _are_no_sizes(kind: str) -> tuple[bool, ...]:
+    """Whether each attribute of a kind is none of `_size_attributes`, in the order in which operations have them."""
+    return tuple(name not in _size_attributes(kind) for name in KINDS[kind].attributes)
 
 
 @cache

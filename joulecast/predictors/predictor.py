@@ -28,7 +28,7 @@ from .physics.clock import Work
 from .physics.energy import static_power_w
 from .physics.norms import smooth_max
 from .physics.power_cap import loop_clocks_mhz
-from .physics.variants import as_run, measured_operations, seen_as, with_limits, work_shares
+from .physics.variants import as_run, measured_operations, measured_shares, seen_as, with_limits
 
 _LEAST_S = 1e-30  # Instead of a division by zero, where nothing runs.
 _SETTLING_S = 3e-4
@@ -131,7 +131,7 @@ class OperationPredictor:
             values[..., covered] = self._predict_covered(some, work, known, clock, cap_w)
             work = work.scatter(covered)
             if known is not None and as_measured:
-                measured[covered] = known.measured & (work_shares(some, whole) == 1)
+                measured[covered] = known.measured & (some.derived(measured_shares) == 1)
         time_s, power_w, device_s, dynamic_j, host_s, held_mhz = values
         source = np.where(covered, np.where(measured, "measured", "modelled"), "missing")
         return OperationPredictions(
@@ -225,7 +225,7 @@ class OperationPredictor:
             work = known.work.merge(self.find_shared().work(others, self.gpu, capped).scatter(~known.covered))
         if whole is operations:
             return work
-        share = work_shares(operations, whole)
+        share = operations.derived(measured_shares)
         return work.scaled_by(share, share)
 
     def _ranges(self, operations: OperationList, cap_w: float) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray, grouped
 from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
 from ..formats.numbers import errors_to_text, number, number_array, sorted_errors
+from ..physics.cached import OperationRows
 from ..physics.operation_numbers import numbers_of
 from .conformal import conformal_error, conformal_rank
 
@@ -64,6 +66,14 @@ class Closeness:
 
         Zero everywhere if nothing is remembered at all.
         """
+        return self._known.of(OperationList.of(operations), self._distances)[:, 0]
+
+    @cached_property
+    def _known(self) -> OperationRows:
+        return OperationRows(1)
+
+    def _distances(self, operations: OperationList) -> FloatArray:
+        """The distances of operations, computed anew, shape (operations, 1)."""
         found = np.full(len(operations), np.inf if self.rows else 0.0)
         kinds = np.array([operation.kind for operation in operations])
         matrix = coordinates(operations) if operations else np.empty((0, len(COORDINATES)), np.float32)
@@ -72,7 +82,7 @@ class Closeness:
             for start in range(0, len(places), _ROWS_AT_ONCE):
                 some = places[start : start + _ROWS_AT_ONCE]
                 found[some] = _nearest(matrix[some], self.rows[kind], self._squares[kind])
-        return found
+        return found[:, None]
 
     @cached_property
     def _squares(self) -> dict[str, NDArray[np.float32]]:

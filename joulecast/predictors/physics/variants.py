@@ -47,12 +47,10 @@ _TF32, _FP64 = PRECISIONS.index("tf32"), PRECISIONS.index("fp64")
 
 def _changed(operations: OperationList, which: Any, change: Callable[[Operation], Operation]) -> OperationList:
     """The list with some of its operations changed, given by a mask; the same list if there are none."""
-    some = np.asarray(which, dtype=bool)
-    if not some.any():
-        return operations
-    return OperationList(
-        change(each) if is_one else each for each, is_one in zip(operations, some.tolist(), strict=True)
-    )
+    places, changed = np.flatnonzero(which).tolist(), list(operations)
+    for place in places:
+        changed[place] = change(operations[place])
+    return OperationList(changed) if places else operations
 
 
 @remembered(lambda made: OPERATION_BYTES + len(made.input_shapes) * _INPUT_BYTES)
@@ -178,6 +176,11 @@ def work_shares(operations: OperationList, of: OperationList) -> FloatArray:
     if operations is of:
         return np.ones(len(operations))
     return np.array([1.0 if one is whole else _share(one, whole) for one, whole in zip(operations, of, strict=True)])
+
+
+def measured_shares(operations: OperationList) -> FloatArray:
+    """The work of operations over that of their `measured_operations`; see `work_shares`."""
+    return work_shares(operations, operations.derived(measured_operations))
 
 
 def _share(operation: Operation, whole: Operation) -> float:

@@ -99,7 +99,7 @@ def by_hand():
 def test_trees_by_hand():
     trees = by_hand()
     assert trees.starts.tolist() == [0, 5]
-    assert trees.otherwise.tolist() == [2, 0, 4, 0, 0, 0]
+    assert trees.otherwise.tolist() == [2, 1, 4, 3, 4, 5]
     assert trees.levels() == 3
     inputs = np.array([[0, 0], [1, 1.9], [1, 2]], np.float32)
     assert StoredTrees(lambda: trees, 2)(inputs).tolist() == [15.5, 25.5, 35.5]
