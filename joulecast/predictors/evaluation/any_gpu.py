@@ -15,6 +15,7 @@ import numpy as np
 from ...arrays import grouped
 from ...datasets import Dataset
 from ...operations.operation import MODES
+from ...operations.operation_list import OperationList
 from ..contract import Networks, ResidualModel
 from ..fitting.fit import fit_operations, with_energies
 from ..fitting.forms import quicker
@@ -25,6 +26,7 @@ from ..model.shared import SharedByAll
 from ..networks.composition import HostModel, counts_of
 from ..networks.parts import as_parts
 from ..networks.predictor import NetworkPredictor
+from ..physics.least_times import LeastTimes
 from ..recipes import Recipe
 from .calibrating import MOST_ERRORS
 from .errors import Errors, Validation, network_log_errors
@@ -58,10 +60,17 @@ def errors_on(
         predicted |= {name: np.full(len(rows), np.nan) for name in ("power", "energy")}
     groups = grouped(((row.gpu, row.operation.mode), place) for place, row in enumerate(rows))
     for (gpu, mode), places in groups.items():
-        p = SharedByAll(powered or learned).on(gpu, mode).predict([rows[place].operation for place in places])
-        predicted["time"][places] = p.device_time_s
-        if powered is not None:
-            predicted["power"][places], predicted["energy"][places] = p.power_w, p.power_w * p.device_time_s
+        operations = OperationList(rows[place].operation for place in places)
+        times_s = LeastTimes.of(operations, gpu).time_s * learned.factors(operations, gpu)
+        free = ~learned.under_cap(operations, gpu)
+        predictor = SharedByAll(powered or learned).on(gpu, mode)
+        if free.any():
+            times_s[free] = predictor.predict(operations.some(free)).device_time_s
+        predicted["time"][places] = times_s
+        known = [place for place in places if not np.isnan(watts[place])]
+        if powered is not None and known:
+            p = predictor.predict([rows[place].operation for place in known])
+            predicted["power"][known], predicted["energy"][known] = p.power_w, p.power_w * p.device_time_s
     return Errors.of_operations(
         split,
         [row.gpu.name for row in rows],
