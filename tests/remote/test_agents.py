@@ -64,7 +64,7 @@ def test_names_are_found():
         ({"model": "resnet19"}, "did you mean resnet18"),
         ({"gpu": "A31"}, "next:"),
         ({"input_shape": [8, 3]}, "given:"),
-        ({"input_shape": None}, "32,3,224,224"),
+        ({"input_shape": None}, "[32, 3, 224, 224]"),
         ({"mode": "sideways"}, "inference"),
     ],
 )

@@ -37,8 +37,32 @@ def test_strangers_are_refused(narrow):
 LLAMA = {"model": "llama3_8b", "prompt_tokens": 9, "output_tokens": 9}
 QWEN = {"model": "qwen3_0_6b", "prompt_tokens": 100, "output_tokens": 20}
 SIMULATED = {**QWEN, "gpu": "2x L4", "requests": 5.0, "duration_s": 1e6}
-CHOSEN = {**QWEN, "gpus": ["L4"] * 20, "batches": [8] * 8, "rate_per_s": 20.0}
-TRAINED = {"model": "bert_base", "input_shape": [32, 128], "samples": 1e5, "precision": "bf16", "counts": [1] * 8}
+GPUS = [
+    "L4",
+    "L40",
+    "L40S",
+    "A10",
+    "A30",
+    "A40",
+    "A2",
+    "H200",
+    "B200",
+    "B300",
+    "GB200",
+    "GB300",
+    "RTX3090",
+    "RTX4090",
+    "RTX5090",
+]
+GPUS += ["A100 PCIe 40GB", "A100 PCIe 80GB", "H100 SXM", "H100 PCIe", "H100 NVL"]
+CHOSEN = {**QWEN, "gpus": GPUS, "batches": [*range(1, 9)], "rate_per_s": 20.0}
+TRAINED = {
+    "model": "bert_base",
+    "input_shape": [32, 128],
+    "samples": 1e5,
+    "precision": "bf16",
+    "counts": [*range(1, 9)],
+}
 TRAINED |= {"gpus": ["A30", "L4", "T4"], "clocks_mhz": [900.0 + i for i in range(1000)]}
 
 

@@ -148,7 +148,7 @@ def test_faults_are_named_by_the_field(service):
 
 def test_a_pipeline_and_a_missing_shape_lead_to_the_right_question(service):
     assert "predict_image" in service.ask("/v1/predict", {**RESNET, "model": "sdxl"}).json["hint"]
-    for name, shape in (("resnet18", "32,3,224,224"), ("Qwen/Qwen3-32B", "8,128")):
+    for name, shape in (("resnet18", "[32, 3, 224, 224]"), ("Qwen/Qwen3-32B", "[8, 128]")):
         problem = service.ask("/v1/predict", {"model": name, "gpu": "A30"}).json
         assert problem["title"].endswith("needs the shape of its input")
         assert shape in problem["hint"]

@@ -183,6 +183,14 @@ class SentOperationSpread:
             raise InputError("intervals that come from a service have certain levels", given=level, allowed=known)
         return self.half_widths[level]
 
+    def take(self, places: NDArray[np.intp]) -> SentOperationSpread:
+        """See `OperationSpread.take`."""
+        widths = {
+            level: {quantity: half[places] for quantity, half in of_level.items()}
+            for level, of_level in self.half_widths.items()
+        }
+        return SentOperationSpread(widths, tuple(self.far[place] for place in places.tolist()))
+
     def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
         """See `OperationSpread.far_outside`."""
         return np.array(self.far, dtype=bool)
