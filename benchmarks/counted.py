@@ -3,7 +3,9 @@
     python benchmarks/counted.py build/datasets/v100-pcie-32gb build/datasets/a30 ...
 
 The time of an operation is what is counted of its kernel (`counted_s`). Operations whose kernels hide behind their
-launch have no time; of single products a second table says how many would take longer than their whole call.
+launch have no time; of single products a second table says how many would take longer than their whole call. A third
+compares long products with what the predictor that ships says of them in a network of nothing else, where the clock law
+alone applies the power cap.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from joulecast import Network, predict_many
 from joulecast.datasets import Dataset, load
 from joulecast.hardware import find_gpu
 from joulecast.predictors.measured import device_rows
@@ -21,6 +24,11 @@ from joulecast.predictors.physics.fp32_kernels import counted_s
 
 _LEAST = 10  # Operations of a kind on a chip below which its mean says little.
 _MORE = 1.2
+_LONG_S, _DRAWN, _CALLS = (
+    5e-3,
+    400,
+    20,
+)  # Long products, how many of a kind are drawn, and calls of each in its network.
 
 
 def errors(dataset: Dataset) -> dict[str, tuple[int, float, float]]:
@@ -51,6 +59,20 @@ def single_products(dataset: Dataset) -> tuple[int, int]:
     return len(calls), int((counted > _MORE * np.array([*calls.values()])).sum())
 
 
+def in_networks(dataset: Dataset) -> dict[str, tuple[int, np.ndarray]]:
+    """Kind -> number of long products, and median, 10th and 90th percentile of their time in networks over measured."""
+    found = {}
+    for kind in ("linear", "matmul"):
+        rows = [row for row in device_rows(dataset) if row.operation.kind == kind and row.device_s > _LONG_S]
+        if len(rows) < _LEAST:
+            continue
+        rows = [rows[place] for place in np.random.default_rng(0).permutation(len(rows))[:_DRAWN]]
+        predicted = predict_many([Network.of([(row.operation, _CALLS)]) for row in rows], dataset.card.gpu)
+        ratio = predicted.time_s / _CALLS / [row.device_s for row in rows]
+        found[kind] = len(rows), np.quantile(ratio, [0.5, 0.1, 0.9])
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="+", type=Path)
@@ -68,6 +90,12 @@ def main() -> None:
         count, longer = single_products(dataset)
         if count:
             print(f"| {dataset.card.gpu} | {count} | {longer} |")
+    print(
+        "\n| GPU | long products | number | in a network over measured: median, 10 to 90 % |\n| --- | --- | --- | --- |"
+    )
+    for dataset in datasets:
+        for kind, (count, (median, low, high)) in in_networks(dataset).items():
+            print(f"| {dataset.card.gpu} | {kind} | {count} | {median:.2f}, {low:.2f} to {high:.2f} |")
 
 
 if __name__ == "__main__":

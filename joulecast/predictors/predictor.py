@@ -32,8 +32,8 @@ from .physics.variants import as_run, measured_operations, measured_shares, seen
 
 _LEAST_S = 1e-30  # Instead of a division by zero, where nothing runs.
 _SETTLING_S = 3e-4
-"""Seconds of a call that feels half of a power cap in a loop as benchmarks measure it: what kernels in half precision
-show (`burst_s` in model/physics.py). With it, products in fp32 on five chips that were left out are nearest as well."""
+"""Seconds of a call that feels half of a power cap in a loop as benchmarks measure it: from where kernels in half
+precision start (`burst_s` in model/physics.py)."""
 
 
 @dataclass(frozen=True, eq=False)

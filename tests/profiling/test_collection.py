@@ -1,6 +1,7 @@
 """Campaigns end to end on the CPU: plan, measure, journal, resume, dataset; and mistakes of users."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -238,8 +239,10 @@ def test_a_dataset_that_cannot_be_written_loses_nothing(campaign, tmp_path):
 def test_killed_and_resumed_nothing_is_lost_or_twice(campaign, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-m", "joulecast.profiling", str(campaign), "--out", str(out), "--device", "cpu"]
+    # A library may have changed this variable in the process of the tests, whose threads stay as they were.
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     heard = b""
-    with started(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+    with started(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment) as process:
         while heard.count(b"/11,") < 3 and (byte := process.stderr.read(1)):
             heard += byte
     shown = {int(part.split(b"/")[0].split()[-1]) for part in heard.split(b"\r")[1:] if b"/11," in part}
